@@ -8,14 +8,15 @@ import tempfile
 from pathlib import Path
 
 from kernelgym import LocalEvaluator
-from kernelgym_train.mcgs import Budget, optimize
+from kernelgym_train.mcgs import Budget, SearchConfig, optimize
 from kernelgym_train.mcgs.examples import EXAMPLES
 
 
 def main() -> None:
     problem, kernel = EXAMPLES["softmax"]
     with tempfile.TemporaryDirectory() as folder, LocalEvaluator(workers=2) as evaluator:
-        result = optimize(problem, kernel, evaluator, folder, budget=Budget(builds=4))
+        config = SearchConfig(budget=Budget(builds=4))
+        result = optimize(problem, kernel, evaluator, folder, config)
         for move, place, choice in result["best"]["moves"]:
             print(f"{move} at {place}: {choice}")
         if result["best"]["diff"]:

@@ -38,10 +38,10 @@ from kernelgym import Kernel, LocalEvaluator, Problem, UsageError
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
-from kernelgym_train.mcgs.story import read_story
 from kernelgym_train.mcgs.task import task_of
 
 __all__ = ["TASKS", "kept_rows", "reached", "row_of", "write"]
@@ -72,20 +72,16 @@ def row_of(
         task,
         evaluator,
         outdir,
-        budget=budget,
-        algo=algo,
-        approximate=approximate,
-        seed=seed,
-        workers=2,
+        SearchConfig(budget=budget, algo=algo, approximate=approximate, seed=seed),
         resume=begun,
     )
     events = read_events(log)
-    story = read_story(events)
+    judged = [event for event in events if event.name == "judged"]
     loads = [round(load, 2), round(os.getloadavg()[0], 2)]
     busy = any(event.fields["host_busy"] for event in events if event.name == "start")
-    builds = sum(row.build_s for row in story.rows)
-    verdicts = sum(row.judge_s for row in story.rows)
-    searching_s = story.rows[-1].seconds if story.rows else 0.0
+    builds = sum(event.fields["build_s"] for event in judged)
+    verdicts = sum(event.fields["wall_s"] for event in judged)
+    searching_s = judged[-1].seconds if judged else 0.0
     names = ("speedup", "speedup_low", "speedup_high", "evaluations", "failures", "stopped")
     return {
         "task": name,
@@ -98,7 +94,7 @@ def row_of(
         "load": loads,
         "host_busy": busy or max(loads) > (os.cpu_count() or 1) + 1,
         "seconds": result["seconds"],
-        "evaluations_a_minute": round(60 * len(story.rows) / max(searching_s, 1e-9), 2),
+        "evaluations_a_minute": round(60 * len(judged) / max(searching_s, 1e-9), 2),
         "share_of_builds": round(builds / max(builds + verdicts, 1e-9), 3),
         "moves": result["best"]["moves"],
     }

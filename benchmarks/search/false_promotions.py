@@ -23,6 +23,7 @@ from benchmarks.search.linear_gelu import KERNEL, PROBLEM
 from kernelgym import Kernel, LocalEvaluator, duel
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.task import task_of
@@ -61,13 +62,13 @@ def false_search(
         task_of(problem, start, example),
         evaluator,
         outdir,
-        budget=Budget(kernels),
-        algo="best_first",
-        approximate=True,
-        seed=seed,
-        workers=workers,
-        resume=False,
-        proposer=TextProposer(start, offered, risk="exact"),
+        SearchConfig(
+            budget=Budget(kernels),
+            approximate=True,
+            seed=seed,
+            workers=workers,
+            proposer=TextProposer(start, offered, risk="exact"),
+        ),
     )
 
 

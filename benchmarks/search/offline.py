@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from benchmarks.search.table import Config, Table, TableProposer
 from kernelgym_train.mcgs.graph import Graph
-from kernelgym_train.mcgs.progress import Tried
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings
+from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.variant import Variant, state_key
 
 __all__ = ["Play", "Seen", "anywhere", "play", "play_from"]
@@ -47,7 +47,7 @@ class Seen:
 
     def __init__(self, proposer: Proposer, first: Variant, seed: int) -> None:
         key = state_key(first)
-        self.graph, self._variants, self._history = Graph(key), {key: first}, list[Tried]()
+        self.graph, self._variants, self._history = Graph(key), {key: first}, list[SearchTrial]()
         self.around = Surroundings(self.graph, self._variants, proposer, seed, self._history)
 
     def repeats(self, choice: Choice) -> bool:
@@ -58,7 +58,7 @@ class Seen:
         graph.repeat(choice.node, choice.move, choice.attempt, key)
         if key in graph.nodes:
             value = graph.nodes[key].value
-            self._history.append(Tried(key, choice.node, choice.move, value, charged=False))
+            self._history.append(SearchTrial(key, choice.node, choice.move, value, charged=False))
         return True
 
     def settle(self, choice: Choice, value: float | None) -> None:
@@ -66,7 +66,7 @@ class Seen:
         key = state_key(choice.proposal.variant)
         self._variants[key] = choice.proposal.variant
         self.graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
-        self._history.append(Tried(key, choice.node, choice.move, value, charged=True))
+        self._history.append(SearchTrial(key, choice.node, choice.move, value, charged=True))
         self.graph.settle(key, value)
 
 

@@ -134,20 +134,8 @@ def test_what_computes_numbers_needs_no_framework() -> None:
 
 
 SEARCH_PURE = (
-    *("graph", "selection", "proposing", "variant", "kernel_file", "progress", "examples"),
-    *(
-        "knobs",
-        "populations",
-        "tuning",
-        "algorithms",
-        "state",
-        "story",
-        "drawing",
-        "report",
-        "hunks",
-        "texts",
-        "budget",
-    ),
+    *("graph", "selection", "proposing", "variant", "kernel_file", "examples", "knobs"),
+    *("populations", "tuning", "algorithms", "state", "drawing", "report", "texts", "budget"),
     *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.cpp.hoist"),
 )
 IO = {"asyncio", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "threading", "time"}

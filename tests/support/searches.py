@@ -10,10 +10,11 @@ from typing import Any
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.search import search
-from kernelgym_train.mcgs.task import task_of
+from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.task import Task, task_of
 from kernelgym_train.mcgs.variant import Variant, state_key
 
 WORTH = {
@@ -54,20 +55,19 @@ def evaluator(script: Callable[[Problem, Kernel], Verdict] = judged) -> Scripted
 
 def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) -> dict[str, Any]:
     """Search the matmul example, and return the result."""
-    options: dict[str, Any] = {
-        "budget": Budget(builds),
-        "algo": "best_first",
-        "approximate": False,
-        "seed": 0,
-        "workers": 2,
-        "resume": False,
-    }
-    return search(TASK, judge, outdir, **(options | given))
+    return searched(TASK, judge, outdir, **({"budget": Budget(builds)} | given))
 
 
-def empty_progress(start: Variant) -> Progress:
+def searched(
+    task: Task, judge: Any, outdir: Path, *, resume: bool = False, **given: Any
+) -> dict[str, Any]:
+    """Search a task with options of `SearchConfig`, and return the result."""
+    return search(task, judge, outdir, SearchConfig(**given), resume=resume)
+
+
+def empty_state(start: Variant) -> SearchState:
     """Return a search that has done nothing."""
-    return Progress.begin(state_key(start), start)
+    return SearchState.begin(state_key(start), start)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

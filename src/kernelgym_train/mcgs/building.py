@@ -22,7 +22,7 @@ from typing import Any
 from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.episodes.episode import refusal
 from kernelgym.types import Build, Verdict
-from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.together import Shared, Together
 from kernelgym_train.mcgs.variant import launch_key
 
@@ -69,7 +69,7 @@ class Judging:
     Args:
         awaited: Judges kernels.
         problem: The problem.
-        progress: The search as it stands.
+        state: The search as it stands.
         together: Which states are built together; None if each is built alone.
         clock: Returns seconds.
     """
@@ -78,11 +78,11 @@ class Judging:
         self,
         awaited: AwaitedEvaluator,
         problem: Problem,
-        progress: Progress,
+        state: SearchState,
         together: Together | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._awaited, self._problem, self._progress = awaited, problem, progress
+        self._awaited, self._problem, self._state = awaited, problem, state
         self._together, self._clock = together, clock
         self._build_s: dict[str, float] = {}
         self._build: Callable[[Kernel], Build | None] | None
@@ -92,7 +92,7 @@ class Judging:
         self._locks: dict[int, asyncio.Lock] = {}
         self._ready: dict[int, bool] = {}
         self._broken: dict[str, int] = {}
-        self._screens = self._refusal(progress.variants[progress.start].kernel()) is None
+        self._screens = self._refusal(state.variants[state.start].kernel()) is None
 
     def begin(self, key: str) -> Coroutine[Any, Any, Judged]:
         """Judge a state that was dispatched, unless it is a twin.
@@ -100,7 +100,7 @@ class Judging:
         All text is read before this returns: what is awaited may run beside a comparison, and two
         threads that parse Python at the same time can fail under Python 3.11.
         """
-        variant = self._progress.variants[key]
+        variant = self._state.variants[key]
         kernel = variant.kernel()
         self._prepared[key] = kernel, launch_key(variant)
         if self._screens and (refused := self._refusal(kernel)) is not None:
@@ -174,16 +174,16 @@ class Judging:
 
     def _is_worth_it(self, key: str) -> bool:
         """Return True if verdicts on the state before this one take long."""
-        parent = self._progress.graph.in_flight[key][1]
-        return self._progress.expected_wall_s(parent) >= _WORTH_S
+        parent = self._state.graph.in_flight[key][1]
+        return self._state.expected_wall_s(parent) >= _WORTH_S
 
     def _has_twin(self, key: str, build: str) -> bool:
         """Return True if an older state has the same code."""
-        if self._progress.twin(key, build) is not None:
+        if self._state.twin(key, build) is not None:
             return True
-        before = self._progress.open[: self._progress.open.index(key)]
+        before = self._state.open[: self._state.open.index(key)]
         return any(
-            self._built.get(other) == build and not self._progress.is_safer(key, other)
+            self._built.get(other) == build and not self._state.is_safer(key, other)
             for other in before
         )
 

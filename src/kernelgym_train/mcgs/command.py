@@ -6,9 +6,8 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from kernelgym import LocalEvaluator, UsageError
 from kernelgym.judging_memory import memory_budget
@@ -16,6 +15,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.suites.spec_checks import check_memory
 from kernelgym_train.config.settings import describe, plain
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
@@ -24,6 +24,7 @@ from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
+from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import Task, read_task
 from kernelgym_train.mcgs.variant import read_variant
 
@@ -67,10 +68,8 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
             task,
             evaluators(task),
             outdir,
-            budget=settings.budget,
-            say=say,
-            watch=watch,
-            **_options(settings),
+            _config(settings, say, watch),
+            resume=settings.resume,
         )
     print(sentence(result, SearchFolder(outdir, task.name)))
     return 0
@@ -91,24 +90,29 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
     with _Evaluators(settings) as evaluators:
         for task in tasks:
             evaluators.check(task)
-        result = search_folder(
-            tasks, evaluators, outdir, budget=settings.budget, say=_say, **_options(settings)
-        )
+        config = _config(settings, _say)
+        result = search_folder(tasks, evaluators, outdir, config, resume=settings.resume)
     print(whole_sentence(result, outdir))
     return 1 if result["failed"] else 0
 
 
-def _options(settings: SearchSettings) -> dict[str, Any]:
-    return {
-        "algo": settings.algo,
-        "approximate": settings.approximate,
-        "seed": settings.seed,
-        "workers": settings.workers,
-        "deterministic": settings.deterministic,
-        "root_noise": settings.root_noise,
-        "require_quiet": settings.require_quiet,
-        "resume": settings.resume,
-    }
+def _config(
+    settings: SearchSettings,
+    say: Callable[[str], None],
+    watch: Callable[[SearchState], None] = lambda state: None,
+) -> SearchConfig:
+    return SearchConfig(
+        budget=settings.budget,
+        algo=settings.algo,
+        approximate=settings.approximate,
+        seed=settings.seed,
+        workers=settings.workers,
+        deterministic=settings.deterministic,
+        root_noise=settings.root_noise,
+        require_quiet=settings.require_quiet,
+        say=say,
+        watch=watch,
+    )
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Drawings of a report, as SVG: graph, gain by evaluation, and time.
+"""Drawings of a report, as SVG: gain by evaluation, and graph.
 
 Contract: each function returns one ``<svg>`` element that needs no other file and no script. Every
 text in it is escaped here. Pure.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from kernelgym_train.mcgs.graph import Graph
-from kernelgym_train.mcgs.story import Comparison, Row
+from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["MOST_NODES", "gain_chart", "graph_drawing", "time_bars"]
+__all__ = ["MOST_NODES", "gain_chart", "graph_drawing"]
 
 MOST_NODES = 80
 """Nodes that a drawing shows; of a larger graph the best, with what leads to them."""
@@ -22,16 +22,17 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 40
 _GOOD, _BAD, _PLAIN, _LINE = "#1a7f37", "#cf222e", "#57606a", "#d0d7de"
 
 
-def gain_chart(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> str:
-    """Return every evaluation's speedup over the start, and the best so far.
+def gain_chart(state: SearchState) -> str:
+    """Return a chart of every evaluation's speedup over the start, and of the best so far.
 
-    Failures are crosses at the bottom; a vertical line is a comparison, green where it confirmed.
+    A cross at the bottom is a failure. A vertical line is a comparison with the best so far, green
+    where it confirmed a better state.
     """
-    height = 300
-    values = [row.value for row in rows if row.value is not None]
+    height, trials = 300, state.evaluated
+    values = [trial.value for trial in trials if trial.value is not None]
     low, high = min([0.0, *values]), max([0.0, *values])
     high = max(high, low + 0.1)
-    last = max(len(rows), 1)
+    last = max(len(trials), 1)
 
     def x(number: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * number / last
@@ -40,40 +41,39 @@ def gain_chart(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> str:
         return _TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low)
 
     parts: list[str] = []
-    for value in _ticks(low, high):
+    for value in sorted({low + (high - low) * part / 5 for part in range(6)} | {0.0}):
         parts.append(_segment(_LEFT, y(value), _WIDTH - _RIGHT, y(value), _LINE))
         parts.append(_text(_LEFT - 6, y(value) + 4, f"{math.exp(value):.3g}x", "end"))
-    for each in comparisons:
-        if each.kind == "duel":
-            colour = _GOOD if each.decided == "second" else _LINE
-            told = f"{each.told}: {each.ratio:.3g} ({each.low:.3g} to {each.high:.3g})"
-            at = x(each.after)
+    for duel in state.duels:
+        if duel.kind == "duel":
+            colour, at = _GOOD if duel.decided == "second" else _LINE, x(duel.after)
+            told = f"times as fast: {duel.ratio:.3g} ({duel.low:.3g} to {duel.high:.3g})"
             parts.append(_segment(at, _TOP, at, height - _BOTTOM, colour, told))
-    best, path = 0.0, [f"M{x(0):.1f},{y(0.0):.1f}"]
-    for row in rows:
-        if row.value is not None and row.value > best:
-            path.append(f"H{x(row.number):.1f}V{y(row.value):.1f}")
-            best = row.value
+    best, path, dots = 0.0, [f"M{x(0):.1f},{y(0.0):.1f}"], list[str]()
+    for number, trial in enumerate(trials, 1):
+        told = f"{number}: {state.steps(trial.proposed)}"
+        if trial.value is None:
+            dots.append(_cross(x(number), height - _BOTTOM, f"{told}: {trial.status}"))
+            continue
+        factor = f"{math.exp(trial.value):.3g}x"
+        dots.append(_dot(x(number), y(trial.value), 3, _PLAIN, f"{told}: {factor}"))
+        if trial.value > best:
+            path.append(f"H{x(number):.1f}V{y(trial.value):.1f}")
+            best = trial.value
     path.append(f"H{x(last):.1f}")
     parts.append(f'<path d="{" ".join(path)}" fill="none" stroke="{_GOOD}" stroke-width="2"/>')
-    for row in rows:
-        told = f"{row.number}: {row.choices}"
-        if row.value is None:
-            parts.append(_cross(x(row.number), height - _BOTTOM, f"{told}: {row.status}"))
-        else:
-            factor = f"{math.exp(row.value):.3g}x"
-            parts.append(_dot(x(row.number), y(row.value), 3, _PLAIN, f"{told}: {factor}"))
-    parts.append(_text(_WIDTH / 2, height - 8, f"evaluations (1 to {len(rows)})", "middle"))
+    parts += dots
+    parts.append(_text(_WIDTH / 2, height - 8, f"evaluations (1 to {len(trials)})", "middle"))
     return _svg(height, "speedup over the start by evaluation", parts)
 
 
-def graph_drawing(graph: Graph, names: Mapping[str, str], best: str) -> str:
+def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> str:
     """Return states and moves, from the start at the left.
 
     Args:
-        graph: The search's.
-        names: What to say of each node, by key.
-        best: Key of the best node.
+        graph: The search's graph.
+        steps: Function that returns a state's steps in words, by its key.
+        best: Key of the best node; empty if the best state is no node.
     """
     shown = _shown(graph, best)
     depth = _depths(graph, shown)
@@ -98,7 +98,7 @@ def graph_drawing(graph: Graph, names: Mapping[str, str], best: str) -> str:
     for key, (x, y) in place.items():
         value = graph.nodes[key].value
         colour = _GOOD if value > 0 else _BAD if value < 0 else _PLAIN
-        told = f"{math.exp(value):.3g}x: {names[key]}"
+        told = f"{math.exp(value):.3g}x: {steps(key)}"
         parts.append(_dot(x, y, 9 if key == best else 5, colour, told))
         if key in (best, graph.start):
             parts.append(_text(x, y - 12, f"{math.exp(value):.3g}x", "middle"))
@@ -106,19 +106,6 @@ def graph_drawing(graph: Graph, names: Mapping[str, str], best: str) -> str:
     if left_out:
         parts.append(_text(_WIDTH / 2, height - 8, f"{left_out} slower states left out", "middle"))
     return _svg(height, "states and moves", parts)
-
-
-def time_bars(parts_s: Mapping[str, float]) -> str:
-    """Return a bar for each part of a search's time, in seconds."""
-    longest = max([1e-9, *parts_s.values()])
-    wide, parts = _WIDTH - 320, []
-    for row, (name, seconds) in enumerate(parts_s.items()):
-        y = _TOP + 26 * row
-        parts.append(_text(190, y + 14, name, "end"))
-        bar = max(1.0, wide * seconds / longest)
-        parts.append(f'<rect x="200" y="{y}" width="{bar:.1f}" height="18" fill="{_PLAIN}"/>')
-        parts.append(_text(206 + bar, y + 14, f"{seconds:.1f} s", "start"))
-    return _svg(_TOP * 2 + 26 * len(parts_s), "where the time went", parts)
 
 
 def _shown(graph: Graph, best: str) -> set[str]:
@@ -147,12 +134,6 @@ def _depths(graph: Graph, shown: set[str]) -> dict[str, int]:
                 waiting.append(key)
         left = waiting
     return depth
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Return about five values between two logarithms, round as factors."""
-    count = 5
-    return sorted({low + (high - low) * part / count for part in range(count + 1)} | {0.0})
 
 
 def _svg(height: float, label: str, parts: Sequence[str]) -> str:

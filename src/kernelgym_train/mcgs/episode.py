@@ -18,7 +18,7 @@ from kernelgym.rewards import reward_preset, score
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Trajectory, Turn, Verdict, text_digest
 from kernelgym_train.mcgs.moves.table import known_moves
-from kernelgym_train.mcgs.progress import Progress
+from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import Task
 from kernelgym_train.mcgs.variant import Variant
 
@@ -28,27 +28,27 @@ WRITER = "mcgs"
 _REWARD = "kevin"
 
 
-def way_to(progress: Progress, best: str) -> tuple[str, ...]:
+def way_to(state: SearchState, best: str) -> tuple[str, ...]:
     """Return the states from the start to the best.
 
     The start is left out. Of several parents the first one counts. A best that lost steps at the
     end is no node of the graph: it follows what it lost them from.
 
     Args:
-        progress: The search.
+        state: The search.
         best: Key of the best.
     """
-    way = [] if best in progress.graph.nodes else [best]
-    key = progress.incumbent if way else best
-    while key != progress.start:
+    way = [] if best in state.graph.nodes else [best]
+    key = state.incumbent if way else best
+    while key != state.start:
         way.append(key)
-        key = progress.graph.nodes[key].parents[0]
+        key = state.graph.nodes[key].parents[0]
     return tuple(reversed(way))
 
 
 def episode_of(
     task: Task,
-    progress: Progress,
+    state: SearchState,
     best: str,
     verdict_of: Callable[[str], Verdict | None],
     *,
@@ -59,24 +59,24 @@ def episode_of(
 
     Args:
         task: What was searched.
-        progress: The search.
+        state: The search.
         best: Key of the best.
         verdict_of: Returns a state's verdict, if it is known.
         device: Device of the verdicts.
         ruleset: Their rules.
     """
-    judged = [(key, verdict) for key in way_to(progress, best) if (verdict := verdict_of(key))]
+    judged = [(key, verdict) for key in way_to(state, best) if (verdict := verdict_of(key))]
     if not judged:
         return None
     language, preset = task.start.language, reward_preset(_REWARD)
     observer = Observer(language, device, ruleset, len(judged))
     turns: list[Turn] = []
     read: list[str] = []
-    before = progress.variants[progress.start]
+    before = state.variants[state.start]
     for key, verdict in judged:
         messages = observer.observe(task.problem, turns, start=task.start)
         read.append(text_digest(render(messages)))
-        variant = progress.variants[key]
+        variant = state.variants[key]
         text = _answer(before, variant)
         reply = parse(text, language)
         said = feedback(verdict, reply)

@@ -31,6 +31,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelgym import UsageError
 from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
 from kernelgym_train.mcgs.variant import Variant
@@ -82,6 +83,18 @@ class SearchFolder:
         logs = sorted(self.outdir.glob("kernels/*/events.jsonl"))
         names = [log.parent.name for log in logs if log.stat().st_size]
         return [name for name in names if name != self.path.name]
+
+    def check_unused(self, resume: bool) -> None:
+        """Refuse a folder that holds a search already, unless that is resumed.
+
+        Raises:
+            UsageError: If it does.
+        """
+        if self.is_begun and not resume:
+            raise UsageError(
+                f"there is a search in {str(self.path)!r}; go on with it by resume=true, or give "
+                "another outdir"
+            )
 
     @property
     def diff(self) -> Path:

@@ -25,96 +25,57 @@ nothing takes nothing back from the one that confirmed the best; one that the be
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from kernelgym import Kernel
-from kernelgym.types import Evaluator, Verdict
-from kernelgym_train.mcgs.controller import Controller
+from kernelgym import Kernel, UsageError
+from kernelgym.types import Verdict
 from kernelgym_train.mcgs.episode import episode_of
-from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
-from kernelgym_train.mcgs.proposing import Proposer
-from kernelgym_train.mcgs.report import report
+from kernelgym_train.mcgs.report import report, trace
+from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import plain_state
-from kernelgym_train.mcgs.story import read_story, trace
-from kernelgym_train.mcgs.task import Task
-from kernelgym_train.mcgs.variant import Step, context_key
+from kernelgym_train.mcgs.tactics import add_tactics
+from kernelgym_train.mcgs.variant import Step
 
-__all__ = ["VERSION", "finish", "sentence", "write_story"]
+__all__ = ["VERSION", "finish", "sentence", "write_result"]
 
 VERSION = 1
 _MOST_ROUNDS = 12
+_Ratio = tuple[float, float, float]
+_EQUAL: _Ratio = (1.0, 1.0, 1.0)
 
 
-def finish(
-    controller: Controller,
-    task: Task,
-    evaluator: Evaluator,
-    folder: SearchFolder,
-    proposer: Proposer,
-    *,
-    context: Mapping[str, str],
-    approximate: bool,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Minimise, confirm and write the best, and return the result."""
-    progress = controller.progress
-    best: str | None = progress.incumbent if progress.incumbent != progress.start else None
-    minimised: dict[str, Any] = {"done": best is None, "left_out": []}
-    if best is None and (progress.stopped == "seconds" or not controller.may_challenge()):
-        # No time was left for a duel of the leader before this last one, which is with the start.
-        best = progress.challenger()
-        minimised["done"] = best is None
-    elif best is not None:
-        before = progress.variants[best].applied
-        key = context_key(context.items())
-        best, done = minimise(controller, proposer, task, folder, best, context=key, say=say)
-        after = progress.variants[best].applied
-        left_out = [step for step in before if step not in after]
-        left_out += [step for step in after if step not in before]
-        minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
-    ratio = (1.0, 1.0, 1.0)
-    as_the_start = {shape.name: 1.0 for shape in task.shapes}
-    gains: Mapping[str, float] = as_the_start
-    if not minimised["done"]:
-        controller.cut_short()
-    if best is not None:
-        held = _confirmed(controller, best)
-        if held is None or held[0] != best:
-            minimised = {"done": False, "left_out": []}
-        if held is None:
-            say("the last comparison with the start does not confirm the best: the start stays")
-            best = None
-        else:
-            best, duel, proof = held
-            ratio, gains = proof, controller.by_shape(duel, best)
-    _export(folder, task, controller, best, context)
-    verdict = _from_disk(folder, task, evaluator)
+def finish(session: SearchSession) -> dict[str, Any]:
+    """Minimise, confirm and write the best; return the result.
+
+    The gains of moves are added to the tactics of the folder.
+    """
+    fresh = dict(session.state.experience.fresh)
+    best, ratio, gains, minimised = _confirmed_best(session)
+    state, folder, evaluator = session.state, session.folder, session.evaluator
+    task, kernel = session.task, _export(session, best)
+    verdict = _judged_again(session, kernel)
     if best is not None and (
-        not verdict.correct or _read(folder, task).digest != progress.variants[best].kernel().digest
+        not verdict.correct or kernel.digest != state.variants[best].kernel().digest
     ):
-        say(f"the exported kernel is {verdict.status.value}: the start stays")
-        best, ratio, gains = None, (1.0, 1.0, 1.0), as_the_start
-        _export(folder, task, controller, None, context)
-        verdict = _from_disk(folder, task, evaluator)
+        session.say(f"the exported kernel is {verdict.status.value}: the start stays")
+        best, ratio, gains = None, _EQUAL, _gains_of_start(session)
+        kernel = _export(session, None)
+        verdict = _judged_again(session, kernel)
     without = None
-    if best is not None and best not in progress.graph.nodes:  # it lost steps, and was not judged
+    if best is not None and best not in state.graph.nodes:  # it lost steps, and was not judged
         folder.write_verdict(best, verdict)
-    if best is not None and progress.risks[best] == "approximate":
-        if controller.seconds_left >= controller.reserve_s:
-            without = _best_without(controller)
-    timing = verdict.timing
-    over = {"speedup": 0.0, "speedup_low": 0.0, "speedup_high": 0.0}
-    if timing is not None:
-        over = {
-            "speedup": timing.speedup,
-            "speedup_low": timing.speedup_low,
-            "speedup_high": timing.speedup_high,
-        }
-    steps = () if best is None else progress.variants[best].applied
+    if best is not None and state.risks[best] == "approximate":
+        if session.seconds_left >= session.reserve_s:
+            without = _best_without(session)
+    over = {
+        name: 0.0 if verdict.timing is None else getattr(verdict.timing, name)
+        for name in ("speedup", "speedup_low", "speedup_high")
+    }
+    steps = () if best is None else state.variants[best].applied
     result = {
         "version": VERSION,
         "task": task.name,
@@ -123,24 +84,24 @@ def finish(
         "speedup_low": ratio[1],
         "speedup_high": ratio[2],
         "over_reference": over,
-        "shapes": _shapes(task, evaluator, _read(folder, task), ratio[0], over["speedup"], gains),
-        "evaluations": progress.evaluations,
-        "duplicates": progress.duplicates,
-        "twins": len(progress.graph.twins),
-        "failures": dict(sorted(progress.failures.items())),
-        "seconds": round(controller.seconds, 1),
-        "stopped": progress.stopped,
-        "noise": progress.noise,
-        "approximate": approximate,
-        "risk": "exact" if best is None else progress.risks[best],
+        "shapes": _shapes(session, kernel, ratio[0], over["speedup"], gains),
+        "evaluations": state.evaluations,
+        "duplicates": state.duplicates,
+        "twins": len(state.graph.twins),
+        "failures": dict(sorted(state.failures.items())),
+        "seconds": round(session.seconds, 1),
+        "stopped": state.stopped,
+        "noise": state.noise,
+        "approximate": session.approximate,
+        "risk": "exact" if best is None else state.risks[best],
         "without_approximate": without,
-        "context": dict(context),
-        "start": {"digest": task.start.digest, "over_reference": progress.start_speedup},
+        "context": dict(session.context),
+        "start": {"digest": task.start.digest, "over_reference": state.start_speedup},
         "best": {
             "path": str(folder.best.relative_to(folder.outdir)),
             "diff": "" if best is None else str(folder.diff.relative_to(folder.outdir)),
-            "state": best or progress.start,
-            "digest": _read(folder, task).digest,
+            "state": best or state.start,
+            "digest": kernel.digest,
             "moves": [_plain(step) for step in steps],
             "seed": verdict.seed,
         },
@@ -149,32 +110,72 @@ def finish(
     if (built_for := getattr(evaluator, "artifacts", None)) is not None:
         folder.write_built(None, built_for(task.start))
         if best is not None:
-            folder.write_built(best, built_for(progress.variants[best].kernel()))
-    controller.record("finished", {"result": result})
-    folder.write_result(result)
-    write_story(controller, task, evaluator, folder, result)
+            folder.write_built(best, built_for(state.variants[best].kernel()))
+    session.record("finished", {"result": result})
+    write_result(session, result)
+    try:
+        add_tactics(folder.outdir, session.context, fresh)
+    except (OSError, UsageError) as error:  # the result is there, and stands
+        session.say(f"warning: the gains of moves were not kept: {error}")
     return result
 
 
-def _confirmed(
-    controller: Controller, best: str
-) -> tuple[str, str, tuple[float, float, float]] | None:
+def _confirmed_best(
+    session: SearchSession,
+) -> tuple[str | None, _Ratio, Mapping[str, float], dict[str, Any]]:
+    """Return the best state after it was minimised and confirmed.
+
+    Returns:
+        Its key, or None for the start; its speedup over the start with both ends of the interval;
+        the same by shape; and what minimising did.
+    """
+    state = session.state
+    best: str | None = state.incumbent if state.incumbent != state.start else None
+    minimised: dict[str, Any] = {"done": best is None, "left_out": []}
+    if best is not None:
+        before = state.variants[best].applied
+        best, done = minimise(session, best)
+        after = state.variants[best].applied
+        left_out = [step for step in before if step not in after]
+        left_out += [step for step in after if step not in before]
+        minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
+    elif state.stopped == "seconds" or not session.may_challenge():
+        # No time was left for a duel of the leader before the last one, which is with the start.
+        best = state.challenger()
+        minimised["done"] = best is None
+    if not minimised["done"]:
+        session.cut_short()
+    if best is None:
+        return None, _EQUAL, _gains_of_start(session), minimised
+    held = _confirmed(session, best)
+    if held is None or held[0] != best:
+        minimised = {"done": False, "left_out": []}
+    if held is None:
+        session.say("the last comparison with the start does not confirm the best: the start stays")
+        return None, _EQUAL, _gains_of_start(session), minimised
+    best, duel, proof = held
+    return best, proof, session.by_shape(duel, best), minimised
+
+
+def _gains_of_start(session: SearchSession) -> Mapping[str, float]:
+    return {shape.name: 1.0 for shape in session.task.shapes}
+
+
+def _confirmed(session: SearchSession, best: str) -> tuple[str, str, _Ratio] | None:
     """Compare the best with the start.
 
     Returns:
-        The key of what is confirmed to be faster than the start: the best, or the state that it was
-        before it lost steps. With the name of the duel's event, and its ratio, low and high.
-        None if neither is.
+        The key of the state that is confirmed to be faster than the start: the best, or the state
+        that it was before it lost steps. With the name of the duel's event, and the ratio with its
+        ends. None if neither is confirmed.
     """
-    progress, incumbent = controller.progress, controller.progress.incumbent
+    state, incumbent = session.state, session.state.incumbent
     for key in dict.fromkeys((best, incumbent)):
-        if key == progress.start:
+        if key == state.start:
             continue
-        if key != best and controller.seconds_left < controller.end_s:
-            return key, "duel", progress.proof
-        found = controller.compare(
-            "confirmed", progress.start, key, controller.rounds_left(_MOST_ROUNDS)
-        )
+        if key != best and session.seconds_left < session.end_s:
+            return key, "duel", state.proof
+        found = session.compare("confirmed", state.start, key, session.rounds_left(_MOST_ROUNDS))
         # A start that failed in the duel loses it with no time measured: low is 0 then.
         if found.decided == "second" and found.low > 1.0:
             return key, "confirmed", (found.ratio, found.low, found.high)
@@ -182,55 +183,47 @@ def _confirmed(
             two.valid and not two.correct for _, two in found.verdicts
         )
         if key == incumbent and not lost:
-            return key, "duel", progress.proof
+            return key, "duel", state.proof
     return None
 
 
-def write_story(
-    controller: Controller,
-    task: Task,
-    evaluator: Evaluator,
-    folder: SearchFolder,
-    result: Mapping[str, Any],
-) -> None:
-    """Write a result's state, trace, report and episode."""
-    progress = controller.progress
-    story = read_story(read_events(folder.events))
+def write_result(session: SearchSession, result: Mapping[str, Any]) -> None:
+    """Write a result, and the search's state, trace, report and episode.
+
+    Is called again for a search that has ended, in case a kill came before.
+    """
+    state, folder = session.state, session.folder
     said = sentence(result, folder)
-    diff = folder.diff.read_bytes().decode() if result["best"]["diff"] else ""
-    way = None
+    diff, way = "", None
     if result["best"]["diff"]:
+        diff = folder.diff.read_bytes().decode()
         way = episode_of(
-            task,
-            progress,
+            session.task,
+            state,
             result["best"]["state"],
             folder.read_verdict,
-            device=evaluator.device,
-            ruleset=evaluator.ruleset,
+            device=session.evaluator.device,
+            ruleset=session.evaluator.ruleset,
         )
+    folder.write_result(result)
     folder.write_episode(way)
-    folder.write_state(plain_state(progress))
-    folder.write_report(trace(story, said), report(story, progress, result, said, diff))
+    folder.write_state(plain_state(state))
+    folder.write_report(trace(state, said), report(state, result, said, diff))
 
 
 def _shapes(
-    task: Task,
-    evaluator: Evaluator,
-    best: Kernel,
-    ratio: float,
-    over: float,
-    gains: Mapping[str, float],
+    session: SearchSession, best: Kernel, ratio: float, over: float, gains: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """Return what came out at each shape.
+    """Return the result at each shape.
 
     Args:
-        task: The task.
-        evaluator: The one that judged all shapes.
+        session: The search.
         best: The kernel that was judged last.
         ratio: Its speedup over the start, at all shapes together.
-        over: The same over the reference.
+        over: Its speedup over the reference, at all shapes together.
         gains: Its speedup over the start by shape, where known.
     """
+    task, evaluator = session.task, session.evaluator
     if not isinstance(evaluator, ShapesEvaluator):
         name = task.problem.name or task.problem.id
         return [
@@ -249,37 +242,38 @@ def _shapes(
     ]
 
 
-def _export(
-    folder: SearchFolder,
-    task: Task,
-    controller: Controller,
-    best: str | None,
-    context: Mapping[str, str],
-) -> None:
-    """Write the best from the log's own text, and link it.
+def _export(session: SearchSession, best: str | None) -> Kernel:
+    """Write the best from the log's own text, link it, and return what lies on the disk.
 
     The log is on the disk for certain; what was written beside it may have been lost with a kill.
     """
-    progress = controller.progress
     if best is None:
-        folder.write_start(task.start)
+        session.folder.write_start(session.task.start)
     else:
-        key = context_key(context.items())
-        folder.write_variant(best, progress.variants[best], task.start, key, progress.risks[best])
-    folder.link_best(best)
+        session.write_variant(best, session.state.variants[best], session.state.risks[best])
+    session.folder.link_best(best)
+    # Not read as text: that would turn each carriage return into a newline.
+    source = session.folder.best.read_bytes().decode()
+    return Kernel(source, session.task.start.language)
+
+
+def _judged_again(session: SearchSession, kernel: Kernel) -> Verdict:
+    # A seed of its own: no cache answers in place of the judge.
+    seed = secrets.token_hex(16)
+    return session.evaluator.evaluate(session.task.problem, kernel, seed=seed)
 
 
 def _plain(step: Step) -> list[str]:
     return [step.move, step.target, step.choice]
 
 
-def _best_without(controller: Controller) -> dict[str, Any] | None:
-    """Compare the best state without approximate moves with the start."""
-    progress = controller.progress
-    for node in progress.graph.ranked():
-        if node.value > 0 and progress.risks[node.key] != "approximate":
-            most = controller.rounds_left(_MOST_ROUNDS)
-            found = controller.compare("confirmed", progress.start, node.key, most)
+def _best_without(session: SearchSession) -> dict[str, Any] | None:
+    """Compare the best state that has no approximate moves with the start."""
+    state = session.state
+    for node in state.graph.ranked():
+        if node.value > 0 and state.risks[node.key] != "approximate":
+            most = session.rounds_left(_MOST_ROUNDS)
+            found = session.compare("confirmed", state.start, node.key, most)
             return {
                 "speedup": found.ratio,
                 "speedup_low": found.low,
@@ -300,14 +294,3 @@ def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
         f"{result['over_reference']['speedup']:.2g} of the "
         f"reference's speed, {done}: {folder.best}"
     )
-
-
-def _read(folder: SearchFolder, task: Task) -> Kernel:
-    # Not as text: that would turn each carriage return into a newline.
-    return Kernel(folder.best.read_bytes().decode(), task.start.language)
-
-
-def _from_disk(folder: SearchFolder, task: Task, evaluator: Evaluator) -> Verdict:
-    # A seed of its own: no cache answers in place of the judge.
-    seed = secrets.token_hex(16)
-    return evaluator.evaluate(task.problem, _read(folder, task), seed=seed)

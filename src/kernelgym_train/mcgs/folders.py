@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,10 +32,13 @@ from typing import Any
 from kernelgym import Kernel, UsageError, get_problem
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.controller import Duelling
+from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.controller import explore
 from kernelgym_train.mcgs.files import SearchFolder, write_whole
-from kernelgym_train.mcgs.session import Session, check_algorithm, stopped_by_ctrl_c
+from kernelgym_train.mcgs.finishing import finish, write_result
+from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
+from kernelgym_train.mcgs.starting import begin
 from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
 
@@ -94,68 +96,41 @@ def search_folder(
     tasks: Sequence[Task],
     evaluator_for: Callable[[Task], Evaluator],
     outdir: Path,
+    config: SearchConfig,
     *,
-    budget: Budget,
-    algo: str,
-    approximate: bool,
-    seed: int,
-    workers: int,
-    resume: bool,
-    deterministic: bool = True,
-    root_noise: float = 0.0,
-    require_quiet: bool = False,
-    compare: Duelling | None = None,
-    say: Callable[[str], None] = lambda line: None,
-    clock: Callable[[], float] = time.monotonic,
+    resume: bool = False,
 ) -> dict[str, Any]:
-    """Search for a faster kernel of each task; return what ``result.json`` holds.
+    """Search for a faster kernel of each task; return the content of ``result.json``.
 
     Args:
         tasks: The tasks, no two of one name.
-        evaluator_for: Returns an evaluator that follows a task's rules; it stays open.
+        evaluator_for: Function that returns an evaluator which follows a task's rules; the
+            evaluator stays open.
         outdir: Folder for results.
-        budget: Limits of all searches together; patience and the like hold for each.
-        algo: As for `kernelgym_train.mcgs.optimize`, like all that is not named.
-        approximate: See there.
-        seed: See there.
-        workers: See there.
-        deterministic: See there.
-        root_noise: See there.
-        resume: Go on with the searches in `outdir`, and begin those that it does not hold.
-        require_quiet: Whether a kernel fails on a host on which verdicts of it differ by 10 %.
-        compare: Compares two kernels; `kernelgym.duel` if None.
-        say: Is told a line for the reader at the terminal.
-        clock: Returns seconds.
+        config: Options of each search. The budget's evaluations and seconds are shared by all
+            searches; its other limits hold for each.
+        resume: Whether to go on with the searches in `outdir`, and begin those that it lacks.
 
     Raises:
         UsageError: If the budget is too little, or `outdir` holds one of the searches already, or
             tactics that cannot be read.
     """
-    check_algorithm(algo)
     weights = {task.name: task.weight for task in tasks}
-    shares = first_shares(budget.builds, weights)
+    shares = first_shares(config.budget.builds, weights)
     for task in tasks:
-        place = SearchFolder(outdir, task.name)
-        if place.is_begun and not resume:
-            raise UsageError(
-                f"there is a search in {str(place.path)!r}; go on with it by resume=true, or give "
-                "another outdir"
-            )
+        SearchFolder(outdir, task.name).check_unused(resume)
     read_tactics(outdir, {})  # refused before anything is judged, and once for all kernels
-    options: dict[str, Any] = {"algo": algo, "approximate": approximate, "seed": seed}
-    options |= {"workers": workers, "clock": clock, "alone": False}
-    options |= {"deterministic": deterministic, "root_noise": root_noise}
-    if compare is not None:
-        options["compare"] = compare
 
-    def opened(task: Task, limits: Budget) -> Session:
-        told = _named(task.name, say)
-        return Session(task, evaluator_for(task), outdir, budget=limits, say=told, **options)
+    def opened(task: Task, limits: Budget) -> SearchSession:
+        own = dataclasses.replace(
+            config, budget=limits, say=lambda line: config.say(f"{task.name}: {line}")
+        )
+        return SearchSession(task, evaluator_for(task), outdir, own, alone=False)
 
     with contextlib.ExitStack() as stack:
-        run = _Run(tasks, budget, opened, stack, require_quiet, say, clock)
-        stack.enter_context(stopped_by_ctrl_c(run.stop, say))
-        if budget.seconds:
+        run = _FolderSearch(tasks, config, opened, stack)
+        stack.enter_context(stopped_by_ctrl_c(run.stop, config.say))
+        if config.budget.seconds:
             run.one_by_one()
         else:
             run.in_rounds(shares)
@@ -164,25 +139,23 @@ def search_folder(
     return result
 
 
-class _Run:
+class _FolderSearch:
     """The searches of one folder while they run."""
 
     def __init__(
         self,
         tasks: Sequence[Task],
-        budget: Budget,
-        opened: Callable[[Task, Budget], Session],
+        config: SearchConfig,
+        opened: Callable[[Task, Budget], SearchSession],
         stack: contextlib.ExitStack,
-        require_quiet: bool,
-        say: Callable[[str], None],
-        clock: Callable[[], float],
     ) -> None:
         self._tasks = {task.name: task for task in tasks}
-        self._budget, self._opened, self._stack = budget, opened, stack
-        self._require_quiet, self._say, self._clock = require_quiet, say, clock
-        self._began = clock()
+        self._weights = {task.name: task.weight for task in tasks}
+        self._budget, self._opened, self._stack = config.budget, opened, stack
+        self._say, self._clock = config.say, config.clock
+        self._began = config.clock()
         self._past: dict[str, float] = {}
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, SearchSession] = {}
         self._results: dict[str, dict[str, Any]] = {}
         self._failed: dict[str, str] = {}
         self._stopped = False
@@ -215,15 +188,15 @@ class _Run:
             self._explore(name, builds)
         while not self._stopped and (left := self._budget.builds - self._evaluations) > 0:
             open_ = {name: self._weights[name] for name in self._sessions if self._is_open(name)}
-            progress = {name: self._sessions[name].progress for name in open_}
-            gains = {
-                name: expected_gain(each.leads, each.evaluations) for name, each in progress.items()
-            }
             if not open_:
                 break
+            states = {name: self._sessions[name].state for name in open_}
+            gains = {
+                name: expected_gain(each.leads, each.evaluations) for name, each in states.items()
+            }
             for name, more in next_shares(left, open_, gains).items():
                 if more and not self._stopped:
-                    self._explore(name, progress[name].evaluations + more)
+                    self._explore(name, states[name].evaluations + more)
         for name in self._sessions:
             self._explore(name, contests=True)
             self._finish(name)
@@ -251,12 +224,8 @@ class _Run:
         }
 
     @property
-    def _weights(self) -> dict[str, float]:
-        return {name: task.weight for name, task in self._tasks.items()}
-
-    @property
     def _evaluations(self) -> int:
-        return sum(session.progress.evaluations for session in self._sessions.values())
+        return sum(session.state.evaluations for session in self._sessions.values())
 
     @property
     def _seconds(self) -> float:
@@ -265,8 +234,8 @@ class _Run:
 
     def _is_open(self, name: str) -> bool:
         """Return True if a search can go on with more evaluations."""
-        progress = self._sessions[name].progress
-        return name not in self._failed and progress.stopped == "budget_builds"
+        stopped = self._sessions[name].state.stopped
+        return name not in self._failed and stopped == "budget_builds"
 
     def _explore(
         self, name: str, builds: int = 0, *, contests: bool = False, seconds: float = 0.0
@@ -286,17 +255,17 @@ class _Run:
                 limits = dataclasses.replace(self._budget, builds=builds, seconds=seconds)
                 session = self._stack.enter_context(self._opened(self._tasks[name], limits))
                 self._sessions[name] = session
-                self._past[name] = session.progress.seconds
+                self._past[name] = session.state.seconds
                 session.keep_limit(_SAME_SHARE)
                 if self._stopped:  # while it was opened, when `stop` did not know it yet
                     session.stop()
                 if session.result is None:
-                    session.begin(self._require_quiet)
+                    begin(session)
             session = self._sessions[name]
             if session.result is not None and not builds:
                 return
             limits = dataclasses.replace(session.budget, builds=builds or session.budget.builds)
-            session.explore(limits, contests=contests)
+            explore(session, limits, contests=contests)
 
     def _finish(self, name: str) -> None:
         if name in self._failed or name not in self._sessions:
@@ -304,9 +273,9 @@ class _Run:
         with self._guarded(name):
             session = self._sessions[name]
             if (result := session.result) is None:
-                result = session.finish()
+                result = finish(session)
             else:
-                session.write(result)
+                write_result(session, result)
             self._results[name] = result
 
     @contextlib.contextmanager
@@ -317,10 +286,6 @@ class _Run:
         except Exception as error:
             self._failed[name] = str(error) or type(error).__name__
             self._say(f"{name} failed: {self._failed[name]}")
-
-
-def _named(name: str, say: Callable[[str], None]) -> Callable[[str], None]:
-    return lambda line: say(f"{name}: {line}")
 
 
 def whole_sentence(result: Mapping[str, Any], outdir: Path) -> str:

@@ -20,14 +20,11 @@ without it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from kernelgym.evaluators.duel import Duel
-from kernelgym_train.mcgs.controller import Controller
-from kernelgym_train.mcgs.files import SearchFolder
-from kernelgym_train.mcgs.progress import plain_variant
-from kernelgym_train.mcgs.proposing import Proposal, Proposer
-from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.proposing import Proposal
+from kernelgym_train.mcgs.session import SearchSession
+from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.variant import state_key
 
 __all__ = ["minimise"]
@@ -38,66 +35,51 @@ _UNSURE = math.log(1.1)
 _MUCH_SLOWER = math.log(1.5)  # further apart than two verdicts of one kernel on an idle host
 
 
-def minimise(
-    controller: Controller,
-    proposer: Proposer,
-    task: Task,
-    folder: SearchFolder,
-    best: str,
-    *,
-    context: str,
-    say: Callable[[str], None],
-) -> tuple[str, bool]:
-    """Take steps from the best.
+def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
+    """Take the steps from the best that it does not need.
 
     Args:
-        controller: The search's.
-        proposer: Knows the best without each of its steps.
-        task: What is searched.
-        folder: Where variants are written.
+        session: The search.
         best: Key of the confirmed best.
-        context: Key of what times depend on.
-        say: Is told a line for the reader at the terminal.
 
     Returns:
         The key of what is left, and whether every step was tried.
     """
-    progress = controller.progress
+    state = session.state
     while True:
-        current = progress.minimal or best
-        simpler = proposer.simpler(progress.variants[current])
-        left = [each for each in simpler if each.step not in progress.needed]
+        current = state.minimal or best
+        simpler = session.proposer.simpler(state.variants[current])
+        left = [each for each in simpler if each.step not in state.needed]
         if not left:
             return current, True
         proposal = left[0]
         key = state_key(proposal.variant)
-        if (known := _known(controller, best, current, key)) is not None:
-            if known:  # one state, whose text may differ in comments
-                folder.write_variant(key, proposal.variant, task.start, context, proposal.risk)
-            controller.record("reduced", _fields(best, key, proposal, gone=known))
+        if (known := _known(session, best, current, key)) is not None:
+            if known:  # the same state, whose text may differ in comments
+                session.write_variant(key, proposal.variant, proposal.risk)
+            session.record("reduced", _fields(best, key, proposal, gone=known))
             continue
-        if not controller.may_reduce():
-            say("no time is left to try the best without each of its steps")
+        if not session.may_reduce():
+            session.say("no time is left to try the best without each of its steps")
             return current, False
-        folder.write_variant(key, proposal.variant, task.start, context, proposal.risk)
-        most = controller.rounds_left(_MOST_ROUNDS, keep=controller.end_s)
-        found = controller.compare(
+        session.write_variant(key, proposal.variant, proposal.risk)
+        found = session.compare(
             "reduced",
             best,
             key,
-            most,
+            session.rounds_left(_MOST_ROUNDS, keep=session.end_s),
             variant=proposal.variant,
             more=lambda found: _fields(best, key, proposal, _goes(found)),  # noqa: B023
         )
-        folder.write_verdict(key, found.verdicts[-1][1])
+        session.folder.write_verdict(key, found.verdicts[-1][1])
         gone = "goes" if _goes(found) else "stays"
         step = proposal.step
-        say(f"      {controller.seconds:6.0f} s  {gone}: {step.move} ({step.choice})")
+        session.say(f"      {session.seconds:6.0f} s  {gone}: {step.move} ({step.choice})")
 
 
-def _known(controller: Controller, best: str, current: str, key: str) -> bool | None:
-    """Return what becomes of a step without a duel, if known."""
-    graph = controller.progress.graph
+def _known(session: SearchSession, best: str, current: str, key: str) -> bool | None:
+    """Return whether a step goes, if that is known without a duel; None if it is not."""
+    graph = session.state.graph
     if key == current:
         return True
     if key in graph.failed:

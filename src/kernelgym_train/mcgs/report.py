@@ -1,7 +1,8 @@
-"""`report`: a search as one HTML file, without scripts.
+"""`trace` and `report`: a search told to a reader, as Markdown and as one HTML file.
 
-Contract: follows from the log and the result alone. Every text that comes from a kernel, a
-compiler, a model or a user is escaped. Pure.
+Contract: both follow from the search's state and result alone. Every text that comes from a kernel,
+a compiler, a model or a user is escaped: none can end a table's cell or begin markup. The HTML has
+no scripts and needs no other file. Pure.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing, time_bars
-from kernelgym_train.mcgs.progress import Progress
-from kernelgym_train.mcgs.story import Story
+from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
+from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["report"]
+__all__ = ["report", "trace"]
 
+_Table = tuple[Sequence[str], Sequence[Sequence[str]]]
+"""Headings and rows."""
+_COMPARED_WITH = {
+    "duel": "the best so far",
+    "confirmed": "the start",
+    "reduced": "the best, which has one step more",
+}
+_MARKUP = frozenset("\\|`*_<>&[]#")
 _STYLE = """\
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color: #1f2328; background: #fff; }
@@ -29,51 +37,123 @@ pre { background: #f6f8fa; padding: 1rem; overflow-x: auto; font-size: 13px; }
 """
 
 
-def report(
-    story: Story, progress: Progress, result: Mapping[str, Any], sentence: str, diff: str
-) -> str:
-    """Return the page.
+def trace(state: SearchState, title: str) -> str:
+    """Return the evaluations, failures and comparisons as Markdown.
 
     Args:
-        story: The log's rows.
-        progress: The search that the log adds up to.
-        result: What ``result.json`` holds.
-        sentence: The result in one sentence.
-        diff: The best's difference from the start; empty where the start is the best.
+        state: The search.
+        title: What was searched, and the result.
     """
-    best = result["best"]["state"]
-    names = {
-        key: ", ".join(f"{step.move} ({step.choice})" for step in variant.applied) or "the start"
-        for key, variant in progress.variants.items()
-    }
+    lines = [f"# {_cell(title)}", "", "## Evaluations", "", *_markdown(_evaluations(state))]
+    for heading, table in (("Failures", _failures(state)), ("Comparisons", _comparisons(state))):
+        if table[1]:
+            lines += ["", f"## {heading}", "", *_markdown(table)]
+    ended = f"Ended by: {_cell(state.stopped)}." if state.stopped else "Not ended."
+    refused = f"{state.duplicates} proposals of known states were refused and cost nothing."
+    return "\n".join([*lines, "", f"{ended} {refused}", ""])
+
+
+def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: str) -> str:
+    """Return the search as an HTML page.
+
+    Args:
+        state: The search.
+        result: The content of ``result.json``.
+        sentence: The result in one sentence.
+        diff: Difference of the best from the start; empty where the start is the best.
+    """
+    best, title = result["best"]["state"], html.escape(f"Search: {result['task']}")
     body = [
-        f"<h1>Search: {html.escape(str(result['task']))}</h1>",
+        f"<h1>{title}</h1>",
         f"<p>{html.escape(sentence)}</p>",
-        _table(("", ""), _summary(result)),
+        _html((), _summary(result)),
         "<h2>Gain by evaluation</h2>",
-        gain_chart(story.rows, story.comparisons),
+        gain_chart(state),
         "<h2>Graph</h2>",
-        graph_drawing(progress.graph, names, best if best in progress.graph.nodes else ""),
+        graph_drawing(state.graph, state.steps, best if best in state.graph.nodes else ""),
         "<h2>Comparisons</h2>",
-        _comparisons(story, names),
+        _html(*_comparisons(state)),
         "<h2>Moves</h2>",
-        _moves(story),
+        _html(*_moves(state)),
         "<h2>Failures</h2>",
-        _failures(story),
+        _html(*_failures(state)),
         "<h2>Time</h2>",
-        time_bars(_times(story)),
+        _html(*_times(state)),
         "<p>Kernels are built and judged side by side, so that parts can add up to more than the "
         "whole.</p>",
     ]
     if diff:
         body += ["<h2>The best, as a change to the start</h2>", f"<pre>{html.escape(diff)}</pre>"]
-    title = html.escape(f"Search: {result['task']}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n"
         + "\n".join(body)
         + "\n</body></html>\n"
     )
+
+
+def _evaluations(state: SearchState) -> _Table:
+    rows = [
+        (
+            str(number),
+            f"{trial.seconds:.0f}",
+            trial.status if trial.value is None else f"{math.exp(trial.value):.3g}",
+            state.steps(trial.proposed),
+            state.risks[trial.proposed],
+            trial.proposed,
+        )
+        for number, trial in enumerate(state.evaluated, 1)
+    ]
+    return ("evaluation", "seconds", "speedup over the start", "steps", "risk", "state"), rows
+
+
+def _failures(state: SearchState) -> _Table:
+    rows = [
+        (str(number), trial.status, state.steps(trial.proposed), trial.message)
+        for number, trial in enumerate(state.evaluated, 1)
+        if trial.value is None
+    ]
+    return ("evaluation", "status", "steps", "message"), rows
+
+
+def _comparisons(state: SearchState) -> _Table:
+    rows = [
+        (
+            str(duel.after),
+            state.steps(duel.key),
+            _COMPARED_WITH[duel.kind],
+            f"{duel.ratio:.3g} ({duel.low:.3g} to {duel.high:.3g})",
+            str(duel.rounds),
+            duel.decided,
+        )
+        for duel in state.duels
+    ]
+    return ("after evaluation", "kernel", "with", "times as fast", "rounds", "faster"), rows
+
+
+def _moves(state: SearchState) -> _Table:
+    """Return how often each move was the last of an evaluated state, and its outcomes."""
+    tried, failed, better = (collections.Counter[str]() for _ in range(3))
+    values = {node.key: node.value for node in state.graph.nodes.values()}
+    for trial in state.evaluated:
+        tried[trial.move] += 1
+        failed[trial.move] += trial.value is None
+        better[trial.move] += trial.value is not None and trial.value > values[trial.node]
+    rows = [
+        (move, str(tried[move]), str(better[move]), str(failed[move])) for move in sorted(tried)
+    ]
+    return ("move", "evaluations", "faster than what it changed", "failures"), rows
+
+
+def _times(state: SearchState) -> _Table:
+    seconds = {
+        "the whole search": state.seconds,
+        "judging the start": state.starts_s,
+        "builds": sum(trial.build_s for trial in state.evaluated),
+        "verdicts, without builds": sum(trial.judge_s for trial in state.evaluated),
+        "comparisons": sum(duel.took_s for duel in state.duels),
+    }
+    return ("part", "seconds"), [(name, f"{taken:.1f}") for name, taken in seconds.items()]
 
 
 def _summary(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -100,61 +180,24 @@ def _interval(data: Mapping[str, Any]) -> str:
     return f"{data['speedup']:.3g} (95 %: {low:.3g} to {high:.3g})"
 
 
-def _comparisons(story: Story, names: Mapping[str, str]) -> str:
-    rows = [
-        (
-            str(each.after),
-            each.told,
-            names.get(each.key, each.key),
-            f"{each.ratio:.3g} ({each.low:.3g} to {each.high:.3g})",
-            str(each.rounds),
-            each.decided,
-        )
-        for each in story.comparisons
-    ]
-    head = ("after evaluation", "what", "kernel", "times as fast", "rounds", "faster")
-    return _table(head, rows) if rows else "<p>None.</p>"
-
-
-def _moves(story: Story) -> str:
-    """Return what each move came to: its last step's evaluations."""
-    tried, failed, better = (collections.Counter[str]() for _ in range(3))
-    values: dict[str, float] = {row.key: row.value for row in story.rows if row.value is not None}
-    for row in story.rows:
-        tried[row.move] += 1
-        failed[row.move] += row.value is None
-        better[row.move] += row.value is not None and row.value > values.get(row.parent, 0.0)
-    rows = [
-        (move, str(tried[move]), str(better[move]), str(failed[move])) for move in sorted(tried)
-    ]
-    head = ("move", "evaluations", "faster than what it changed", "failures")
-    return _table(head, rows) if rows else "<p>None.</p>"
-
-
-def _failures(story: Story) -> str:
-    rows = [
-        (str(row.number), row.status, row.choices, row.message)
-        for row in story.rows
-        if row.value is None
-    ]
-    head = ("evaluation", "status", "steps", "message")
-    return _table(head, rows) if rows else "<p>None.</p>"
-
-
-def _times(story: Story) -> dict[str, float]:
-    return {
-        "the whole search": story.seconds,
-        "judging the start": story.start_s,
-        "builds": sum(row.build_s for row in story.rows),
-        "verdicts, without builds": sum(row.judge_s for row in story.rows),
-        "comparisons": sum(each.took_s for each in story.comparisons),
-    }
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     def cells(kind: str, values: Sequence[str]) -> str:
         return "".join(f"<{kind}>{html.escape(value)}</{kind}>" for value in values)
 
-    top = f"<thead><tr>{cells('th', head)}</tr></thead>" if any(head) else ""
+    if not rows:
+        return "<p>None.</p>"
+    top = f"<thead><tr>{cells('th', head)}</tr></thead>" if head else ""
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return f"<table>{top}<tbody>{body}</tbody></table>"
+
+
+def _markdown(table: _Table) -> list[str]:
+    head, rows = table
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return lines + [f"| {' | '.join(map(_cell, row))} |" for row in rows]
+
+
+def _cell(text: str) -> str:
+    """Return a text as one line that Markdown shows as it is."""
+    line = " ".join(text.split())
+    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in line)

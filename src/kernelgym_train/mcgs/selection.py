@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelgym_train.mcgs.graph import Graph, Link, Node
-from kernelgym_train.mcgs.progress import Tried
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
+from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.tactics import Experience, last_move
 from kernelgym_train.mcgs.variant import Variant
 
@@ -70,7 +70,7 @@ class Surroundings:
     """Of each node."""
     proposer: Proposer
     seed: int
-    history: Sequence[Tried] = ()
+    history: Sequence[SearchTrial] = ()
     """Results, in the order in which they were taken in."""
     experience: Experience | None = None
     """Weighs priors by what moves came to; None to leave them as they are."""

@@ -1,61 +1,62 @@
-"""`Session`: one kernel's search, open on the disk.
+"""`SearchSession`: one kernel's search, open on the disk.
 
-Contract: a session opens the search's log, and holds it until it is closed. `begin` judges the
-start, `explore` evaluates until a limit is met, and may be called again with wider limits, `finish`
-confirms and writes the best. A session on the log of a search that was cut off goes on where that
-was. Nothing but a session writes into the search's folder.
+Contract: a session opens the search's log and holds it until it is closed, so that no other process
+can search in the same folder. What the log already holds is taken in first, so that a search that
+was cut off goes on where it was. The functions that do the work take a session:
+`kernelgym_train.mcgs.starting.begin`, `kernelgym_train.mcgs.controller.explore` and
+`kernelgym_train.mcgs.finishing.finish`, in this order.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
-import importlib.util
+import math
 import os
 import signal
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelgym import UsageError, duel
+from kernelgym import UsageError
+from kernelgym.evaluators.duel import Duel
 from kernelgym.judge.provenance import provenance
 from kernelgym.types import Evaluator
-from kernelgym_train.mcgs.algorithms import NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.controller import Controller, Duelling
-from kernelgym_train.mcgs.events import Event, EventLog
+from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.files import SearchFolder
-from kernelgym_train.mcgs.finishing import finish, write_story
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
-from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
+from kernelgym_train.mcgs.selection import Surroundings
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
-from kernelgym_train.mcgs.starting import ask_report, judge_start, why_times_differ
-from kernelgym_train.mcgs.tactics import add_tactics, read_tactics
+from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.task import Task
-from kernelgym_train.mcgs.variant import builds_extension, context_key, read_variant, state_key
+from kernelgym_train.mcgs.together import Together
+from kernelgym_train.mcgs.variant import (
+    Variant,
+    builds_extension,
+    context_key,
+    read_variant,
+    state_key,
+)
 
-__all__ = ["Session", "check_algorithm", "rules_for", "stopped_by_ctrl_c"]
+__all__ = ["SearchSession", "rules_for", "stopped_by_ctrl_c"]
 
-
-def check_algorithm(algo: str) -> None:
-    """Make sure that what an algorithm needs is installed.
-
-    Raises:
-        UsageError: If it is not.
-    """
-    if algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
-        raise UsageError(f"algo={algo} needs optuna; run: pip install 'kernelgym[search]'")
+_LEAST_ROUNDS = 3  # of a duel
+_LAST_ROUNDS = 6  # of the last duel: 3 rounds tell little of kernels whose times vary by a tenth
+_MOST_ROUNDS = 6  # of a duel after Ctrl-C
+_REDUCING_SHARE = 0.2  # of a limit of time, at most, for trying the best without each step
 
 
 def rules_for(task: Task, approximate: bool) -> RuleProposer:
-    """Return the rules' proposer, with moves of the task and this machine.
+    """Return the rules' proposer, with the moves of the task's spec and of this machine.
 
     Args:
-        task: What is searched.
+        task: The task that is searched.
         approximate: Whether moves that make results less accurate are allowed.
     """
     start = read_variant(task.start)
@@ -65,32 +66,19 @@ def rules_for(task: Task, approximate: bool) -> RuleProposer:
     return RuleProposer(start, approximate=approximate, more=more)
 
 
-class Session:
+class SearchSession:
     """One kernel's search.
 
     Args:
         task: The task.
-        evaluator: Judges and times kernels; it stays open.
+        evaluator: The evaluator that judges and times kernels; the session leaves it open.
         outdir: Folder of all results.
-        budget: Limits that it begins with.
-        algo: Name of an algorithm.
-        approximate: Whether moves that make results less accurate are allowed.
-        seed: Of the search's own random numbers.
-        workers: Kernels judged at the same time.
-        deterministic: Whether results are taken in in the order in which kernels were sent.
-        root_noise: Share of the start's priors that is random, 0 to 1.
-        proposer: Proposes variants; the rules' if None.
-        compare: Compares two kernels.
-        together: Whether states that are likely to be judged are built together, where the
-            evaluator can build without judging.
-        say: Is told a line for the reader at the terminal.
-        watch: Is given each event, those first that a resumed search finds.
-        clock: Returns seconds.
-        alone: Whether its result is that of `outdir` as well.
+        config: Options of the search.
+        alone: Whether the search's result is also the result of `outdir`.
 
     Raises:
-        UsageError: If `root_noise` is no share, the evaluator's rules are not the task's, the
-            folder holds a search of another context, or another process has it open.
+        UsageError: If the evaluator does not follow the task's rules, the folder holds a search of
+            another context, or another process has the search open.
     """
 
     def __init__(
@@ -98,24 +86,10 @@ class Session:
         task: Task,
         evaluator: Evaluator,
         outdir: Path,
+        config: SearchConfig,
         *,
-        budget: Budget,
-        algo: str,
-        approximate: bool,
-        seed: int,
-        workers: int,
-        deterministic: bool = True,
-        root_noise: float = 0.0,
-        proposer: Proposer | None = None,
-        compare: Duelling = duel,
-        together: bool = True,
-        say: Callable[[str], None] = lambda line: None,
-        watch: Callable[[Event], None] = lambda event: None,
-        clock: Callable[[], float] = time.monotonic,
         alone: bool = True,
     ) -> None:
-        if not 0.0 <= root_noise <= 1.0:
-            raise UsageError(f"root_noise={root_noise:g} is no share; give 0 to 1")
         rules = task.rules(evaluator.ruleset)
         if rules != evaluator.ruleset:
             raise UsageError(
@@ -125,10 +99,10 @@ class Session:
             )
         if task.shapes:
             evaluator = ShapesEvaluator(evaluator, task.problem, task.shapes)
-        self.task, self.evaluator, self.budget = task, evaluator, budget
-        self.approximate = approximate or task.approximate
+        self.task, self.evaluator, self.config = task, evaluator, config
+        self.budget, self.say = config.budget, config.say
+        self.approximate = config.approximate or task.approximate
         self.folder = SearchFolder(outdir, task.name, alone=alone)
-        start = read_variant(task.start)
         self.context = {
             "task": task.digest,
             "ruleset": evaluator.ruleset.label,
@@ -136,156 +110,208 @@ class Session:
             # One entry a line, so that a refusal names what has changed: device, compiler, ...
             **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
         }
-        self._algo, self._seed, self._say = algo, seed, say
-        self.proposer = proposer or rules_for(task, self.approximate)
-        self.progress = Progress.begin(state_key(start), start)
-        if not self.folder.is_begun:  # refused before there is a folder
+        self.proposer: Proposer = config.proposer or rules_for(task, self.approximate)
+        start = read_variant(task.start)
+        self.state = SearchState.begin(state_key(start), start)
+        self.around = Surroundings(
+            graph=self.state.graph,
+            variants=self.state.variants,
+            proposer=self.proposer,
+            seed=config.seed,
+            history=self.state.history,
+            experience=self.state.experience,
+            root_noise=config.root_noise,
+        )
+        self.together = Together(self.around) if config.together else None
+        self._stop = threading.Event()
+        self._by_shape: dict[tuple[str, str], Mapping[str, float]] = {}
+        if not self.folder.is_begun:  # a damaged file is refused before there is a folder
             read_tactics(outdir, self.context)
         self._log = EventLog.open(self.folder.events)
         try:
             if self._log.past:
                 _check_context(dict(self._log.past[0].fields["context"]), self.context)
                 for event in self._log.past:
-                    self.progress.take(event)
-                    watch(event)
+                    self.state.take(event)
+                config.watch(self.state)
         except BaseException:
             self._log.close()
             raise
-        self._refused = False
-        self._tell_report()
-        self._controller = Controller(
-            task,
-            evaluator,
-            self.proposer,
-            self.progress,
-            self._log,
-            self.folder,
-            context=context_key(self.context.items()),
-            algo=algo,
-            budget=budget,
-            seed=seed,
-            workers=workers,
-            deterministic=deterministic,
-            root_noise=root_noise,
-            duel=compare,
-            together=together,
-            say=say,
-            watch=watch,
-            clock=clock,
-        )
+        self._began = config.clock() - self.state.seconds
+        self.tell_report()
+
+    def tell_report(self) -> None:
+        """Give the proposer the compiler's report on the start, if it takes one."""
+        takes = getattr(self.proposer, "take_report", None)
+        if takes is not None and self.state.report is not None:
+            takes(self.state.report)
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The result, if nothing is left to do; None otherwise."""
-        if self.progress.finished is None or self.progress.may_go_on(self.budget):
+        """The result if nothing is left to do; None otherwise."""
+        if self.state.finished is None or self.state.may_go_on(self.budget):
             return None
-        return dict(self.progress.finished)
+        return dict(self.state.finished)
 
-    def begin(self, require_quiet: bool = False) -> None:
-        """Judge the start, unless that was done.
+    def record(self, name: str, fields: Mapping[str, Any]) -> None:
+        """Write an event into the log, then take it in."""
+        self.state.take(self._log.append(self.seconds, name, fields))
+        self.config.watch(self.state)
 
-        Args:
-            require_quiet: Whether to refuse a host on which verdicts of it differ by 10 %.
+    def write_variant(self, key: str, variant: Variant, risk: str) -> None:
+        """Write a variant into the search's folder."""
+        context = context_key(self.context.items())
+        self.folder.write_variant(key, variant, self.task.start, context, risk)
 
-        Raises:
-            UsageError: If it is wrong, not timed, or the host is not quiet, or if the folder's
-                tactics cannot be read. What was written for a search that was new is removed, and
-                the session cannot begin again.
-        """
-        if self._refused:
-            raise UsageError(
-                f"the search of {self.task.name} was refused when it began, and its log is gone; "
-                "open another session"
-            )
-        controller, progress = self._controller, self.progress
-        # Those of a search that goes on are in its log; the file has to be sound all the same.
-        tactics = read_tactics(self.folder.outdir, self.context)
-        new = not progress.begun
-        if new:
-            fields = {"context": self.context, "algo": self._algo, "seed": self._seed}
-            controller.record("search", {**fields, "tactics": tactics})
-        try:
-            judge_start(controller, self.task, self.evaluator, self.folder, self.budget.seconds)
-            if (busy := why_times_differ(progress)) and require_quiet:
-                raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
-        except UsageError:
-            if new:
-                self._refused = True
-                self.folder.forget()
-            raise
-        ask_report(controller, self.task, self.evaluator, self.proposer)
-        self._tell_report()
-        factor = progress.start_speedup
-        self._say(f"start: {factor:.3g} of the reference's speed, noise {progress.noise:.1%}")
-        if busy:
-            self._say(f"warning: {busy}, so gains below that are not seen")
-
-    def _tell_report(self) -> None:
-        """Tell the proposer what the start's compiler said, if it wants that."""
-        takes = getattr(self.proposer, "take_report", None)
-        if takes is not None and self.progress.report is not None:
-            takes(self.progress.report)
-
-    def explore(self, budget: Budget | None = None, *, contests: bool = True) -> None:
-        """Evaluate until a limit is met.
-
-        Args:
-            budget: Other limits than before.
-            contests: Whether the best few are compared afterwards.
-        """
-        self.budget = budget or self.budget
-        self._controller.go_on(self.budget)
-        if self.progress.stopped and self.progress.may_go_on(self.budget):
-            self._controller.record("resumed", {"limits": dataclasses.asdict(self.budget)})
-        asyncio.run(self._controller.run(contests=contests))
-
-    def finish(self) -> dict[str, Any]:
-        """Confirm and write the best; return the result.
-
-        What moves came to is added to the folder's tactics.
-        """
-        fresh = dict(self.progress.experience.fresh)
-        result = finish(
-            self._controller,
-            self.task,
-            self.evaluator,
-            self.folder,
-            self.proposer,
-            context=self.context,
-            approximate=self.approximate,
-            say=self._say,
-        )
-        try:
-            add_tactics(self.folder.outdir, self.context, fresh)
-        except (OSError, UsageError) as error:  # the result is there, and stands
-            self._say(f"warning: what moves came to was not kept: {error}")
-        return result
+    def limit(self, budget: Budget) -> None:
+        """Take other limits. The time since the last event does not count."""
+        self.budget = budget
+        self._began = self.config.clock() - self.state.seconds
 
     def keep_limit(self, factor: float) -> None:
-        """Keep the limit that ended the search, unless this is longer.
+        """Keep the limit of time that ended the search, unless the new one is much longer.
 
         Args:
-            factor: How many times as long is much longer.
+            factor: How many times as long the new limit must be to count as much longer.
         """
-        if self.progress.stopped == "seconds":
-            before = self.progress.limits["seconds"]
+        if self.state.stopped == "seconds":
+            before = self.state.limits["seconds"]
             if before < self.budget.seconds <= factor * before:
                 self.budget = dataclasses.replace(self.budget, seconds=before)
 
-    def write(self, result: Mapping[str, Any]) -> None:
-        """Write the files of a result, in case a kill came before."""
-        self.folder.write_result(result)
-        write_story(self._controller, self.task, self.evaluator, self.folder, result)
-
     def stop(self) -> None:
-        """Dispatch nothing any more, under whatever limits."""
-        self._controller.stop()
+        """Send no more kernels to the judge, whatever the limits."""
+        self._stop.set()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stop.is_set()
+
+    def record_stop(self, reason: str) -> None:
+        """Record why the search ends, and its limits."""
+        self.record("stopped", {"reason": reason, "limits": dataclasses.asdict(self.budget)})
+
+    def cut_short(self) -> None:
+        """Record that Ctrl-C left something out, so that a resumed search goes on with it."""
+        if self.is_stopped and self.state.stopped != "interrupted":
+            self.record_stop("interrupted")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the search has run."""
+        return self.config.clock() - self._began
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the limit; infinity where there is no limit."""
+        return self.budget.seconds - self.seconds if self.budget.seconds else math.inf
+
+    @property
+    def end_s(self) -> float:
+        """Expected seconds of the last comparison and of the check of the exported kernel."""
+        return self._duel_s(_LAST_ROUNDS) + self._best_s
+
+    @property
+    def reserve_s(self) -> float:
+        """Seconds set aside for the end: `end_s`, and trying the best without each step."""
+        leader = self.state.challenger() or self.state.incumbent
+        steps = len(self.state.variants[leader].applied)
+        reducing = 2 * _LEAST_ROUNDS * self._best_s * steps
+        return self.end_s + min(reducing, _REDUCING_SHARE * self.budget.seconds)
+
+    @property
+    def _best_s(self) -> float:
+        """Expected seconds of one verdict on the best state."""
+        return self.state.expected_wall_s(self.state.challenger() or self.state.incumbent)
+
+    def _duel_s(self, rounds: int) -> float:
+        """Return the expected seconds of a duel between the best state and the start."""
+        return rounds * (self.state.start_wall_s + self._best_s)
+
+    def may_reduce(self) -> bool:
+        """Return True if one more comparison of the best leaves time for the end."""
+        each = 2 * _LEAST_ROUNDS * self._best_s
+        return not self.is_stopped and self.seconds_left >= self.end_s + each
+
+    def may_challenge(self) -> bool:
+        """Return True if a duel with the best state leaves time for the end."""
+        return self.seconds_left >= self._duel_s(_LEAST_ROUNDS) + self.reserve_s
+
+    def rounds_left(self, most: int, keep: float = 0.0) -> int:
+        """Return how many rounds of a duel the limit of time allows, from 3 to `most`.
+
+        Args:
+            most: Rounds where time has no limit.
+            keep: Seconds to leave for what follows, beside one verdict on the best state.
+        """
+        if self.is_stopped:  # the user waits for the end
+            return min(most, _MOST_ROUNDS)
+        left = self.seconds_left - keep - self._best_s
+        if left == math.inf:
+            return most
+        each = max(self.state.start_wall_s + self._best_s, 1e-9)
+        return max(_LEAST_ROUNDS, int(min(most, left / each)))
+
+    def compare(
+        self,
+        name: str,
+        first: str,
+        second: str,
+        most: int,
+        *,
+        variant: Variant | None = None,
+        more: Callable[[Duel], Mapping[str, Any]] = lambda found: {},
+    ) -> Duel:
+        """Compare two states by a duel, and record the outcome.
+
+        Args:
+            name: Name of the event.
+            first: Key of the first state.
+            second: Key of the second state.
+            most: Number of rounds at most.
+            variant: The second state, if the search does not know it.
+            more: Function that returns more fields of the event.
+        """
+        began = self.config.clock()
+        one = self.state.variants[first].kernel()
+        other = (variant or self.state.variants[second]).kernel()
+        found = self.config.compare(self.evaluator, self.task.problem, one, other, most=most)
+        fields = {
+            "first": first,
+            "second": second,
+            "ratio": found.ratio,
+            "low": found.low,
+            "high": found.high,
+            "rounds": found.rounds,
+            "decided": found.decided,
+            "took_s": round(self.config.clock() - began, 3),
+        }
+        if isinstance(self.evaluator, ShapesEvaluator):
+            # Kept out of the log, which proposers may read: hidden shapes are secret from them.
+            before, after = (self.evaluator.last(kernel, found.rounds) for kernel in (one, other))
+            gains = {shape: after[shape] / before[shape] for shape in after if shape in before}
+            if first != self.state.start:
+                past = self.by_shape(name, first)
+                gains = {shape: gains[shape] * past[shape] for shape in gains if shape in past}
+            self._by_shape[name, second] = gains
+        self.record(name, {**fields, **more(found)})
+        return found
+
+    def by_shape(self, name: str, key: str) -> Mapping[str, float]:
+        """Return a state's speedup over the start by shape, from the duels of this process.
+
+        Args:
+            name: Name of the duels' event.
+            key: Key of the state.
+        """
+        return self._by_shape.get((name, key), {})
 
     def close(self) -> None:
-        """Let another process open the search."""
+        """Close the log, so that another process can open the search."""
         self._log.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SearchSession:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -296,7 +322,7 @@ def _check_context(there: dict[str, str], now: dict[str, str]) -> None:
     """Refuse to go on where times would not compare.
 
     Raises:
-        UsageError: If a part of the context is another one.
+        UsageError: If a part of the context has changed.
     """
     for part, value in now.items():
         if there.get(part) != value:
@@ -308,11 +334,11 @@ def _check_context(there: dict[str, str], now: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def stopped_by_ctrl_c(stop: Callable[[], None], say: Callable[[str], None]) -> Iterator[None]:
-    """Have the first Ctrl-C end a search in order.
+    """Let the first Ctrl-C end a search in order; a second one interrupts the process.
 
     Args:
-        stop: Is called once.
-        say: Is told a line for the reader at the terminal.
+        stop: Function that is called once, at the first Ctrl-C.
+        say: Function that is given a line for the reader at the terminal.
     """
 
     def interrupted(*_: object) -> None:

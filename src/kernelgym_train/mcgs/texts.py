@@ -7,16 +7,17 @@ without is found at the end, like a rule's step.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import difflib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 
 from kernelgym import Kernel, UsageError
-from kernelgym_train.mcgs.hunks import without_each_hunk
 from kernelgym_train.mcgs.knobs import Space
 from kernelgym_train.mcgs.moves.definition import Risk
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.variant import Step, Variant, read_variant
 
-__all__ = ["TextProposer"]
+__all__ = ["TextProposer", "without_each_hunk"]
 
 _MOVE = "text"
 
@@ -86,3 +87,24 @@ class TextProposer:
     def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
         """Return None: there is nothing to tune."""
         return None
+
+
+def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a text without each of its changes, from the last.
+
+    Args:
+        before: The text that the changes were made to.
+        after: The text with all of them.
+
+    Yields:
+        (where: lines of `before`, a digest of the change, the text without it).
+    """
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for kind, i1, i2, j1, j2 in reversed(matcher.get_opcodes()):
+        if kind == "equal":
+            continue
+        change = "".join(["-", *old[i1:i2], "+", *new[j1:j2]])
+        digest = hashlib.blake2b(change.encode(), digest_size=8).hexdigest()
+        where = f"line {i1 + 1}" if i2 <= i1 + 1 else f"lines {i1 + 1} to {i2}"
+        yield where, digest, "".join([*new[:j1], *old[i1:i2], *new[j2:]])

@@ -28,6 +28,7 @@ __all__ = [
     "meta_parameter",
     "read_variant",
     "state_key",
+    "steps_in_words",
 ]
 
 
@@ -93,6 +94,11 @@ def read_variant(kernel: Kernel) -> Variant:
         return Variant(kernel.source, kernel.language)
     flags = read_kernel_file(kernel.source).flags
     return Variant(kernel.source, kernel.language, flags=flags)
+
+
+def steps_in_words(steps: Iterable[Step]) -> str:
+    """Return steps as a text for a reader, such as ``unroll (4 times), hoist (keep)``."""
+    return ", ".join(f"{step.move} ({step.choice})" for step in steps)
 
 
 def meta_parameter(cpp: str, name: str) -> re.Match[str] | None:

@@ -16,8 +16,8 @@ from benchmarks.search.table import Table, TableProposer
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.populations import anneal, beam, evolution
-from kernelgym_train.mcgs.progress import Tried
 from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings, mcgs, with_noise
+from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.tuning import TUNE, auto, tpe
 from kernelgym_train.mcgs.variant import state_key
 
@@ -45,7 +45,7 @@ class Known:
         first = self.proposer.variant(start)
         self.graph = Graph(state_key(first))
         self.variants = {self.graph.start: first}
-        self.history: list[Tried] = []
+        self.history: list[SearchTrial] = []
         self.around = Surroundings(self.graph, self.variants, self.proposer, seed, self.history)
 
     def add(self, move: str, attempt: int, value: float | None, node: str = "") -> str:
@@ -56,7 +56,7 @@ class Known:
         key = state_key(made.variant)
         self.variants[key] = made.variant
         self.graph.dispatch([], node, move, attempt, key)
-        self.history.append(Tried(key, node, move, value, charged=True))
+        self.history.append(SearchTrial(key, node, move, value, charged=True))
         self.graph.settle(key, value)
         return key
 
@@ -92,7 +92,7 @@ def test_choice_tells_what_it_compared(algo: str) -> None:
         known.variants[key] = choice.proposal.variant
         known.graph.dispatch(choice.links, choice.node, choice.move, choice.attempt, key)
         value = None if number % 5 == 3 else math.sin(number)
-        known.history.append(Tried(key, choice.node, choice.move, value, charged=True))
+        known.history.append(SearchTrial(key, choice.node, choice.move, value, charged=True))
         known.graph.settle(key, value)
 
 
@@ -227,7 +227,7 @@ def test_annealing_goes_to_slower_states_less_and_less() -> None:
         for seed in range(60):
             known = Known(table((9, 9, 9)), ("0",) * 3, seed)
             for _ in range(results):
-                known.history.append(Tried("x", known.graph.start, "c0", None, charged=True))
+                known.history.append(SearchTrial("x", known.graph.start, "c0", None, charged=True))
             key = known.add("c0", 0, -lower)
             choice = anneal(known.around)
             assert choice is not None
@@ -290,11 +290,11 @@ def test_auto_changes_structure_and_tunes_in_turns() -> None:
     choice = auto(known.around)
     assert choice is not None and choice.move == TUNE, "a failed structure: knobs are next"
     seen = known.history[0].key
-    known.history += [Tried(seen, known.graph.start, TUNE, None, charged=True)] * 2
+    known.history += [SearchTrial(seen, known.graph.start, TUNE, None, charged=True)] * 2
     choice = auto(known.around)
     assert choice is not None and choice.move == "c2"
     better = known.add("c2", 1, 2.0)
-    known.history += [Tried(seen, known.graph.start, "c2", None, charged=True)] * 3
+    known.history += [SearchTrial(seen, known.graph.start, "c2", None, charged=True)] * 3
     choice = auto(known.around)
     assert choice is not None and (choice.node, choice.move) == (better, TUNE)
 
@@ -302,7 +302,7 @@ def test_auto_changes_structure_and_tunes_in_turns() -> None:
 def test_auto_without_gains_still_changes_structure() -> None:
     known = Known(table((4, 4, 6), structure=("c2",)), ("0", "0", "0"))
     start = known.graph.start
-    known.history += [Tried(start, start, TUNE, None, charged=True)] * 9
+    known.history += [SearchTrial(start, start, TUNE, None, charged=True)] * 9
     choice = auto(known.around)
     assert choice is not None and choice.move == "c2", "what tunes all steps waits its turn"
 

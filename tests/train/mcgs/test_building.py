@@ -21,7 +21,7 @@ from kernelgym_train.mcgs.building import Judging, build_key
 from kernelgym_train.mcgs.events import Event, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
-from kernelgym_train.mcgs.progress import plain_variant
+from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.together import Shared, Together
@@ -30,6 +30,8 @@ from support import searches
 from support.searches import TASK
 
 START = read_variant(TASK.start)
+REST = {"floor_share": 0.0, "speedup_low": 0.0, "build_s": 0.0, "message": ""}
+"""Fields of a verdict's event that these tests do not look at."""
 
 
 def without(text: str) -> str:
@@ -75,7 +77,7 @@ def test_same_code_is_one_node_and_is_charged(tmp_path: Path) -> None:
     twins = [row for row in rows if row["twin"]]
     assert twins and result["twins"] == len(twins) and result["evaluations"] == len(rows) == 12
     nodes = {row["key"]: row for row in rows if not row["twin"]}
-    start = searches.empty_progress(START).start
+    start = searches.empty_state(START).start
     for row in twins:
         value = 0.0 if row["twin"] == start else nodes[row["twin"]]["value"]
         assert row["status"] == "same_code" and row["value"] == value
@@ -130,29 +132,29 @@ CASES = st.lists(
 @settings(max_examples=60, deadline=None)
 def test_twins_share_a_node_of_no_more_risk(cases: list, order) -> None:
     """A twin has an older state's value, and no risk is hidden."""
-    progress = searches.empty_progress(START)
+    state = searches.empty_state(START)
     keys = [f"{number:032x}" for number in range(len(cases))]
     outcome: dict[str, tuple[bool, float]] = {}
     for number, (key, (_, risk, _, _)) in enumerate(zip(keys, cases, strict=True)):
-        fields = {"key": key, "node": progress.start, "move": "m", "attempt": number, "links": []}
+        fields = {"key": key, "node": state.start, "move": "m", "attempt": number, "links": []}
         fields |= {"variant": plain_variant(START), "risk": risk}
-        progress.take(event("proposed", fields))
+        state.take(event("proposed", fields))
     for key, (code, _, correct, value) in zip(keys, cases, strict=True):
-        twin = progress.twin(key, code)
+        twin = state.twin(key, code)
         if twin is None:
             outcome[key] = (correct, value)
             given_value = value if correct else None
         else:
-            assert keys.index(twin) < keys.index(key) and not progress.is_safer(key, twin)
+            assert keys.index(twin) < keys.index(key) and not state.is_safer(key, twin)
             correct, value = outcome[key] = outcome[twin]
             given_value = value if correct else None
         fields = {"key": key, "build": code, "twin": twin, "value": given_value, "wall_s": 0.0}
         status = "same_code" if twin else "correct" if correct else "wrong"
-        progress.take(event("judged", fields | {"status": status, "floor_share": 0.0}))
-    graph = progress.graph
-    assert set(keys) == (set(graph.nodes) | graph.failed | set(graph.twins)) - {progress.start}
-    assert len(progress.history) == progress.evaluations == len(cases)
-    action = graph.action(progress.start, "m")
+        state.take(event("judged", fields | {"status": status, **REST}))
+    graph = state.graph
+    assert set(keys) == (set(graph.nodes) | graph.failed | set(graph.twins)) - {state.start}
+    assert len(state.history) == state.evaluations == len(cases)
+    action = graph.action(state.start, "m")
     assert sum(action.visits.values()) + action.failures == action.passes == len(cases)
     assert action.in_flight == 0
     for code in {case[0] for case in cases}:
@@ -161,7 +163,7 @@ def test_twins_share_a_node_of_no_more_risk(cases: list, order) -> None:
             for key, case in zip(keys, cases, strict=True)
             if case[0] == code
         ]
-        assert progress.builds[code] == min(same)[1]  # of those of least risk the oldest
+        assert state.builds[code] == min(same)[1]  # of those of least risk the oldest
 
 
 def event(name: str, fields: dict) -> Event:
@@ -169,17 +171,15 @@ def event(name: str, fields: dict) -> Event:
 
 
 def test_a_twin_waits_for_no_failed_judge() -> None:
-    progress = searches.empty_progress(START)
-    progress.start_wall_s = 5.0
+    state = searches.empty_state(START)
+    state.start_wall_s = 5.0
     for number, key in enumerate(("first", "second")):
-        fields = {"key": key, "node": progress.start, "move": "m", "attempt": number, "links": []}
-        progress.take(
-            event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"})
-        )
+        fields = {"key": key, "node": state.start, "move": "m", "attempt": number, "links": []}
+        state.take(event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"}))
 
     async def run() -> None:
         async with AwaitedEvaluator(Building(slow), most=1, batches=1) as awaited:
-            judging = Judging(awaited, TASK.problem, progress)
+            judging = Judging(awaited, TASK.problem, state)
             first, second = await judging.begin("first"), await judging.begin("second")
             assert first.verdict is not None and second.verdict is None
             assert first.build == second.build
@@ -191,10 +191,10 @@ def test_a_twin_waits_for_no_failed_judge() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_build_beside_the_verdict_counts(shared: bool) -> None:
     """Each build takes five seconds of a clock that only builds read."""
-    progress = searches.empty_progress(START)
-    progress.start_wall_s = 5.0
-    fields = {"key": "one", "node": progress.start, "move": "m", "attempt": 0, "links": []}
-    progress.take(event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"}))
+    state = searches.empty_state(START)
+    state.start_wall_s = 5.0
+    fields = {"key": "one", "node": state.start, "move": "m", "attempt": 0, "links": []}
+    state.take(event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"}))
     together = Scripted({"one": Shared(1, TASK.start)}) if shared else None
 
     async def run() -> None:
@@ -202,7 +202,7 @@ def test_a_build_beside_the_verdict_counts(shared: bool) -> None:
         judge = Building(lambda *job: dataclasses.replace(slow(*job), stages=stages))
         clock = itertools.count(0.0, 5.0).__next__
         async with AwaitedEvaluator(judge, most=1, batches=1) as awaited:
-            found = await Judging(awaited, TASK.problem, progress, together, clock).begin("one")
+            found = await Judging(awaited, TASK.problem, state, together, clock).begin("one")
             assert judge.built == 1 and found.build_s == 5.25
 
     asyncio.run(run())
@@ -249,17 +249,17 @@ def test_a_twins_own_verdict_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_proposal_of_a_twin_is_in_the_history() -> None:
-    progress = searches.empty_progress(START)
+    state = searches.empty_state(START)
     for number, key in enumerate(("first", "second")):
-        fields = {"key": key, "node": progress.start, "move": "m", "attempt": number, "links": []}
+        fields = {"key": key, "node": state.start, "move": "m", "attempt": number, "links": []}
         fields |= {"variant": plain_variant(START), "risk": "exact"}
-        progress.take(event("proposed", fields))
+        state.take(event("proposed", fields))
         fields = {"key": key, "build": "b", "status": "correct", "value": 0.5, "wall_s": 1.0}
-        fields |= {"floor_share": 0.0, "twin": "first" if number else None}
-        progress.take(event("judged", fields))
-    fields = {"key": "second", "node": progress.start, "move": "n", "attempt": 0}
-    progress.take(event("repeated", fields))
-    last = progress.history[-1]
+        fields |= {"twin": "first" if number else None, **REST}
+        state.take(event("judged", fields))
+    fields = {"key": "second", "node": state.start, "move": "n", "attempt": 0}
+    state.take(event("repeated", fields))
+    last = state.history[-1]
     assert (last.key, last.state, last.move, last.value) == ("first", "second", "n", 0.5)
     assert not last.charged
 

@@ -13,10 +13,10 @@ from kernelgym.redteam.corpus import Entry
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Finding, Problem, Severity, Verdict
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.variant import read_variant
+from support.searches import searched
 
 ENTRIES, PROBLEMS = load_corpus(Path(__file__).parents[2] / "adversarial")
 
@@ -42,16 +42,12 @@ def cheated(name: str, evaluator: ScriptedEvaluator | LocalEvaluator, outdir: Pa
     """Offer all exploits of a problem, and check that none is the best."""
     start = STARTS[name].kernel
     offered = {entry.name: entry.kernel for entry in EXPLOITS[name]}
-    result = search(
+    result = searched(
         task_of(PROBLEMS[name], start, name),
-        evaluator,  # type: ignore[arg-type]
+        evaluator,
         outdir,
         budget=Budget(len(offered)),
-        algo="best_first",
         approximate=True,
-        seed=0,
-        workers=2,
-        resume=False,
         proposer=TextProposer(start, offered),
     )
     assert result["evaluations"] >= min(3, len(offered))

@@ -14,10 +14,10 @@ from kernelgym.evaluators.duel import Duel
 from kernelgym.suites.spec import spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.task import Task, task_of_spec
 from support import searches
+from support.searches import searched
 from support.specs import PRODUCT, changed
 
 FASTER = Kernel("faster", "cpp")
@@ -100,10 +100,7 @@ def test_speedups_by_shape_are_of_the_duel_that_counts(tmp_path: Path) -> None:
 
     compared: list[tuple[Kernel, Kernel]] = []
     judge = ScriptedEvaluator(drifting)
-    options = {"approximate": False, "seed": 0, "workers": 1, "resume": False}
-    result = search(
-        given, judge, tmp_path, budget=Budget(1), algo="best_first", compare=compare, **options
-    )
+    result = searched(given, judge, tmp_path, budget=Budget(1), workers=1, compare=compare)
     assert late and result["speedup"] > 1.0
     rows = [row for row in result["shapes"] if row["weight"]]
     total = sum(row["weight"] * math.log(row["speedup"]) for row in rows)
@@ -125,9 +122,8 @@ def test_speedups_by_shape_are_lost_with_a_kill(tmp_path: Path) -> None:
         return dataclasses.replace(ended, decided="neither", low=0.5) if killed else ended
 
     def run(resume: bool) -> dict[str, Any]:
-        options: dict[str, Any] = {"approximate": False, "seed": 0, "workers": 1}
-        options |= {"algo": "best_first", "compare": compare, "resume": resume}
-        return search(given, judge, tmp_path, budget=Budget(1), **options)
+        options: dict[str, Any] = {"budget": Budget(1), "workers": 1, "compare": compare}
+        return searched(given, judge, tmp_path, resume=resume, **options)
 
     compared: list[tuple[Kernel, Kernel]] = []
     with pytest.raises(KeyboardInterrupt):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,9 @@ from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.suites.spec import spec_from
 from kernelgym.testing import verdict
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.task import Task, task_of_spec
 from support import searches
+from support.searches import searched
 from support.specs import PRODUCT, changed
 
 
@@ -90,8 +89,7 @@ def test_hidden_shapes_are_not_in_it(tmp_path: Path) -> None:
     judge = searches.evaluator(
         lambda problem, kernel: verdict("correct", speedup=searches.speedup(kernel))
     )
-    options: dict[str, Any] = {"approximate": False, "seed": 0, "workers": 1, "resume": False}
-    search(task, judge, tmp_path, budget=Budget(8), algo="best_first", **options)
+    searched(task, judge, tmp_path, budget=Budget(8), workers=1)
     path = tmp_path / "kernels" / task.name / "episode.jsonl"
     hidden = [shape.name for shape in task.shapes if shape.role == "hidden"]
     assert hidden and not any(name.partition("=")[2] in path.read_text() for name in hidden)

@@ -17,6 +17,7 @@ from kernelgym import Kernel, Problem, UsageError, Verdict
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.command import run_search
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
 from kernelgym_train.mcgs.tactics import tactics_path
@@ -44,10 +45,9 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
 
 
 def run(kernels: Path, outdir: Path, judge: ScriptedEvaluator, **given: Any) -> dict[str, Any]:
-    options: dict[str, Any] = {"algo": "best_first", "approximate": False, "seed": 0}
-    options |= {"workers": 2, "resume": False, "budget": Budget(18)}
-    tasks = read_tasks(kernels, "cpp")
-    return search_folder(tasks, lambda task: judge, outdir, **(options | given))
+    tasks, resume = read_tasks(kernels, "cpp"), given.pop("resume", False)
+    config = SearchConfig(**({"budget": Budget(18)} | given))
+    return search_folder(tasks, lambda task: judge, outdir, config, resume=resume)
 
 
 def test_each_kernel_is_searched_and_written(kernels: Path, tmp_path: Path) -> None:
@@ -136,9 +136,8 @@ def test_ctrl_c_ends_a_search_that_is_being_opened(kernels: Path, tmp_path: Path
         signal.raise_signal(signal.SIGINT)
         return judge
 
-    tasks, given = read_tasks(kernels, "cpp")[:1], {"algo": "best_first", "approximate": False}
-    given |= {"seed": 0, "workers": 2, "resume": False, "budget": Budget(18)}
-    result = search_folder(tasks, evaluator_for, tmp_path / "out", **given)
+    tasks, config = read_tasks(kernels, "cpp")[:1], SearchConfig(budget=Budget(18))
+    result = search_folder(tasks, evaluator_for, tmp_path / "out", config)
     assert (result["evaluations"], result["stopped"]) == (0, "interrupted")
 
 

@@ -13,10 +13,11 @@ from kernelgym import Kernel, Problem, UsageError, Verdict
 from kernelgym.suites.spec import read_spec
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.launch_choices import launch_choices
-from kernelgym_train.mcgs.progress import plain_variant, variant_of
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec
+from kernelgym_train.mcgs.state import plain_variant, variant_of
 from kernelgym_train.mcgs.task import task_of_spec
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support.specs import SPEC, TRITON_SPEC, changed, written
@@ -47,7 +48,8 @@ def test_a_search_takes_the_best_choice(tmp_path: Path) -> None:
         return verdict("correct", speedup=3.0 if wide else 1.0)
 
     path = written(tmp_path, TUNED)
-    result = optimize_spec(path, ScriptedEvaluator(judged), tmp_path / "o", budget=Budget(20))
+    config = SearchConfig(budget=Budget(20))
+    result = optimize_spec(path, ScriptedEvaluator(judged), tmp_path / "o", config)
     assert result["best"]["moves"] == [["launch_choice", "WIDTH", "64"]]
     best = tmp_path / "o" / result["best"]["path"]
     assert json.loads((best.parent / "control.json").read_text())["launch"] == {"WIDTH": 64}

@@ -1,50 +1,67 @@
-"""The live table: what it shows follows from events; no terminal, no table."""
+"""The live table: its cells follow from the search's state; no terminal, no table."""
 
 from __future__ import annotations
 
 import io
-import math
 import sys
 from typing import Any
 
 import pytest
 
 from kernelgym_train.mcgs.events import Event
-from kernelgym_train.mcgs.live import Standing, live_table
+from kernelgym_train.mcgs.live import cells, live_table
+from kernelgym_train.mcgs.state import SearchState, plain_variant
+from kernelgym_train.mcgs.variant import read_variant
+from support import searches
+
+START = read_variant(searches.TASK.start)
 
 
-def event(name: str, seconds: float = 1.0, **fields: Any) -> Event:
-    return Event(0, seconds, name, fields)
+def take(state: SearchState, name: str, seconds: float = 1.0, **fields: Any) -> None:
+    state.take(Event(0, seconds, name, fields))
 
 
-def judged(key: str, speedup: float | None, low: float = 0.0, status: str = "correct") -> Event:
-    value = None if speedup is None else math.log(speedup / 0.5)
-    fields = {"key": key, "value": value, "status": status}
-    return event("judged", 9.0, speedup=speedup or 0.0, speedup_low=low, **fields)
+def begun() -> SearchState:
+    """Return a search whose start has half of the reference's speed."""
+    state = searches.empty_state(START)
+    for speedup in (0.5, 0.6):
+        take(state, "start", speedup=speedup, wall_s=1.0, build_s=1.0, host_busy=False)
+    return state
 
 
-def test_standing_folds_events_into_cells() -> None:
-    standing = Standing(20)
-    standing.take(event("start", speedup=0.5))
-    standing.take(event("start", speedup=0.6))
-    assert standing.cells()["best so far"] == "the start"
-    for each in (judged("a", 2.0, 1.6), judged("b", 1.0, 0.9), judged("c", None, status="wrong")):
-        standing.take(each)
-    assert standing.cells() == {
+def judge(state: SearchState, key: str, value: float | None, low: float = 0.0) -> None:
+    proposed = {"key": key, "node": state.start, "move": "m", "attempt": len(state.history)}
+    variant = {"variant": plain_variant(START), "risk": "exact"}
+    take(state, "proposed", links=[], **proposed, **variant)
+    status = "wrong" if value is None else "correct"
+    fields = {"key": key, "value": value, "status": status, "speedup_low": low, "message": ""}
+    take(state, "judged", 9.0, build_s=0.0, wall_s=0.0, floor_share=0.0, **fields)
+
+
+def compare(state: SearchState, low: float) -> None:
+    fields = {"ratio": 2.0, "high": 4.0, "rounds": 3, "decided": "second", "took_s": 1.0}
+    take(state, "duel", 12.0, first=state.start, second="a", low=low, **fields)
+
+
+def test_cells_tell_the_leader_and_the_failures() -> None:
+    state = begun()
+    assert cells(state, 20)["best so far"] == "the start"
+    for key, value, low in (("a", 1.3863, 1.6), ("b", 0.7, 0.9), ("c", None, 0.0)):
+        judge(state, key, value, low)
+    assert cells(state, 20) == {
         "evaluations": "3 of 20",
         "best so far": "4x (3.2 to 5)",
         "failures": "1 wrong",
-        "seconds": "9",
     }
-    standing.take(event("duel", decided="second", low=0.9, second="a"))
-    assert "confirmed" not in standing.cells()["best so far"]
-    standing.take(event("duel", 12.0, decided="second", low=1.1, second="a"))
-    assert standing.cells()["best so far"].endswith("confirmed")
+    compare(state, low=0.9)
+    assert "confirmed" not in cells(state, 20)["best so far"]
+    compare(state, low=1.1)
+    assert cells(state, 20)["best so far"].endswith("confirmed")
 
 
 def test_lines_alone_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with live_table(20) as (say, watch):
-        watch(judged("a", 2.0))
+        watch(begun())
         say("one [line]")
     assert capsys.readouterr().err == "one [line]\n"
 
@@ -58,20 +75,10 @@ def test_table_stands_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
+    state = begun()
+    judge(state, "a", 1.3863, 1.6)
     with live_table(20) as (say, watch):
-        watch(event("start", speedup=0.5))
-        watch(judged("a", 2.0, 1.6))
+        watch(state)
         say("one [line]")
     shown = terminal.getvalue()
     assert "one [line]" in shown and "4x (3.2 to 5)" in shown and "1 of 20" in shown
-
-
-def test_an_equal_verdict_is_no_new_best() -> None:
-    """log(exp(value)) may be below value."""
-    value = next(n / 97 for n in range(1, 97) if n / 97 > math.log(math.exp(n / 97)))
-    standing = Standing(9)
-    standing.take(event("start", speedup=0.5))
-    for key in ("a", "b"):
-        fields = {"key": key, "value": value, "status": "correct", "speedup_low": 0.1}
-        standing.take(event("judged", **fields))
-    assert standing.leader == "a"

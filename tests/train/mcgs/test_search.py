@@ -24,13 +24,12 @@ from kernelgym import Kernel, LocalEvaluator, UsageError, duel
 from kernelgym.evaluators.duel import Duel
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Problem, Verdict
-from kernelgym_train.mcgs import Budget, optimize
+from kernelgym_train.mcgs import Budget, SearchConfig, optimize
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.events import EventLog
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.progress import Progress
 from kernelgym_train.mcgs.search import search
-from kernelgym_train.mcgs.state import plain_state
+from kernelgym_train.mcgs.state import SearchState, plain_state
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support import searches
 from support.searches import rows
@@ -112,7 +111,7 @@ def test_search_hash_seed_does_not_matter(tmp_path: Path) -> None:
 def test_search_replayed_events_are_the_live_state(algo: str, tmp_path: Path) -> None:
     result = searches.run(tmp_path, searches.evaluator(), algo=algo)
     start = read_variant(searches.TASK.start)
-    replayed = Progress.begin(state_key(start), start)
+    replayed = SearchState.begin(state_key(start), start)
     with EventLog.open(tmp_path / "kernels" / "matmul" / "events.jsonl") as log:
         for event in log.past:
             replayed.take(event)
@@ -439,7 +438,9 @@ def test_search_folder_of_another_task_is_refused(tmp_path: Path) -> None:
 
 def test_optimize_is_the_search_of_the_command(tmp_path: Path) -> None:
     problem, start = searches.TASK.problem, searches.TASK.start
-    result = optimize(problem, start, searches.evaluator(), tmp_path, budget=Budget(3))
+    result = optimize(
+        problem, start, searches.evaluator(), tmp_path, SearchConfig(budget=Budget(3))
+    )
     assert result["evaluations"] == 3 and result["problem"] == "example/matmul"
 
 
@@ -449,7 +450,7 @@ def test_search_of_eight_evaluations_on_the_judge(tmp_path: Path) -> None:
     small = dataclasses.replace(problem, source=problem.source.replace("512", "96"))
     assert small.source != problem.source
     with LocalEvaluator(workers=2) as judge:
-        result = optimize(small, start, judge, tmp_path, budget=Budget(8))
+        result = optimize(small, start, judge, tmp_path, SearchConfig(budget=Budget(8)))
         best = Kernel((tmp_path / result["best"]["path"]).read_text(), "cpp")
         assert judge.evaluate(small, best).correct
     assert result["evaluations"] == 8

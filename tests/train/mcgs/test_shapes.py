@@ -21,13 +21,15 @@ from kernelgym.types import Build, Finding
 from kernelgym.verdict import HOST_BUSY, Stages
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.command import run_search
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
-from kernelgym_train.mcgs.search import optimize_spec, search
+from kernelgym_train.mcgs.search import optimize_spec
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, TaskShape, together
 from kernelgym_train.mcgs.task import Task, task_of_spec
 from kernelgym_train.mcgs.variant import Variant, read_variant
 from support import searches
+from support.searches import searched
 from support.specs import PRODUCT, SPEC, changed, written
 
 
@@ -48,8 +50,7 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
 
 
 def found(outdir: Path, task: Task, judge: ScriptedEvaluator, **given: Any) -> dict[str, Any]:
-    options = {"algo": "best_first", "approximate": False, "seed": 0, "workers": 2, "resume": False}
-    return search(task, judge, outdir, **{"budget": Budget(30), **options, **given})
+    return searched(task, judge, outdir, **{"budget": Budget(30), **given})
 
 
 def test_value_is_the_weighted_sum_over_tuned_shapes(tmp_path: Path) -> None:
@@ -151,7 +152,7 @@ def test_an_evaluator_without_the_tolerances_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"strict\+tolerances\(atol=0.001,rtol=0.001\)@.*strict@"):
         optimize_spec(own, ScriptedEvaluator(judged), tmp_path)
     judge = ScriptedEvaluator(judged, ruleset=own.rules("strict"))
-    result = optimize_spec(own, judge, tmp_path, budget=Budget(2))
+    result = optimize_spec(own, judge, tmp_path, SearchConfig(budget=Budget(2)))
     assert result["context"]["ruleset"] == own.rules("strict").label
 
 

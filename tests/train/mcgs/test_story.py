@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
+import itertools
 import json
 from pathlib import Path
 
@@ -14,11 +16,10 @@ from kernelgym import Kernel
 from kernelgym.testing import verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.drawing import MOST_NODES, graph_drawing
-from kernelgym_train.mcgs.events import Event, read_events
 from kernelgym_train.mcgs.graph import Graph
-from kernelgym_train.mcgs.report import report
-from kernelgym_train.mcgs.story import Story, read_story, trace
-from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.report import report, trace
+from kernelgym_train.mcgs.state import SearchTrial
+from kernelgym_train.mcgs.variant import Step, read_variant
 from support import searches
 
 EVIL = "</td></table><script>alert(1)</script>| `x` \n# Title <b onload='x'>\"&amp;"
@@ -85,9 +86,9 @@ def test_report_needs_no_other_file(folder: Path) -> None:
 
 def test_report_shows_every_evaluation(folder: Path) -> None:
     text = (folder / "report.html").read_text()
-    rows = read_story(read_events(folder / "events.jsonl")).rows
-    assert len(rows) == 20
-    failed = sum(row.value is None for row in rows)
+    judged = [row for row in searches.rows(folder.parents[1]) if row["event"] == "judged"]
+    assert len(judged) == 20
+    failed = sum(row["value"] is None for row in judged)
     assert text.count('stroke="#cf222e" fill="none"') == failed > 0
     assert text.count('r="3"') == 20 - failed
     for name in ("Gain by evaluation", "Graph", "Failures", "Time", "Moves", "Comparisons"):
@@ -96,9 +97,12 @@ def test_report_shows_every_evaluation(folder: Path) -> None:
 
 def test_trace_has_a_row_an_evaluation(folder: Path) -> None:
     lines = (folder / "trace.md").read_text().splitlines()
-    rows = [line for line in lines if line.startswith("| ") and line.endswith("` |")]
-    story = read_story(read_events(folder / "events.jsonl"))
-    assert len(rows) == 20 + len(story.comparisons)
+    starts = [at for at, line in enumerate(lines) if line.startswith("|---")]
+    tables = [list(itertools.takewhile(str.strip, lines[at + 1 :])) for at in starts]
+    events = searches.rows(folder.parents[1])
+    failed = sum(row["event"] == "judged" and row["value"] is None for row in events)
+    duels = sum(bool(row.get("rounds")) for row in events)
+    assert list(map(len, tables)) == [20, failed, duels]
     headings = {"## Evaluations", "## Failures", "## Comparisons"}
     assert {line for line in lines if line.startswith("#")} == {lines[0], *headings}
 
@@ -112,18 +116,13 @@ def test_failure_leaves_its_log_beside_it(folder: Path) -> None:
 
 @given(st.text(), st.text())
 def test_trace_cells_stay_cells(message: str, choice: str) -> None:
-    step = {"move": "m", "target": "t", "choice": choice}
-    proposed = {
-        "key": "k",
-        "node": "s",
-        "move": "m",
-        "variant": {"applied": [step]},
-        "risk": "exact",
-    }
-    said = {"key": "k", "status": "wrong", "value": None, "message": message}
-    said |= {"build_s": 0.0, "wall_s": 0.0}
-    events = [Event(0, 0.0, "proposed", proposed), Event(1, 1.0, "judged", said)]
-    text = trace(read_story(events), "title")
+    start = read_variant(searches.TASK.start)
+    state = searches.empty_state(start)
+    state.variants["k"] = dataclasses.replace(start, applied=(Step("m", "t", choice),))
+    state.risks["k"] = "exact"
+    failed = SearchTrial("k", "s", "m", None, charged=True, status="wrong", message=message)
+    state.history.append(failed)
+    text = trace(state, "title")
     for line in text.split("\n"):
         if line.startswith("|"):
             plain = line.replace("\\\\", "").replace("\\|", "")
@@ -137,8 +136,8 @@ def test_empty_search_has_a_report() -> None:
         "stopped": "interrupted", "noise": 0.0, "risk": "exact", "without_approximate": None,
         "context": {}, "best": {"state": "s"},
     }  # fmt: skip
-    progress = searches.empty_progress(read_variant(searches.TASK.start))
-    page = Page(report(Story(), progress, result, "nothing", ""))
+    state = searches.empty_state(read_variant(searches.TASK.start))
+    page = Page(report(state, result, "nothing", ""))
     assert "not measured" in page.text
 
 
@@ -150,7 +149,7 @@ def test_drawing_of_a_large_graph_shows_the_best() -> None:
         graph.dispatch([], keys[number // 3], "m", number, key)
         graph.settle(key, number / 100)
         keys.append(key)
-    text = graph_drawing(graph, {key: key for key in keys}, "n299")
+    text = graph_drawing(graph, str, "n299")
     shown = text.count("<circle")
     assert shown <= MOST_NODES + 12 and f"{301 - shown} slower states left out" in text
     assert "n299</title>" in text and Page(text).seen == {"svg", "line", "circle", "title", "text"}

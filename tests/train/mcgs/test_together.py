@@ -175,11 +175,11 @@ class Ways:
 
 def gathered(texts: list[str]) -> tuple[Together, list[str]]:
     """Return what builds the texts' states together, and their keys."""
-    ways, progress = Ways(texts), searches.empty_progress(START)
+    ways, state = Ways(texts), searches.empty_state(START)
     keys = [state_key(variant) for variant in ways.variants]
-    progress.variants |= zip(keys, ways.variants, strict=True)
-    progress.graph.in_flight = InFlight(progress.start)
-    around = Surroundings(progress.graph, progress.variants, cast("Proposer", ways), 0)
+    state.variants |= zip(keys, ways.variants, strict=True)
+    state.graph.in_flight = InFlight(state.start)
+    around = Surroundings(state.graph, state.variants, cast("Proposer", ways), 0)
     return Together(around), keys
 
 

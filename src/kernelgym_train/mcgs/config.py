@@ -1,0 +1,91 @@
+"""`SearchConfig`: how a search goes about its work.
+
+The settings of `kernelgym-train --backend mcgs` and the arguments of
+`kernelgym_train.mcgs.optimize` both become one `SearchConfig`, which is handed down unchanged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kernelgym import Kernel, Problem, UnknownName, UsageError, duel
+from kernelgym.evaluators.duel import Duel
+from kernelgym.types import Evaluator
+from kernelgym_train.mcgs.algorithms import ALGORITHMS, NEEDS_OPTUNA
+from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.proposing import Proposer
+from kernelgym_train.mcgs.state import SearchState
+
+__all__ = ["Duelling", "SearchConfig"]
+
+
+class Duelling(Protocol):
+    """Compares two kernels, as `kernelgym.duel` does."""
+
+    def __call__(
+        self,
+        evaluator: Evaluator,
+        problem: Problem,
+        first: Kernel,
+        second: Kernel,
+        *,
+        width: float = 0.02,
+        most: int = 12,
+        seed: str = "",
+    ) -> Duel:
+        """Return which of two kernels is faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """Options of a search, all of them with defaults.
+
+    Raises:
+        UnknownName: If there is no such algorithm.
+        UsageError: If `root_noise` is no share, or the algorithm needs a package that is not
+            installed.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    """Limits of the search."""
+    algo: str = "best_first"
+    """Name of the algorithm, one of `kernelgym_train.mcgs.algorithms.ALGORITHMS`."""
+    approximate: bool = False
+    """Whether moves that make results less accurate are allowed. A kernel spec can allow them,
+    too."""
+    seed: int = 0
+    """Seed of the search's random number generators. The judge draws its inputs in secret."""
+    workers: int = 2
+    """Number of kernels that are judged at the same time."""
+    deterministic: bool = True
+    """Whether results are taken in in the order in which kernels were sent to the judge, so that
+    equal verdicts give equal searches. If False, each result is taken in as it comes."""
+    root_noise: float = 0.0
+    """Share of the start's priors that is random, from 0 to 1, for ``mcgs`` and ``auto``."""
+    require_quiet: bool = False
+    """Whether to refuse a host on which two verdicts of the start differ by more than 10 %."""
+    together: bool = True
+    """Whether states that are likely to be judged are built together, where the evaluator can
+    build without judging."""
+    proposer: Proposer | None = None
+    """Proposer of variants; the rules of `kernelgym_train.mcgs.moves` if None."""
+    compare: Duelling = duel
+    """Function that compares two kernels."""
+    say: Callable[[str], None] = lambda line: None
+    """Function that is given each line for the reader at the terminal."""
+    watch: Callable[[SearchState], None] = lambda state: None
+    """Function that is given the search's state after each event, and once after a resumption."""
+    clock: Callable[[], float] = time.monotonic
+    """Function that returns the time in seconds."""
+
+    def __post_init__(self) -> None:
+        if self.algo not in ALGORITHMS:
+            raise UnknownName("algorithm", self.algo, ALGORITHMS)
+        if self.algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
+            raise UsageError(f"algo={self.algo} needs optuna; run: pip install 'kernelgym[search]'")
+        if not 0.0 <= self.root_noise <= 1.0:
+            raise UsageError(f"root_noise={self.root_noise:g} is no share; give 0 to 1")
