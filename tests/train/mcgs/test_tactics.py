@@ -16,6 +16,7 @@ from kernelgym import UsageError
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import read_events
+from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import (
     START,
     Edges,
@@ -162,17 +163,15 @@ def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
     assert any(each["prior_source"].endswith("file") for each in proposals(tmp_path))
 
 
-def test_each_event_is_watched_also_the_past(tmp_path: Path) -> None:
-    seen: list[str] = []
-    searches.run(tmp_path, searches.evaluator(), 3, watch=lambda event: seen.append(event.name))
+def test_state_is_watched_after_each_event_and_after_a_resumption(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def watch(state: SearchState) -> None:
+        seen.append(state.evaluations)
+
+    searches.run(tmp_path, searches.evaluator(), 3, watch=watch)
     log = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
-    assert seen == [event.name for event in log]
-    searches.run(
-        tmp_path,
-        searches.evaluator(),
-        4,
-        resume=True,
-        watch=lambda event: seen.append(event.name),
-    )
+    assert len(seen) == len(log) and seen[0] == 0 and seen[-1] == 3
+    searches.run(tmp_path, searches.evaluator(), 4, resume=True, watch=watch)
     more = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
-    assert seen[len(log) :] == [event.name for event in more]
+    assert seen[len(log)] == 3 and len(seen) == len(more) + 1
