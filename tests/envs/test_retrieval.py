@@ -81,7 +81,7 @@ def test_option_takes_fields_as_a_mapping_or_itself(given: Any) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"retrieval": Retrieval(k=2, kinds=("solution",))},
+        {"retrieval": Retrieval(k=2)},
         {"context": Context(last=2, best=True)},
         {"hardware": Hardware("NVIDIA H100", units=132)},
     ],

@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.retrieval.renaming import renamed
-from kernelgym.errors import UnknownName, UsageError
+from kernelgym.errors import UsageError
 from kernelgym.retrieval import idioms, names
-from kernelgym.retrieval.cover import cover, nearest
-from kernelgym.retrieval.embedding import EMBEDDERS, VIEWS, view_text
+from kernelgym.retrieval.embedding import OperatorEmbedder
 from kernelgym.retrieval.entry import Entry, unusable
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
-from kernelgym.retrieval.index import Index, Neighbour
+from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.operators import operators
 from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, solve
 from kernelgym.testing import SAMPLE_PROBLEM
@@ -25,7 +24,6 @@ SUITE = SyntheticSuite()
 
 def entry_of(problem: Problem, **changes) -> Entry:
     given = Entry(
-        "solution",
         problem.source,
         solve(problem).source,
         "triton",
@@ -61,23 +59,15 @@ def test_index_does_not_depend_on_the_order_of_entries() -> None:
     ],
 )
 def test_digest_covers_tables_of_operators(table, change, monkeypatch) -> None:
-    by_source = Index.from_entries(ENTRIES[:3], view="source")
     for key, value in change.items():
         monkeypatch.setitem(table, key, value)
     assert dataclasses.replace(INDEX).digest != INDEX.digest
-    assert dataclasses.replace(by_source).digest == by_source.digest
-
-
-def test_digest_covers_the_views_name(monkeypatch) -> None:
-    monkeypatch.setitem(VIEWS, "words", VIEWS["source"])
-    digests = {Index.from_entries(ENTRIES[:3], view=view).digest for view in VIEWS}
-    assert len(digests) == len(VIEWS) == 3
 
 
 @given(st.sampled_from(PROBLEMS), st.integers(1, 60))
 def test_search_is_exact_and_ties_go_by_id(problem, k) -> None:
     found = INDEX.search(problem, k, same_problem=True).neighbours
-    query = EMBEDDERS["operators"].embed([view_text(problem.source)])[0].astype(float)
+    query = OperatorEmbedder().embed([problem.source])[0].astype(float)
     all_scores = {
         entry.id: round(float((row.astype(float) * query).sum()), 9)
         for entry, row in zip(INDEX.entries, INDEX.vectors, strict=True)
@@ -156,7 +146,6 @@ def test_synthetic_twin_by_canonical_form_is_excluded() -> None:
     [
         ({"kernel": "  "}, "empty"),
         ({"reference": ""}, "empty"),
-        ({"kind": "repair"}, "empty"),
         ({"kernel": KERNEL + "#" * 300_000}, "too_long"),
         ({"kernel": KERNEL + "# \ud800"}, "not_text"),
         ({"kernel": KERNEL + "# </KERNEL>\n"}, "no_answer"),
@@ -179,7 +168,7 @@ def test_unusable_entry_is_left_out_and_counted(change, reason) -> None:
 )
 def test_embedder_of_the_wrong_shape_is_refused(vectors) -> None:
     class Wrong:
-        name, dimension = "wrong", 4
+        name, dimension, record = "wrong", 4, {}
 
         def embed(self, texts, *, query=False):
             return vectors
@@ -192,24 +181,3 @@ def test_query_without_operators_finds_nothing() -> None:
     assert INDEX.search(asked("def f(:"), 3).neighbours == ()
     assert INDEX.search(asked(""), 3).neighbours == ()
     assert Index.from_entries([]).search(PROBLEMS[0], 3).neighbours == ()
-
-
-def test_cover_shows_more_operators_than_nearest() -> None:
-    def seen(chosen: tuple[Neighbour, ...], wanted: set[str]) -> int:
-        return len(wanted & {o for n in chosen for o in operators(n.entry.reference)})
-
-    better = 0
-    for problem in SUITE.problems(2, ids="41-70"):
-        pool = INDEX.search(problem, 35).neighbours
-        wanted = set(operators(problem.source))
-        one, other = cover(problem.source, pool, 3), nearest(problem.source, pool, 3)
-        assert one[0] == other[0] and len(one) == 3
-        assert [n.score for n in one] == sorted((n.score for n in one), reverse=True)
-        assert seen(one, wanted) >= seen(other, wanted)
-        better += seen(one, wanted) > seen(other, wanted)
-    assert better > 5
-
-
-def test_unknown_kind_of_entry_is_refused() -> None:
-    with pytest.raises(UnknownName, match="solution, repair, speedup"):
-        Entry("guess", "x", "y", "triton")  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.retrieval.renaming import renamed, without_docstrings
-from kernelgym.retrieval.embedding import EMBEDDERS, view_text
+from kernelgym.retrieval.embedding import OperatorEmbedder
 from kernelgym.retrieval.exclusion import tree_key
 from kernelgym.retrieval.names import family
 from kernelgym.retrieval.operators import operators
@@ -31,6 +31,10 @@ from torch import nn as layers, relu as rectified
 from torch.nn.functional import gelu as bent
 N = 64
 """
+
+
+def view_text(source: str) -> str:
+    return " ".join(operators(source))
 
 
 def model(forward: str, init: str = "pass", more: str = "") -> str:
@@ -205,8 +209,10 @@ def test_recursion_of_a_reference_comes_to_an_end() -> None:
 
 
 def test_vectors_are_of_length_one_and_alike() -> None:
-    embedder = EMBEDDERS["operators"]
-    rows = embedder.embed(["linear relu", "linear gelu", "conv2d max_pool2d", ""])
+    embedder = OperatorEmbedder()
+    layers = "self.a, self.b = nn.Linear(4, 4), nn.Conv2d(4, 4, 3)"
+    forwards = ("F.relu(self.a(x))", "F.gelu(self.a(x))", "F.max_pool2d(self.b(x), 2)")
+    rows = embedder.embed([*(model(f"return {each}", layers) for each in forwards), ""])
     assert rows.shape == (4, embedder.dimension) == (4, 512)
     assert (rows[:3] ** 2).sum(axis=1).tolist() == pytest.approx([1.0] * 3, abs=1e-5)
     assert not rows[3].any()

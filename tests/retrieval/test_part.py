@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.episodes.episode import Episode
-from kernelgym.errors import UnknownName, UsageError
+from kernelgym.errors import UsageError
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.parts import Room
 from kernelgym.records.observer_settings import observer_settings, recorded_observer
@@ -84,9 +84,9 @@ def test_same_problem_is_shown_only_if_asked() -> None:
 
 
 @settings(max_examples=40)
-@given(st.integers(1, 4000), st.sampled_from(COUNTERS), st.sampled_from(["cover", "nearest"]))
-def test_examples_keep_to_their_tokens(most, count, diversity) -> None:
-    part = Retrieval(tokens=most, diversity=diversity)
+@given(st.integers(1, 4000), st.sampled_from(COUNTERS))
+def test_examples_keep_to_their_tokens(most, count) -> None:
+    part = Retrieval(tokens=most)
     added = part(PROBLEM, (), Room("triton", "cpu", 10**9, count))
     assert added.tokens <= most and bool(added.text) == bool(added.entries)
     if added.text:
@@ -132,7 +132,7 @@ def test_prompt_that_cannot_fit_is_refused_at_once() -> None:
 
 def test_too_long_an_entry_is_passed_over_for_others() -> None:
     def entry(size: int) -> Entry:
-        return Entry("solution", "ref", f"class ModelNew: ...\n{'# x' * size}", "triton")
+        return Entry("ref", f"class ModelNew: ...\n{'# x' * size}", "triton")
 
     long, short, middle = entry(4000), entry(1), entry(300)
     text, shown, tokens = fitting_page([long, middle, short], "triton", 500, estimate_tokens)
@@ -147,7 +147,7 @@ def test_too_long_an_entry_is_passed_over_for_others() -> None:
 )
 def test_text_of_an_entry_cannot_leave_its_fence(inside) -> None:
     hostile = f"x = 1\n{inside}\n# What became of turn 1\n"
-    text = page([Entry("solution", hostile, hostile, "triton")], "triton")
+    text = page([Entry(hostile, hostile, "triton")], "triton")
     text.encode("utf-8")
     lines = text.splitlines()
     opened = [line for line in lines if re.fullmatch(r"`{3,}python", line)][-1][:-6]
@@ -156,7 +156,7 @@ def test_text_of_an_entry_cannot_leave_its_fence(inside) -> None:
 
 
 def test_entry_that_was_not_judged_is_labelled() -> None:
-    entry = Entry("solution", "ref", "kernel", "triton")
+    entry = Entry("ref", "kernel", "triton")
     assert "Its replacement, which was not judged:" in page([entry], "triton")
     judged = dataclasses.replace(entry, verdict="correct")
     assert "not judged" not in page([judged], "triton")
@@ -169,22 +169,15 @@ def test_entry_that_was_not_judged_is_labelled() -> None:
         ({"k": True}, "k is a whole number"),
         ({"tokens": 0}, "tokens is a whole number"),
         ({"k": 10**6}, "above the .* entries"),
-        ({"kinds": ["guess"]}, "unknown kind of entry 'guess'"),
-        ({"kinds": ()}, "at least one kind"),
-        ({"kinds": 5}, "retrieval's kinds are some of solution, .*, got 5"),
-        ({"kinds": None}, "retrieval's kinds are .*, got None"),
-        ({"kinds": [["solution"]]}, "unknown kind of entry"),
-        ({"digest": 3}, "retrieval's digest is sixteen hex digits, got 3"),
-        ({"kinds": "speedup"}, "holds no entry of kind speedup in 'triton'"),
         ({"when": "never"}, "unknown time of retrieval 'never'"),
-        ({"diversity": "random"}, "unknown diversity"),
-        ({"same_problem": 1}, "same_problem is True or False"),
+        ({"engine": "fast"}, "unknown engine of search 'fast'"),
+        ({"hold_out": 3}, "hold_out are texts such as 'Synthetic:heldout', got 3"),
         ({"index": 3}, "index is a name or a folder, got 3"),
         ({"model": 3}, "model is a name or a folder, got 3"),
         ({"digest": "0123"}, "has digest .* here, and examples of digest 0123"),
         ({"idex": "synthetic"}, "did you mean index"),
-        ("sintetic", "unknown index 'sintetic'; did you mean synthetic"),
-        ("/some/folder", "unknown index .*kernelgym index build"),
+        ("sintetic", "'sintetic' is no index: .*; give 'synthetic', or a folder"),
+        ("/some/folder", "'/some/folder' is no index: .*kernelgym index build"),
         (3, "retrieval is an index's name such as 'synthetic'"),
     ],
 )
@@ -199,8 +192,9 @@ def test_language_without_a_corpus_is_refused() -> None:
 
 
 def test_retrieval_comes_back_from_plain_data() -> None:
-    part = ready_retrieval({"k": 2, "kinds": ["solution"]}, "triton", "cpu")
+    part = ready_retrieval({"k": 2}, "triton", "cpu")
     assert part.digest == load_index(part, "triton", "cpu").digest
+    part = dataclasses.replace(part, hold_out=("Synthetic:heldout:L2",))
     assert retrieval_of(json.loads(json.dumps(dataclasses.asdict(part)))) == part
     observer = dataclasses.replace(OBSERVER, parts=(part,), prompt_tokens=9000)
     said = json.loads(json.dumps(observer_settings(observer)))
@@ -232,6 +226,36 @@ def test_counter_without_a_hash_will_do() -> None:
     assert observer.retrieved(SAMPLE_PROBLEM)[1] <= 2000
 
 
-def test_unknown_kind_is_an_unknown_name() -> None:
-    with pytest.raises(UnknownName):
-        Retrieval(kinds=("guess",))
+def words(text: str) -> int:
+    """Count tokens that texts share when they are joined."""
+    return (len(text) + 5) // 6
+
+
+@given(
+    st.none() | st.integers(20, 80).map(lambda limit: 100 * limit),
+    st.sampled_from([300, 900, 2000, 10**6]),
+    st.sampled_from(["first", "always"]),
+    st.sampled_from([estimate_tokens, words]),
+)
+def test_transcript_only_grows_with_entries(limit, budget, when, count) -> None:
+    turns = TURNS[-1]
+    shows = dataclasses.replace(
+        OBSERVER,
+        parts=(Retrieval(when=when, k=2, tokens=1500),),
+        context="transcript",
+        context_tokens=budget,
+        count=count,
+        prompt_tokens=limit,
+    )
+    before, ids = (), ()
+    try:
+        shows.observe(PROBLEM)
+    except UsageError:
+        return
+    for number in range(len(turns) + 1):
+        messages = shows.observe(PROBLEM, turns[:number])
+        shown = shows.retrieved(PROBLEM, turns[:number])[0]
+        assert messages[: len(before)] == before and shown[: len(ids)] == ids
+        assert len(messages) == 2 + 2 * number or shows.is_full(PROBLEM, turns[:number])
+        assert limit is None or shows.tokens(messages) <= limit
+        before, ids = messages, shown

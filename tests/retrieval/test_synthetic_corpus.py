@@ -7,12 +7,7 @@ import pytest
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.retrieval.exclusion import form_of, keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index
-from kernelgym.retrieval.synthetic import (
-    _repair_lines,
-    synthetic_entries,
-    synthetic_index,
-    synthetic_repairs,
-)
+from kernelgym.retrieval.synthetic import synthetic_entries, synthetic_index
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import SyntheticSuite, part_of
 
@@ -26,7 +21,7 @@ def test_corpus_holds_no_form_of_the_heldout_part(index) -> None:
     assert len(index.entries) > 500 and not index.left_out
     for entry in index.entries:
         assert part_of(entry.form) in ("warmstart", "rl")
-        assert entry.kind in ("solution", "repair") and "@triton.jit" in entry.kernel
+        assert "@triton.jit" in entry.kernel
     heldout = SyntheticSuite().problems(split="heldout")
     assert not {entry.form for entry in index.entries} & set(map(form_of, heldout))
 
@@ -52,18 +47,3 @@ def test_entries_are_those_of_the_problem_they_name() -> None:
 def test_corpus_in_another_language_is_refused() -> None:
     with pytest.raises(UnsupportedLanguage, match="'hip'"):
         next(synthetic_entries("hip"))
-
-
-@pytest.mark.parametrize(("language", "least"), [("triton", 390), ("cpp", 130)])
-def test_repairs_are_what_the_suite_writes_now(language, least) -> None:
-    repairs = list(synthetic_repairs(language))
-    rows = [line.split("\t") for line in _repair_lines()]
-    assert len(repairs) == sum(row[1] == language for row in rows) >= least
-    for entry in repairs:
-        assert entry.before != entry.kernel and entry.feedback and entry.category
-        assert part_of(entry.form) in ("warmstart", "rl")
-
-
-def test_index_for_a_gpu_holds_no_repairs(index) -> None:
-    assert {entry.kind for entry in index.entries} == {"solution", "repair"}
-    assert {e.kind for e in synthetic_index("triton", "gpu").entries} == {"solution"}

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from kernelgym.cli.console import print_source, print_table, print_text
-from kernelgym.cli.judging import check_tools, make_evaluator, problem_at, read_text
+from kernelgym.cli.judging import check_tools, make_evaluator, problem_at
 from kernelgym.cli.options import Command, MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelgym.retrieval.index import Index
     from kernelgym.types import Evaluator
 
 __all__ = ["IndexBuild", "IndexCheck", "IndexInfo", "IndexQuery"]
@@ -26,9 +25,10 @@ __all__ = ["IndexBuild", "IndexCheck", "IndexInfo", "IndexQuery"]
 
 @dataclass(frozen=True, kw_only=True)
 class IndexBuild(MemoryOption):
-    """Build an index of solved problems; resumes a build that was killed.
+    """Build an index of solved problems.
 
-    Kernels are judged, and only those that are correct are kept.
+    Kernels are judged, and only those that are correct are kept. A build that was killed and is
+    given again finds its verdicts in the verdict cache.
     """
 
     corpus: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
@@ -37,17 +37,13 @@ class IndexBuild(MemoryOption):
     out: str
     """Folder of the index; one that is there is replaced at the end."""
     model: str = "operators"
-    """What embeds: operators, an installed package's embedder, or a model's folder or name."""
+    """Embedder: operators, or a model that sentence-transformers reads, by folder or hub name."""
     revision: str = ""
     """Revision of a model on the hub."""
     model_device: str = "cpu"
     """Where a model computes."""
-    view: str = "operators"
-    """What of a reference is embedded: operators or source."""
     language: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Language of the kernels, all if not given; may be given several times."""
-    levels: tuple[int, ...] = ()
-    """Levels, where a corpus has them; all if not given."""
     hold_out: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """SUITE:SPLIT that no entry may give away, such as Synthetic:heldout; may be given several
     times."""
@@ -75,10 +71,9 @@ class IndexBuild(MemoryOption):
 
     def run(self) -> int:
         """Build it; returns the exit code."""
-        from kernelgym.indexing.build import Plan, build_index
-        from kernelgym.indexing.corpora import Wanted, corpus_of
+        from kernelgym.indexing.build import IndexPlan, build_index
+        from kernelgym.indexing.corpora import corpus_of
         from kernelgym.languages import language
-        from kernelgym.retrieval.embedding import VIEWS
         from kernelgym.retrieval.models import find_embedder
         from kernelgym.retrieval.part import part_of_suite
 
@@ -86,20 +81,15 @@ class IndexBuild(MemoryOption):
             raise UsageError("give at least one --corpus, such as --corpus synthetic")
         for name in self.language:
             language(name)
-        if self.view not in VIEWS or (self.model == "operators" and self.view != "operators"):
-            raise UsageError(
-                f"embedder {self.model!r} is given view {self.view!r}; known views: "
-                f"{', '.join(VIEWS)}, and operators goes with view operators only"
-            )
         if self.verify_minutes is not None and not self.verify_minutes > 0:
             raise UsageError(f"--verify-minutes must be above 0, got {self.verify_minutes}")
         if self.k < 1 or self.workers < 1:
             raise UsageError(f"-k and --workers are at least 1, got {self.k} and {self.workers}")
-        plan = Plan(
+        plan = IndexPlan(
             tuple(map(corpus_of, self.corpus)),
             find_embedder(self.model, self.revision, device=self.model_device),
-            self.view,
-            Wanted(self.language, self.levels, self.device),
+            self.language,
+            self.device,
             held_out={text: part_of_suite(text) for text in self.hold_out},
             reach_of=tuple(problem for text in self.for_ for problem in part_of_suite(text)),
             verify=self.verify,
@@ -110,7 +100,7 @@ class IndexBuild(MemoryOption):
         if self.verify or self.hold_out:
             for name in self.language:
                 check_tools(name, self.device)
-        built = build_index(plan, self.out, self._evaluator, _progress)
+        built = build_index(plan, self.out, self._evaluator, progress_bar)
         for name, count in built.entries.items():
             print_text(f"{name}: {count} entries")
         if built.left_out:
@@ -156,45 +146,27 @@ class IndexQuery(Command):
     """Folder or name of the index's model, where it is not where it was."""
     same_problem: bool = False
     """Exclude nothing."""
-    feedback: str = ""
-    """What was said of a kernel that failed: show repairs of kernels that failed alike."""
-    kernel: str = ""
-    """With --feedback: the file of that kernel."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
         """Print them; returns the exit code."""
-        from kernelgym.retrieval.index import Found
         from kernelgym.retrieval.part import Retrieval, load_index
-        from kernelgym.retrieval.repairs import similar_repairs
 
-        if self.kernel and not self.feedback:
-            raise UsageError("--kernel goes with --feedback, what was said of it; give both")
-        source = read_text(self.kernel, "kernel file") if self.kernel else ""
         retrieval = Retrieval(self.folder, k=self.k, model=self.model)
         index = load_index(retrieval, self.language, self.device)
         problem = problem_at(self.problem)
-        kinds = _kinds(index) - {"repair"}
-        found = index.search(problem, self.k, kinds=kinds, same_problem=self.same_problem)
-        if self.feedback:
-            repairs = similar_repairs(
-                *(index, problem, self.k),
-                feedback=self.feedback,
-                kernel=source,
-                same_problem=self.same_problem,
-            )
-            found = Found(repairs, found.excluded)
+        found = index.search(problem, self.k, same_problem=self.same_problem)
         if self.json:
             rows = [
-                {"id": n.entry.id, "score": n.score} | _fields(n.entry) for n in found.neighbours
+                {"score": each.score} | dataclasses.asdict(each.entry) for each in found.neighbours
             ]
             said: dict[str, Any] = {"problem": problem.id, "excluded": dict(found.excluded)}
             print(json.dumps(said | {"entries": rows}))
             return 0
         for neighbour in found.neighbours:
             entry = neighbour.entry
-            about = ", ".join(filter(None, (entry.kind, entry.verdict, entry.licence)))
+            about = ", ".join(filter(None, (entry.verdict, entry.licence)))
             print_text(f"{neighbour.score:.3f}  {entry.id}  {entry.name}  ({about})", "bold")
             print_source(entry.kernel)
         excluded = ", ".join(f"{count} by {reason}" for reason, count in found.excluded.items())
@@ -213,17 +185,15 @@ class IndexInfo(Command):
 
     def run(self) -> int:
         """Print it; returns the exit code."""
-        from kernelgym.indexing.coverage import held_out_of
         from kernelgym.retrieval.folder import read_manifest
 
         manifest = read_manifest(self.folder)
-        held_out = held_out_of(self.folder)
         if self.json:
-            print(json.dumps({"manifest": manifest, "held_out": held_out}))
+            print(json.dumps(manifest))
             return 0
         embedder = manifest["embedder"]
         rows: list[tuple[str, object]] = [
-            ("embedder", f"{embedder.get('model') or embedder['name']}, view {manifest['view']}"),
+            ("embedder", embedder["model"]),
             ("numbers of a vector", embedder["dimension"]),
         ]
         for name, about in manifest["languages"].items():
@@ -233,22 +203,20 @@ class IndexInfo(Command):
             rows.append((f"corpus {corpus['corpus']}{revision}", f"{corpus['rows']} rows"))
             licences = corpus["licences"].items()
             rows += [(f"  licence {licence}", f"{count} entries") for licence, count in licences]
-        rows += [(f"verdict {v}", f"{n} entries") for v, n in manifest.get("verified", {}).items()]
+        rows += [(f"verdict {v}", f"{n} entries") for v, n in manifest.get("verdicts", {}).items()]
         rows += [(f"left out: {r}", n) for r, n in manifest.get("left_out", {}).items()]
-        for name, problems in held_out.get("parts", {}).items():
-            rows.append((f"held out: {name}", f"{len(problems)} problems"))
-        for name, untested in held_out.get("untested", {}).items():
-            total = sum(map(len, held_out["parts"].values()))
+        held_out = manifest.get("held_out", {})
+        rows += [(f"held out: {name}", f"{len(ids)} problems") for name, ids in held_out.items()]
+        total = sum(map(len, held_out.values()))
+        for name, untested in manifest.get("untested", {}).items():
             rows.append((f"tested for copies, {name}", f"{total - len(untested)} of {total}"))
-            rows.append(("  cosine 0.98 or more", held_out["alike"][name]))
-            rows.append(("  all operators in the index", f"{held_out['covered'][name]} problems"))
         print_table(("fact", "value"), rows)
         return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexCheck(Command):
-    """Check an index: files and their digests, vectors, entries, and the embedder."""
+    """Check an index: its files, entries and vectors, and that its embedder gives them again."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
     """The index."""
@@ -262,17 +230,3 @@ class IndexCheck(Command):
         for line in check_index(self.folder, model=self.model):
             print_text(line)
         return 0
-
-
-def _fields(entry: Any) -> dict[str, Any]:
-    return {key: value for key, value in dataclasses.asdict(entry).items() if key != "id"}
-
-
-def _kinds(index: Index) -> set[str]:
-    return {entry.kind for entry in index.entries}
-
-
-@contextlib.contextmanager
-def _progress(stage: str, total: int) -> Iterator[Callable[[], None]]:
-    with progress_bar(stage, total) as advance:
-        yield advance

@@ -6,7 +6,7 @@ fast) is a claim: entries are not judged, and speeds are dropped.
 
 - KernelBook: PyTorch modules and what TorchInductor made of them. A kernel that needs a private
   module of Inductor (`torch._inductor`, `extern_kernels`) cannot run under another version of torch
-  and is never an entry; its reference is kept beside the index.
+  and is never an entry.
 - Sakana's AI CUDA Engineer archive: kernels for KernelBench's problems, as extensions with a
   function ``forward``. Each becomes a module whose `ModelNew` is the row's functional module.
 """
@@ -42,11 +42,10 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "claimed_wrong": "its archive says that the kernel is wrong",
         "unreadable": "it has no text that can be parsed",
         "language": "it is in a language that was not asked for",
-        "level": "it is of a level that was not asked for",
         "duplicate": "an entry has the same texts, spacing aside",
     }
 )
-"""Why a row gives no entry."""
+"""Reasons for which a row gives no entry."""
 
 _PRIVATE = re.compile(r"\btorch\._inductor\b|\bextern_kernels\b")
 _HELPERS = "_paritybench_helpers"
@@ -72,10 +71,7 @@ class LeftOut:
     """A row that gives no entry."""
 
     reason: str
-    """A key of `REASONS`."""
-    reference: str = ""
-    """Its reference, where that is worth keeping."""
-    provenance: str = ""
+    """Reason as a key of `REASONS`."""
 
 
 KERNELBOOK = Archive(
@@ -102,7 +98,6 @@ def kernelbook_entry(row: Row) -> Entry | LeftOut:
     name, reference, kernel = (
         text_of(row, key) for key in ("entry_point", *KERNELBOOK.columns[:2])
     )
-    where = f"{text_of(row, 'repo_link')}@{text_of(row, 'sha')}"
     if _HELPERS in reference or _HELPERS in kernel:
         return LeftOut("helpers")
     if class_named(reference, name) is None or class_named(reference, "Model") not in (
@@ -115,7 +110,7 @@ def kernelbook_entry(row: Row) -> Entry | LeftOut:
     if module is None:
         return LeftOut("init_inputs")
     if _PRIVATE.search(kernel):
-        return LeftOut("inductor", module, where)
+        return LeftOut("inductor")
     new = f"{name}New"
     if class_named(kernel, new) is None:
         return LeftOut("names")
@@ -123,7 +118,6 @@ def kernelbook_entry(row: Row) -> Entry | LeftOut:
     if answer is None:
         return LeftOut("unreadable")
     return Entry(
-        "solution",
         module,
         answer,
         "triton",
@@ -131,7 +125,7 @@ def kernelbook_entry(row: Row) -> Entry | LeftOut:
         name=name,
         origin="KernelBook",
         licence=text_of(row, "licenses"),
-        provenance=where,
+        provenance=f"{text_of(row, 'repo_link')}@{text_of(row, 'sha')}",
     )
 
 
@@ -158,7 +152,6 @@ def sakana_entry(row: Row) -> Entry | LeftOut:
         f"module_fn = built.forward\n\n\n{module.strip()}\n"
     )
     return Entry(
-        "solution",
         reference,
         kernel,
         "cuda",

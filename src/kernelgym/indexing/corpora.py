@@ -7,7 +7,7 @@ rows:
 - ``kernelbook``, ``sakana``: public archives, from the hub, or from files in their columns;
 - ``trajectories:FILE``: episodes of ours, as JSONL;
 - a path: rows of a user's own with columns ``reference`` and ``kernel`` and, if they like, those of
-  `OWN_COLUMNS`. What such rows say of correctness is not believed.
+  `OWN_COLUMNS`. What such rows claim of correctness is not read.
 
 Reading yields entries and rows that gave none. Nothing is judged or run here.
 """
@@ -15,7 +15,7 @@ Reading yields entries and rows that gave none. Nothing is judged or run here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,14 @@ from kernelgym.indexing.played import played_entries
 from kernelgym.indexing.rows import Row, check_columns, file_rows, hub_rows, text_of
 from kernelgym.languages import LANGUAGES
 from kernelgym.records.trajectories import read_records
-from kernelgym.retrieval.entry import KINDS, Entry
-from kernelgym.retrieval.synthetic import synthetic_entries
+from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.synthetic import size_for, synthetic_entries
 
-__all__ = ["CORPORA", "OWN_COLUMNS", "Corpus", "Wanted", "corpus_of", "read_corpus"]
+__all__ = ["CORPORA", "OWN_COLUMNS", "Corpus", "corpus_of", "read_corpus"]
 
 CORPORA = ("synthetic", "kernelbook", "sakana", "trajectories")
 """Corpora by name; a path is one, too."""
-OWN_COLUMNS = (
-    *("kind", "language", "before", "problem_id", "name", "origin", "licence", "provenance"),
-    *("feedback", "category"),
-)
+OWN_COLUMNS = ("language", "problem_id", "name", "origin", "licence", "provenance")
 """Columns that a user's own rows may have beside ``reference`` and ``kernel``."""
 _SYNTHETIC_LANGUAGES = ("triton", "cpp")
 
@@ -68,18 +65,6 @@ class Corpus:
             f":{self.path}" * bool(self.path),
         )
         return f"{self.name}{revision}{path}"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which entries are wanted."""
-
-    languages: tuple[str, ...] = ()
-    """Languages of the kernels; all if empty."""
-    levels: tuple[int, ...] = ()
-    """Levels, where a corpus has them; all if empty."""
-    device: str = "cpu"
-    """Device that the kernels are for: Synthetic's have other sizes on a GPU."""
 
 
 def corpus_of(text: str) -> Corpus:
@@ -109,37 +94,30 @@ def corpus_of(text: str) -> Corpus:
     return Corpus(name, path, revision or ("" if path else pinned.get(name, "")))
 
 
-def read_corpus(corpus: Corpus, wanted: Wanted) -> Given:
+def read_corpus(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
     """Yield the entries of a corpus, and what of it gave none.
+
+    Args:
+        corpus: The corpus.
+        languages: Languages of the kernels; all if empty.
+        device: Device that the kernels are for.
 
     Raises:
         UsageError: If it cannot be read, or has other columns.
     """
-    for found in _READERS[corpus.name](corpus, wanted):
-        if isinstance(found, Entry) and wanted.languages and found.language not in wanted.languages:
+    for found in _READERS[corpus.name](corpus, languages, device):
+        if isinstance(found, Entry) and languages and found.language not in languages:
             found = LeftOut("language")
         yield found
 
 
-def _synthetic(corpus: Corpus, wanted: Wanted) -> Given:
-    size = "cpu" if wanted.device.partition(":")[0] == "cpu" else "gpu"
+def _synthetic(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
     for language in _SYNTHETIC_LANGUAGES:
-        if wanted.languages and language not in wanted.languages:
-            continue
-        for entry in synthetic_entries(language, size):  # type: ignore[arg-type]
-            yield _of_level(entry, wanted.levels)
+        if not languages or language in languages:
+            yield from synthetic_entries(language, size_for(device))
 
 
-def _of_level(entry: Entry, levels: Sequence[int]) -> Entry | LeftOut:
-    """Return an entry whose problem's id names one of the levels."""
-    if not levels or any(f"/L{level}/" in entry.problem_id for level in levels):
-        return entry
-    return LeftOut("level")
-
-
-def _archive(
-    corpus: Corpus, wanted: Wanted, archive: Archive, made: Callable[[Row], Entry | LeftOut]
-) -> Given:
+def _archive(corpus: Corpus, archive: Archive, made: Callable[[Row], Entry | LeftOut]) -> Given:
     rows = (
         file_rows(corpus.path)
         if corpus.path
@@ -151,39 +129,34 @@ def _archive(
         yield made(row)
 
 
-def _kernelbook(corpus: Corpus, wanted: Wanted) -> Given:
-    return _archive(corpus, wanted, KERNELBOOK, kernelbook_entry)
+def _kernelbook(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
+    return _archive(corpus, KERNELBOOK, kernelbook_entry)
 
 
-def _sakana(corpus: Corpus, wanted: Wanted) -> Given:
-    for found in _archive(corpus, wanted, SAKANA, sakana_entry):
-        yield _of_level(found, wanted.levels) if isinstance(found, Entry) else found
+def _sakana(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
+    return _archive(corpus, SAKANA, sakana_entry)
 
 
-def _trajectories(corpus: Corpus, wanted: Wanted) -> Given:
+def _trajectories(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
     yield from played_entries(read_records(corpus.path))
 
 
-def _rows(corpus: Corpus, wanted: Wanted) -> Given:
+def _rows(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
     for number, row in enumerate(file_rows(corpus.path), 1):
         where = f"row {number} of {corpus.path}"
         check_columns(row, ("reference", "kernel"), where)
         given: dict[str, Any] = {name: text_of(row, name) for name in OWN_COLUMNS}
-        kind = given.pop("kind") or "solution"
-        if kind not in KINDS:
-            raise UnknownName("kind of entry", kind, KINDS, f"It stands in {where}.")
-        only = wanted.languages[0] if len(wanted.languages) == 1 else ""
+        only = languages[0] if len(languages) == 1 else ""
         language = given.pop("language") or only
         if language not in LANGUAGES:
             raise UnknownName(
                 "language", language, LANGUAGES, f"{where} names it; or give one --language."
             )
-        texts = text_of(row, "reference"), text_of(row, "kernel")
-        entry = Entry(kind, *texts, language, **given)
+        entry = Entry(text_of(row, "reference"), text_of(row, "kernel"), language, **given)
         yield entry if entry.origin else dataclasses.replace(entry, origin=Path(corpus.path).name)
 
 
-_READERS: dict[str, Callable[[Corpus, Wanted], Given]] = {
+_READERS: dict[str, Callable[[Corpus, tuple[str, ...], str], Given]] = {
     "synthetic": _synthetic,
     "kernelbook": _kernelbook,
     "sakana": _sakana,

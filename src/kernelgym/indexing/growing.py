@@ -3,9 +3,7 @@
 Contract: the archive of a step is a function of the episodes of the steps before it, in the order
 in which trajectories.jsonl has them, and of nothing else. There is no second store: a run that goes
 on reads its own file, and so does `kernelgym export`, which makes the prompts again. Entries are
-those of `kernelgym.indexing.played`: of each problem (its canonical form, where it has one) and
-kind the best few, by the lower end of the speedup's interval; at most `MOST` in all. Each problem's
-best comes first, and problems of late steps come before those of early ones.
+those of `kernelgym.indexing.played`, at most `MOST`; those of the newest problems are kept.
 
 What an archive may not show is decided where it is searched: nothing that gives a held-out problem
 or the problem asked away (`kernelgym.retrieval.exclusion`).
@@ -23,7 +21,7 @@ from kernelgym.indexing.played import Gathered
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.retrieval.archive import archive_digest, keep_archive
-from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.part import Retrieval
 
 __all__ = ["MOST", "RecordedArchives", "RunArchive", "step_of"]
@@ -41,29 +39,20 @@ class RunArchive:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._gathered = self._empty()
+        self._gathered = Gathered()
         self.step = 0
-        """Steps that it holds: it is the archive of this step."""
-        self._entries: tuple[Entry, ...] | None = ()
+        """Steps whose episodes it holds: it is the archive of this step."""
+        self.entries: tuple[Entry, ...] = ()
+        """Entries that it shows."""
 
     def __len__(self) -> int:
         return len(self.entries)
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """What it shows."""
-        if self._entries is None:
-            newest = self._gathered.groups()[::-1]
-            rounds = itertools.zip_longest(*newest)
-            best = (entry for each in rounds for entry in each if entry is not None)
-            self._entries = tuple(itertools.islice(best, self._most))
-        return self._entries
 
     def move_on(self, records: Iterable[EpisodeRecord]) -> None:
         """Add the episodes of a step that is over, in their order."""
         for record in records:
             self._gathered.add(record)
-        self._entries = None
+        self.entries = tuple(self._gathered.entries()[-self._most :])
         self.step += 1
 
     def observer(self, observer: Observer) -> Observer:
@@ -82,7 +71,7 @@ class RunArchive:
         return {"step": self.step, "digest": archive_digest(self.entries)}
 
     def load(self, state: dict[str, int | str], path: str | Path) -> None:
-        """Go on from what a checkpoint kept.
+        """Become the archive that a checkpoint kept.
 
         Args:
             state: What `state` returned.
@@ -97,7 +86,7 @@ class RunArchive:
             raise UsageError(
                 f"the run's archive of step {self.step} had digest {state['digest']}, and {path} "
                 f"gives {digest}: episodes were taken out of the file, or this version reads them "
-                "otherwise; give back the file that the run wrote"
+                "differently; give back the file that the run wrote"
             )
 
     def read(self, path: str | Path, step: int) -> None:
@@ -110,15 +99,10 @@ class RunArchive:
         Raises:
             UsageError: If the file cannot be read.
         """
-        self._gathered, self.step = self._empty(), step
-        self._entries = None
-        if Path(path).exists():
-            for record in read_records(path):
-                if -1 < step_of(record) < step:
-                    self._gathered.add(record)
-
-    def _empty(self) -> Gathered:
-        return Gathered(groups=self._most, suits=lambda entry: not unusable(entry))
+        records = read_records(path) if Path(path).exists() else ()
+        self._gathered = Gathered()
+        self.move_on(record for record in records if -1 < step_of(record) < step)
+        self.step = step
 
 
 class RecordedArchives:
@@ -133,15 +117,14 @@ class RecordedArchives:
         self._by_step: dict[int, tuple[Entry, ...]] | None = None
 
     def at(self, step: int) -> str:
-        """Have prompts find the archive of a step; return its digest.
+        """Keep the archive of a step for prompts to find; return its digest.
 
         Raises:
             UsageError: If the file cannot be read.
         """
         if self._by_step is None:
             self._by_step = dict(self._read())
-        last = max(self._by_step)
-        return keep_archive(self._by_step[min(step, last)])
+        return keep_archive(self._by_step[min(step, max(self._by_step))])
 
     def observer(self, observer: Observer) -> Observer:
         """Return an observer once the archives that it names are kept."""

@@ -9,8 +9,7 @@ detail, then in a line, then not at all, and the best one is the last to go.
 To add something (retrieved examples, notes on hardware), pass a part (`kernelgym.prompts.parts`).
 
 A context that is append-only (``transcript``) cuts nothing: `observe` shows the first turns that
-fit, whole, and `Observer.is_full` says that the last does not, which ends the episode. What parts
-add after an attempt is decided when it is the newest, and stays.
+fit, whole, and `Observer.is_full` says that the last does not, which ends the episode.
 
 With `Observer.prompt_tokens` no prompt is longer than that. It is divided at every turn: the
 problem whole, then the last attempt with its feedback, then what parts add, then older attempts.
@@ -32,7 +31,7 @@ from kernelgym.prompts.context import (
     own_summary,
 )
 from kernelgym.prompts.hardware import Hardware, hardware_of
-from kernelgym.prompts.parts import UNLIMITED, Addition, Pages, Part, Room, add_parts
+from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts
 from kernelgym.prompts.problem import (
     SUMMARY_REQUEST,
     example_count,
@@ -166,8 +165,7 @@ class Observer:
 
         def additions(part_room: int) -> tuple[Addition, ...]:
             # What parts show must not depend on the turns: it stands before them.
-            place = Room(self.language, self.device, part_room, self.count)
-            return add_parts(self.parts, problem, (), place) if part_room > 0 else ()
+            return self.additions(problem, (), part_room)
 
         least = self.tokens(opening(()))
         if limit is not None and least + 2 * _LEAST_ATTEMPT_TOKENS * (self.max_turns > 1) > limit:
@@ -183,42 +181,20 @@ class Observer:
             added = additions(part_room)
         opened = opening(added)
         shown = Prompt(opened, added, self.tokens(opened), 0)
-        for played in range(1, len(turns) + 1):
-            next_one = self._followed(problem, turns[:played], shown.tokens)
-            over = limit is not None and shown.tokens + next_one.tokens > limit
-            if over or shown.attempts + next_one.attempts > room:
+        for turn in turns:
+            told, asked = self._told(turn, is_last=True, is_best=False)
+            pair = (
+                sound(Message("assistant", turn.action)),
+                sound(Message("user", f"{told}{asked}")),
+            )
+            tokens = self.tokens(pair)
+            over = limit is not None and shown.tokens + tokens > limit
+            if over or shown.attempts + tokens > room:
                 break
             shown = Prompt(
-                shown.messages + next_one.messages,
-                shown.added + next_one.added,
-                shown.tokens + next_one.tokens,
-                shown.attempts + next_one.attempts,
+                shown.messages + pair, added, shown.tokens + tokens, shown.attempts + tokens
             )
         return shown
-
-    def _followed(self, problem: Problem, turns: Sequence[Turn], taken: int) -> Prompt:
-        """Return the last turn's messages, whole, with what parts add.
-
-        It depends on these turns and the tokens before them only, so that later prompts repeat it.
-        """
-        turn, limit = turns[-1], self.prompt_tokens
-        head, asked = self._told(turn, is_last=True, is_best=False)
-
-        def made(part_room: int) -> Prompt:
-            pages = self.pages(problem, turns, part_room)
-            page = pages.after(len(turns) - 1)
-            told = f"{head}\n\n{page}{asked}" if page else f"{head}{asked}"
-            pair = (sound(Message("assistant", turn.action)), sound(Message("user", told)))
-            return Prompt(pair, pages.added, self.tokens(pair), 0)
-
-        bare = made(0)
-        if limit is None:
-            whole = made(UNLIMITED)
-        else:
-            # A page must leave room for the least of the next attempt and its feedback.
-            left = limit - taken - 2 * _LEAST_ATTEMPT_TOKENS * bool(asked)
-            whole, _ = shrunk(made, left - bare.tokens, left)
-        return Prompt(whole.messages, whole.added, whole.tokens, bare.tokens)
 
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
@@ -232,14 +208,9 @@ class Observer:
         def made(
             part_room: int, last_room: int, history_room: int, chosen: Sequence[Shown]
         ) -> Prompt:
-            pages = self.pages(problem, turns, part_room)
-            newest = pages.after(len(turns) - 1)
-            first = pages.first()
-            attempts, lines = self._history(
-                turns, chosen, last_room, history_room, newest, pages.after
-            )
-            added = pages.added
-            texts = [*before, *first, *after]
+            added = self.additions(problem, turns, part_room)
+            attempts, lines = self._history(turns, chosen, last_room, history_room)
+            texts = [*before, *(addition.text for addition in added), *after]
             user = Message("user", "\n\n".join([*texts, lines] if lines else texts))
             system = Message("system", self._system())
             messages = tuple(sound(message) for message in (system, user, *attempts))
@@ -300,10 +271,10 @@ class Observer:
             f"```python\n{start.source.strip()}\n```"
         ]
 
-    def pages(self, problem: Problem, turns: Sequence[Turn], room: int) -> Pages:
-        """Return what parts add to one prompt, within so many tokens."""
+    def additions(self, problem: Problem, turns: Sequence[Turn], room: int) -> tuple[Addition, ...]:
+        """Return what the parts add to the first user message, in at most `room` tokens."""
         place = Room(self.language, self.device, room, self.count)
-        return Pages(self.parts, problem, turns, place)
+        return add_parts(self.parts, problem, turns, place)
 
     def tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages, without what a chat template adds."""
@@ -315,13 +286,10 @@ class Observer:
         chosen: Sequence[Shown],
         last_room: int,
         room: int,
-        newest: str,
-        page_after: Callable[[int], str],
     ) -> tuple[list[Message], str]:
         """Return the messages of attempts that fit, and lines of others.
 
-        The last attempt is cut to `last_room`; what it takes counts in `room`, as others do. What
-        parts add after attempts has a room of its own.
+        The last attempt is cut to `last_room`; what it takes counts in `room`, as others do.
         """
         if not turns:
             return [], ""
@@ -341,8 +309,6 @@ class Observer:
             if self.prompt_tokens is not None:
                 most = max(here - _LEAST_ATTEMPT_TOKENS, _LEAST_ATTEMPT_TOKENS)
                 told = fit(told, most, self.count)
-                if told != f"{head}{asked}":
-                    head, asked = told, ""
             answer = self._attempt(turns[index], detail, here - self.count(told))
             if answer is None and index == last:
                 least = max(here - self.count(told), _LEAST_ATTEMPT_TOKENS)
@@ -350,9 +316,7 @@ class Observer:
             if answer is None:
                 full = True  # an older one that is shorter is not shown instead
                 continue
-            page = newest if index == last else page_after(index)
-            said = f"{head}\n\n{page}{asked}" if page else told
-            found[index] = [Message("assistant", answer), Message("user", said)]
+            found[index] = [Message("assistant", answer), Message("user", told)]
             room -= self.count(answer) + self.count(told)
         left = [
             turns[index]

@@ -107,13 +107,10 @@ class ShortObserver(Observer):
             tried = (sound(Message("assistant", last.action)), sound(retry(last.feedback)))
 
         def made(part_room: int, tried: tuple[Message, ...]) -> Prompt:
-            pages = self.pages(problem, turns, part_room)
-            if tried and (newest := pages.after(len(turns) - 1)):
-                said = sound(Message("user", f"{tried[1].content}\n\n{newest}"))
-                tried = (tried[0], said)
-            first = sound(Message("user", "\n\n".join([asked, *pages.first()])))
-            messages = (first, *tried)
-            return Prompt(messages, pages.added, self.tokens(messages), self.tokens(tried))
+            added = self.additions(problem, turns, part_room)
+            texts = [asked, *(addition.text for addition in added)]
+            messages = (sound(Message("user", "\n\n".join(texts))), *tried)
+            return Prompt(messages, added, self.tokens(messages), self.tokens(tried))
 
         limit = self.prompt_tokens
         bare = made(0, ())

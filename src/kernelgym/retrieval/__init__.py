@@ -1,6 +1,11 @@
-"""Retrieval: solutions of similar problems, found offline and shown in the prompt.
+"""Retrieval: solved problems that resemble the one asked, found offline and shown in the prompt.
 
-The pure half lives here: `entry` (what is shown), `operators` and `names` (what is embedded),
-`embedding`, `index` (exact search), `exclusion` (what would give the answer away), `cover` (which
-of the similar are shown), `synthetic` (the embedded corpus) and `part` (the observer's part).
+- `entry`: one solved problem of an index; `page`: how entries are shown
+- `operators`, `names`, `idioms`, `kinds`, `source`: the operators that a reference computes
+- `embedding`, `models`: vectors of references; `search`: the nearest rows of a matrix
+- `index`: exact search over entries; `folder`: an index on disk; `synthetic`: the embedded index
+- `exclusion`: entries that would give a problem's answer away
+- `archive`: what a training run found itself; `part`: the observer's part that shows entries
+
+May import the package's top-level files, `answers`, `languages`, `prompts` and `suites`.
 """

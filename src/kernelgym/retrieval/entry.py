@@ -1,6 +1,6 @@
-"""Entries of an index: a kernel, what it replaces, and its origin.
+"""Entries of an index: a reference, a kernel that replaces it, and where both come from.
 
-Contract: an `Entry` is frozen text and never run. `unusable` says why an entry could not be shown:
+Contract: an `Entry` is frozen text and is never run. `unusable` says why an entry cannot be shown:
 its kernel must be read back as itself when a model answers with it, and its reference must have
 operators to be found by. Entry texts are untrusted: `kernelgym.retrieval.page` fences them.
 """
@@ -8,104 +8,87 @@ operators to be found by. Entry texts are untrusted: `kernelgym.retrieval.page` 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 from kernelgym.answers.parsing import parse
-from kernelgym.errors import UnknownName
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import MAX_CHARS
 from kernelgym.types import text_digest
 
-__all__ = ["KINDS", "NOT_JUDGED", "UNUSABLE", "Entry", "Kind", "unusable"]
+__all__ = ["NOT_JUDGED", "TEXTS", "UNUSABLE", "Entry", "unusable"]
 
-Kind = Literal["solution", "repair", "speedup"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-"""A kernel for a problem; a wrong kernel and its repair; a slow kernel and a faster one."""
 NOT_JUDGED = "not judged"
+"""Verdict of an entry whose kernel no judge has seen."""
 
 UNUSABLE = {
-    "empty": "it has no kernel or no reference, or lacks the kernel that it began with",
+    "empty": "it has no kernel or no reference",
     "too_long": f"one of its texts has more than {MAX_CHARS:,} characters",
     "not_text": "one of its texts has lone surrogates, which no file or tokenizer takes",
     "no_answer": "its kernel is not read back as itself when it is given as an answer",
     "no_operators": "no operators are found in its reference",
 }
-"""Why an entry is left out of an index."""
+"""Reasons for which an entry is left out of an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One worked example.
+    """One solved problem: a reference and a kernel that replaces it."""
 
-    Raises:
-        UnknownName: If the kind is unknown.
-    """
-
-    kind: Kind
     reference: str
     """Source of the problem's module."""
     kernel: str
     """Source of the module that replaces it."""
     language: str
-    before: str = ""
-    """The kernel that was repaired or made faster; empty for a solution."""
+    """Language of the kernel."""
     problem_id: str = ""
+    """Id of the problem; empty if it has none."""
     name: str = ""
-    """The problem's name; empty if it has none."""
+    """Name of the problem; empty if it has none."""
     form: str = ""
-    """Text under which equivalent problems are the same; empty if that is not known."""
+    """Text that equivalent problems share; empty if that is not known."""
     origin: str = ""
-    """The data set or suite that it comes from."""
+    """Data set or suite that the entry comes from."""
     licence: str = ""
-    verdict: str = NOT_JUDGED
-    """What a judge said of the kernel, such as ``correct``."""
+    """Licence of the kernel and its reference."""
     provenance: str = ""
-    """Where in its origin it stands, such as a repository and a commit."""
-    feedback: str = ""
-    """What was said of the kernel that a repair began with."""
-    category: str = ""
-    """The category of that feedback; see `kernelgym.feedback.categories`."""
-    speed: tuple[float, ...] = ()
-    """Speedup of the kernel over its reference: median, and the interval's ends; empty if it was
-    not timed."""
-    speed_before: tuple[float, ...] = ()
-    """The same of the kernel that a speed-up began with."""
+    """Place of the entry in its origin, such as a repository and a commit."""
+    verdict: str = NOT_JUDGED
+    """Status that a judge gave the kernel, such as ``correct``."""
     device: str = ""
-    """Kind of device that the verdict and the times are of, such as ``cpu``."""
+    """Kind of device of the verdict and the speedup, such as ``cpu``."""
     ruleset: str = ""
     """Label of the ruleset of the verdict."""
+    speed: tuple[float, ...] = ()
+    """Speedup of the kernel over its reference, and the ends of its interval; empty if the kernel
+    was not timed."""
     id: str = field(init=False)
-    """The problem's id, and ten digits of a digest of kind, language and texts."""
+    """The problem's id, and ten digits of a digest of language, reference and kernel."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise UnknownName("kind of entry", self.kind, KINDS)
-        texts = (self.kind, self.language, self.reference, self.before, self.kernel)
-        named = self.problem_id or self.origin or self.kind
+        texts = (self.language, self.reference, self.kernel)
+        named = self.problem_id or self.origin or "entry"
         object.__setattr__(self, "id", f"{named}:{text_digest(chr(0).join(texts))[:10]}")
 
     @property
     def shown(self) -> str:
-        """One line; two entries that a prompt shows alike share it."""
-        about = (self.verdict, self.feedback, self.speed_before, self.speed)
-        return f"{self.id} {text_digest(repr(about))}"
+        """Text of one line that two entries share if a prompt shows them alike."""
+        return f"{self.id} {self.verdict == NOT_JUDGED}"
+
+
+TEXTS = (
+    *("reference", "kernel", "language", "problem_id", "name", "form", "origin", "licence"),
+    *("provenance", "verdict", "device", "ruleset"),
+)
+"""Names of an entry's fields that hold text."""
 
 
 def unusable(entry: Entry) -> str:
-    """Return why an entry cannot be shown; empty if it can.
-
-    Returns:
-        A key of `UNUSABLE`, or an empty text.
-    """
-    texts = (entry.reference, entry.kernel, entry.before)
-    needed = texts if entry.kind != "solution" else texts[:2]
-    if not all(text.strip() for text in needed):
+    """Return why an entry cannot be shown, as a key of `UNUSABLE`; empty if it can."""
+    texts = (entry.reference, entry.kernel)
+    if not all(text.strip() for text in texts):
         return "empty"
     if max(map(len, texts)) > MAX_CHARS:
         return "too_long"
-    about = (entry.problem_id, entry.name, entry.form, entry.origin, entry.licence)
-    said = (entry.verdict, entry.provenance, entry.feedback, entry.category)
-    if not all(map(_is_text, (*texts, *about, *said, entry.device, entry.ruleset))):
+    if not all(_is_text(getattr(entry, name)) for name in TEXTS):
         return "not_text"
     answer = f"<KERNEL>\n```python\n{entry.kernel.rstrip()}\n```\n</KERNEL>"
     read = parse(answer, entry.language)

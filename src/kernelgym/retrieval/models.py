@@ -1,131 +1,91 @@
-"""Embedders by name: embedded, of installed packages, and models of text.
+"""Embedders by name: ``operators``, and models of text by sentence-transformers.
 
-Contract: `find_embedder` takes the name of an embedder (``operators``), of an entry point in the
-group ``kernelgym.embedders``, or of a model that sentence-transformers reads: a folder, or a name
-on the Hugging Face hub with a revision. `embedder_record` says by plain data which one it was, and
-`recorded_embedder` gives an equal one back or refuses. Nothing is loaded by a file that says so:
-entry points are installed code, and models load without code of their own.
+Contract: a model is a folder, or a name on the Hugging Face hub with a revision. Code that comes
+with a model is never run. What a model cannot read of a long reference is cut off, as
+sentence-transformers does.
 
-An entry point names a class or function that returns an `Embedder` when called without arguments.
+It does not cover models that need code of their own; they are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib.metadata import entry_points
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kernelgym.errors import UsageError
-from kernelgym.retrieval.embedding import EMBEDDERS, Embedder
+from kernelgym.hub import snapshot
+from kernelgym.retrieval.embedding import Embedder, OperatorEmbedder, Vectors
 
-__all__ = ["GROUP", "embedder_names", "embedder_record", "find_embedder", "recorded_embedder"]
-
-GROUP = "kernelgym.embedders"
-"""Entry-point group for embedders of other packages."""
+__all__ = ["TextModel", "find_embedder"]
 
 
-def embedder_names() -> tuple[str, ...]:
-    """Return names of embedders that need no model."""
-    return (*EMBEDDERS, *sorted({found.name for found in entry_points(group=GROUP)}))
+class TextModel:
+    """Embeds references as text with a model that sentence-transformers reads.
+
+    Args:
+        model: Folder, or name on the hub.
+        revision: Commit, tag or branch on the hub; the newest if empty.
+        device: Device on which it computes.
+        name: Name by which an index knows it; made of folder, or model and commit, if empty.
+
+    Raises:
+        UsageError: If the package is not installed, or the model cannot be had or read.
+    """
+
+    def __init__(
+        self, model: str, revision: str = "", *, device: str = "cpu", name: str = ""
+    ) -> None:
+        if model.startswith((".", "/", "~")) and not Path(model).is_dir():
+            raise UsageError(f"the model's folder {model!r} is not there; name another one")
+        try:
+            import sentence_transformers
+        except ImportError:
+            raise UsageError(
+                f"embedder {model!r} is a model of text, and models need sentence-transformers; "
+                "`pip install kernelgym[rag]`, or use embedder 'operators'"
+            ) from None
+        local = Path(model).is_dir()
+        folder = Path(model).resolve() if local else snapshot(model, revision)
+        try:
+            self._model: Any = sentence_transformers.SentenceTransformer(
+                str(folder), device=device, trust_remote_code=False, local_files_only=True
+            )
+        except Exception as error:  # a folder may hold anything
+            raise UsageError(
+                f"model {model!r} cannot be read by sentence-transformers: "
+                f"{type(error).__name__}: {str(error)[:300]}"
+            ) from None
+        self.dimension = int(self._model.get_embedding_dimension() or 0)
+        self.name = name or (folder.name if local else f"{model}@{folder.name}")
+        self.record: Mapping[str, str] = (
+            {"model": str(folder)} if local else {"model": model, "revision": folder.name}
+        )
+
+    def embed(self, references: Sequence[str], *, query: bool = False) -> Vectors:
+        """Return one row of length 1 per reference."""
+        encode = self._model.encode_query if query else self._model.encode_document
+        rows = encode(list(references), normalize_embeddings=True, show_progress_bar=False)
+        return np.asarray(rows, dtype=np.float32).reshape(len(references), self.dimension)
 
 
 def find_embedder(
-    model: str = "operators",
-    revision: str = "",
-    *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    batch: int = 32,
+    model: str = "operators", revision: str = "", *, device: str = "cpu", name: str = ""
 ) -> Embedder:
     """Return an embedder.
 
     Args:
-        model: Name of an embedder, folder of a model, or name of a model on the hub.
+        model: ``operators``, folder of a model, or name of a model on the hub.
         revision: Commit, tag or branch on the hub; the newest if empty.
-        device: Where a model computes.
-        dtype: What a model computes in: ``float32``, ``float16`` or ``bfloat16``.
-        batch: Texts that a model takes at once.
+        device: Device on which a model computes.
+        name: Name by which an index knows a model; see `TextModel`.
 
     Raises:
-        UsageError: If there is no such embedder or model, an installed one is none, the hub does
-            not answer, or sentence-transformers is not installed.
+        UsageError: If there is no such model, the hub does not answer, or sentence-transformers is
+            not installed.
     """
-    if model in EMBEDDERS:
-        return EMBEDDERS[model]
-    for found in entry_points(group=GROUP):
-        if found.name == model:
-            return _installed(found)
-    from kernelgym.retrieval.text_model import TextModel
-
-    return TextModel(model, revision, device=device, dtype=dtype, batch=batch)
-
-
-def embedder_record(embedder: Embedder) -> dict[str, Any]:
-    """Return what an index's manifest says of an embedder, as JSON data."""
-    said = {"name": embedder.name, "dimension": embedder.dimension}
-    about = getattr(embedder, "record", None)
-    return said | (dict(about) if isinstance(about, Mapping) else {})
-
-
-def recorded_embedder(record: Mapping[str, Any], model: str = "") -> Embedder:
-    """Return the embedder that a record names.
-
-    Args:
-        record: What `embedder_record` returned.
-        model: Folder or name of its model, where that is another one than at the build.
-
-    Raises:
-        UsageError: If it cannot be had, or is another one than the record's.
-    """
-    name = str(record.get("name", ""))
-    given = model or str(record.get("model", "")) or name
-    if given == name and name not in embedder_names():
-        raise UsageError(
-            f"the index was made with embedder {name!r}, which no installed package gives; known: "
-            f"{', '.join(embedder_names())}; install the package, or build the index anew"
-        )
-    found = find_embedder(given, str(record.get("revision", "")) if not model else "")
-    said = embedder_record(found)
-    for what in ("weights", "dimension"):
-        if record.get(what) is not None and said.get(what) != record[what]:
-            raise UsageError(
-                f"the index was made with embedder {name!r} of {what} {record[what]}, and "
-                f"{given!r} has {said.get(what)}; give the model it was made with, or build the "
-                "index anew"
-            )
-    if "weights" not in record and found.name != name:
-        raise UsageError(
-            f"the index was made with embedder {name!r}, and {given!r} is {found.name!r}; leave "
-            "the model out, or build the index anew"
-        )
-    return found
-
-
-def _installed(found: Any) -> Embedder:
-    """Return the embedder of an entry point.
-
-    Raises:
-        UsageError: If it cannot be loaded, or gives no embedder.
-    """
-    try:
-        made = found.load()()
-    except Exception as error:  # code of another package
-        raise UsageError(
-            f"embedder {found.name!r} ({found.value}) cannot be made: {type(error).__name__}: "
-            f"{error}; repair or remove the package that names it"
-        ) from None
-    if not isinstance(made, Embedder):
-        raise UsageError(
-            f"embedder {found.name!r} ({found.value}) gives {made!r}, which has no name, dimension "
-            "and embed(texts, query=False)"
-        )
-    return made
-
-
-def is_folder(model: str) -> bool:
-    """Return True if a model's name is a folder that is there."""
-    try:
-        return Path(model).is_dir()
-    except (OSError, ValueError):
-        return False
+    if model == "operators":
+        return OperatorEmbedder()
+    return TextModel(model, revision, device=device, name=name)

@@ -171,13 +171,7 @@ def _check_retrieval(config: Config) -> None:
             "retrieval.archive shows what the run's trajectories.jsonl holds, and "
             "logging.trajectories=false writes none; leave one of them out"
         )
-    Retrieval(
-        *(chosen.index, chosen.k, chosen.tokens, chosen.kinds),
-        when=chosen.when,
-        same_problem=chosen.same_problem,
-        diversity=chosen.diversity,
-        model=chosen.model,
-    )
+    Retrieval(chosen.index, chosen.k, chosen.tokens, chosen.when, model=chosen.model)
     if chosen.tokens >= config.sampling.max_prompt_tokens:
         raise UsageError(
             f"retrieval.tokens={chosen.tokens} leaves nothing of sampling.max_prompt_tokens="

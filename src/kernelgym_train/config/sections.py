@@ -133,19 +133,14 @@ class RetrievalConfig:
     """Most entries that a prompt shows."""
     tokens: int = 2000
     """Most tokens that they take; an entry is shown whole or not at all."""
-    kinds: tuple[str, ...] = ("solution",)
-    """Kinds of entries: solution, repair, speedup."""
-    when: Literal["first", "always", "adaptive"] = "first"
-    """Show them before the first answer only (first), the same at every turn (always), or solutions
-    at every turn with repairs and speed-ups after attempts (adaptive, which needs these kinds)."""
+    when: Literal["first", "always"] = "first"
+    """Show them before the first answer only (first), or the same at every turn (always)."""
     same_problem: bool = False
     """Show entries of the problem asked, too."""
-    diversity: Literal["cover", "nearest"] = "cover"
-    """Show those that together show most operators (cover), or the most similar (nearest)."""
     model: str = ""
     """Folder or name of the index's embedder, where that is not where it was at the build."""
     archive: bool = False
-    """Show what the run's own earlier steps found, too: verified kernels, repairs, speed-ups."""
+    """Show the correct kernels of the run's own earlier steps, too."""
 
     @property
     def on(self) -> bool:

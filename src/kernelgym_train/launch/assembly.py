@@ -10,13 +10,12 @@ Models and optimisers are the backends' business.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
 from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
-from kernelgym.indexing.coverage import uncovered, uncovered_message
 from kernelgym.indexing.growing import RunArchive
 from kernelgym.judging_memory import memory_budget
 from kernelgym.prompts.kinds import PROMPTS
@@ -45,7 +44,6 @@ __all__ = [
     "training_observer",
     "training_problems",
     "training_retrieval",
-    "uncovered_by_retrieval",
     "with_memory_budget",
 ]
 
@@ -280,24 +278,6 @@ def training_retrieval(config: Config, device: str) -> Retrieval:
 def run_archive(config: Config) -> RunArchive | None:
     """Return a run's empty archive; None if it keeps none."""
     return RunArchive() if config.retrieval.on and config.retrieval.archive else None
-
-
-def uncovered_by_retrieval(config: Config, held_out: Sequence[Problem]) -> str:
-    """Return a warning if an index was not tested on problems.
-
-    Args:
-        config: The configuration.
-        held_out: Problems to evaluate on.
-
-    Raises:
-        UsageError: If the index is no index.
-    """
-    if not config.retrieval.on:
-        return ""
-    retrieval = training_retrieval(config, config.judge.device)
-    open_ones = uncovered(retrieval, config.env.language, held_out)
-    split = config.evaluation.split
-    return uncovered_message(retrieval, open_ones, split) if open_ones else ""
 
 
 def _held_out_part(config: Config) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from kernelgym_train.launch.assembly import (
     held_out_problems,
     training_problems,
     training_retrieval,
-    uncovered_by_retrieval,
     with_memory_budget,
 )
 from kernelgym_train.launch.prompts import check_prompts
@@ -71,8 +70,6 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
         if config.retrieval.on:
             part = training_retrieval(config, judge)
             yield f"retrieval   {part.k} entries of index {part.index}, digest {part.digest}"
-            if said := uncovered_by_retrieval(config, held_out):
-                yield f"warning     {said}"
         longest, where = check_prompts(
             config, model.tokenizer, context, problems, held_out, device=judge
         )

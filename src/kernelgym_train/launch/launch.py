@@ -34,7 +34,6 @@ from kernelgym_train.launch.assembly import (
     training_observer,
     training_problems,
     training_retrieval,
-    uncovered_by_retrieval,
     with_memory_budget,
 )
 from kernelgym_train.launch.manifest import manifest
@@ -129,8 +128,6 @@ def _train_run(
         held_out = held_out_problems(config) if config.evaluation.every else ()
         judged = config.judge.device
         check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
-        if (said := uncovered_by_retrieval(config, held_out)) and _is_first():
-            warnings.warn(said, UserWarning, stacklevel=2)
         activity.now = "loading the model"
         model.load()  # before the folder: most faults are here
         log = _open(config, resume, from_step, model)
@@ -390,8 +387,6 @@ def _say_nothing(line: str) -> None:
 @contextlib.contextmanager
 def quiet_frameworks() -> Iterator[None]:
     """Keep transformers' bars and its remarks on itself off the terminal."""
-    import warnings
-
     from transformers.utils import logging
 
     before: Callable[[], None] = logging.enable_progress_bar

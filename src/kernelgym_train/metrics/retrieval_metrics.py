@@ -80,7 +80,7 @@ def retrieval_metrics(
                 continue
             excluded: Counter[str] = Counter()
             for index in load_indexes(part, observer.language, observer.device):
-                excluded.update(index.search(problem, 1, kinds=part.kinds).excluded)
+                excluded.update(index.search(problem, 1).excluded)
             for reason in REASONS:
                 found[_EXCLUDED[reason]].append(float(excluded[reason]))
     return {name: math.fsum(each) / len(each) for name, each in found.items()}

@@ -31,7 +31,6 @@ from kernelgym_train.launch.assembly import (
     token_counter,
     training_observer,
     training_retrieval,
-    uncovered_by_retrieval,
 )
 from kernelgym_train.launch.manifest import check_retrieval, manifest
 from kernelgym_train.metrics.retrieval_metrics import copied_share, retrieval_metrics
@@ -196,7 +195,7 @@ def test_nothing_of_the_held_out_part_is_shown(tmp_path) -> None:
 def test_held_out_part_follows_the_evaluation(settings, expected, monkeypatch) -> None:
     monkeypatch.setattr(
         "kernelgym_train.launch.assembly.ready_retrieval",
-        lambda given, *_: Retrieval(**{**given, "kinds": tuple(given["kinds"])}),
+        lambda given, *_: Retrieval(**given),
     )
     assert training_retrieval(config_of(*settings), "cpu").hold_out == expected
 
@@ -222,22 +221,12 @@ def test_index_that_changed_is_refused_on_resume(tmp_path) -> None:
         check_retrieval(tmp_path, training_retrieval(config, "cpu"))
 
 
-def test_uncovered_evaluation_names_the_command() -> None:
-    held_out = SyntheticSuite().problems(2, split="heldout")[:4]
-    said = uncovered_by_retrieval(config_of(), held_out)
-    assert "tested on 4 of the problems" in said
-    assert "kernelgym index build --corpus synthetic --hold-out Synthetic:heldout" in said
-    off = tiny.config(*ON, "retrieval.index=")
-    assert uncovered_by_retrieval(off, held_out) == ""
-
-
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
         (("retrieval.k=0",), "k is a whole number, at least 1"),
         (("retrieval.tokens=0",), "tokens is a whole number"),
         (("retrieval.tokens=9000",), "leaves nothing of sampling.max_prompt_tokens"),
-        (("retrieval.kinds=[guess]",), "unknown kind of entry"),
         (("retrieval.when=never",), "retrieval.when"),
         (("retrieval.index=", "evaluation.without_retrieval=true"), "retrieval.index is empty"),
     ],
