@@ -177,7 +177,7 @@ SECTIONS = (
         "Do solved problems in the prompt help?",
         ResultTable(
             "retrieval_effect.json",
-            "python -m benchmarks.retrieval.effect --work FOLDER --out FILE",
+            "git -C benchmarks show 48cc771:./retrieval/effect.py",
             models.effect,
             "Held-out problems solved within two answers by small models that were taught the same "
             "answers, without examples in the prompt or with; three seeds together, 95 % intervals "
@@ -186,7 +186,7 @@ SECTIONS = (
         ),
         ResultTable(
             "retrieval_copies.json",
-            "python -m benchmarks.retrieval.copy_agent --verdicts FILE --out FILE",
+            "python -m benchmarks.retrieval.copy_agent --verdicts FOLDER --out FILE",
             models.copies,
         ),
     ),
@@ -259,8 +259,6 @@ SECTIONS = (
 ELSEWHERE = {
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
-    "retrieval.json": "how often similar problems and repairs are found, and how quickly",
-    "retrieval_plants.json": "which exclusions find solutions in disguise",
     "strict_cost.json": "what the rules on interpreted kernels cost",
 }
 """Result files that the page only names, and what they hold."""

@@ -1,6 +1,6 @@
 """How many held-out problems are solved by copying what retrieval shows.
 
-Run ``python -m benchmarks.retrieval.copy_agent --verdicts FILE [--out FILE] [--language L]
+Run ``python -m benchmarks.retrieval.copy_agent --verdicts FOLDER [--out FILE] [--language L]
 [--limit N] [--minutes M] [--workers N]``. The archive is the worst there could be: solutions of the
 Synthetic suite's problems of all parts, among them the very problems that are asked. A problem is
 asked of it with the exclusions ``none``; ``1``, its own id and name; ``1-3``, what same texts,
@@ -8,7 +8,7 @@ trees, operators and forms exclude, for all problems asked; and ``all``, with th
 (`kernelgym.indexing.copies`). The agent answers with each of the three kernels that a prompt would
 show: verbatim; with names and sizes changed to those asked; and with the two whose operators, one
 after the other, are most like those asked, chained (`benchmarks.retrieval.adapting`). The judge is
-``strict`` on the CPU, untimed. Verdicts are kept in FILE, so that a run that was killed goes on.
+``strict`` on the CPU, untimed. Verdicts are kept in FOLDER, so that a run that was killed goes on.
 
 Rows are per language, level and exclusions: of how many problems one answer was accepted, of how
 many with all verdicts. ``three``: those that still have three examples.
@@ -29,17 +29,17 @@ from typing import Any, cast
 
 from benchmarks.machine import machine
 from benchmarks.retrieval.adapting import joined
+from kernelgym.evaluators.cached import CachedEvaluator
 from kernelgym.indexing.copies import copy_test
 from kernelgym.indexing.judging import Judged
 from kernelgym.judge import LocalEvaluator
-from kernelgym.retrieval.cover import cover
-from kernelgym.retrieval.embedding import view_text
 from kernelgym.retrieval.entry import Entry
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
-from kernelgym.retrieval.index import POOL, Index
+from kernelgym.retrieval.index import Index
+from kernelgym.retrieval.operators import operators
 from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, solve
 from kernelgym.suites.synthetic.correct import Target
-from kernelgym.types import Evaluator, Job, Kernel, Problem, Status
+from kernelgym.types import Evaluator, Job, Kernel, Problem
 
 EXCLUSIONS = ("none", "1", "1-3", "all")
 WAYS = ("accepted", "adapted", "chained")
@@ -77,7 +77,6 @@ def archive(
         problems |= {p.id: p for p in SyntheticSuite(per_level=count).problems(level)}
     return Index.from_entries(
         Entry(
-            "solution",
             problem.source,
             solve(problem, cast(Target, language), zlib.crc32(problem.id.encode())).source,
             language,
@@ -98,20 +97,20 @@ def shown(index: Index, problem: Problem, exclusions: str) -> list[Entry]:
         exclusions: One of `EXCLUSIONS`.
     """
     loose = exclusions in ("none", "1")
-    pool = index.search(problem, 2 * (K + POOL), same_problem=loose).neighbours
+    pool = index.search(problem, len(index.entries), same_problem=loose).neighbours
     if exclusions == "1":
         own = set(keys_of(problem)["id"])
         pool = tuple(n for n in pool if not own & set(keys_of_entry(n.entry)["id"]))
-    return [neighbour.entry for neighbour in cover(problem.source, pool[: K + POOL], K)]
+    return [neighbour.entry for neighbour in pool[:K]]
 
 
 def answers(entries: Sequence[Entry], problem: Problem) -> dict[str, list[Kernel]]:
     """Return what the agent answers in each way, the likeliest first."""
     adapted = [joined([(entry.reference, entry.kernel)], problem.source) for entry in entries]
-    wanted = view_text(problem.source).split()
+    wanted = operators(problem.source)
 
     def alike(pair: tuple[Entry, Entry]) -> float:
-        views = [word for entry in pair for word in view_text(entry.reference).split()]
+        views = [name for entry in pair for name in operators(entry.reference)]
         return difflib.SequenceMatcher(a=views, b=wanted, autojunk=False).ratio()
 
     chained = ""
@@ -151,7 +150,7 @@ def measured(
         language: Language of the kernels.
         asked: The problems, the levels in turn.
         index: Entries, those that give answers away among them.
-        judged: Judges without taking times, and keeps verdicts.
+        judged: Judges without taking times, and remembers verdicts.
         report: Told of each step.
     """
     strict, _ = index.without_answers(asked)
@@ -194,7 +193,7 @@ def _judge(judged: Judged, cases: Sequence[_Case]) -> None:
 def _solved(judged: Judged, problem: Problem, kernels: Sequence[Kernel]) -> bool | None:
     """Return whether one is accepted; None if a verdict that it takes to know is missing."""
     said = [judged.of(problem, kernel) for kernel in kernels]
-    if any(each is not None and each.status == Status.CORRECT.value for each in said):
+    if any(each is not None and each.correct for each in said):
         return True
     return None if None in said else False
 
@@ -230,9 +229,10 @@ def main() -> None:
     began = time.perf_counter()
     asked = asked_problems(options.limit)
     index = archive(options.language, asked)
-    judge: Evaluator = LocalEvaluator("cpu", "strict", options.workers, False)
+    local = LocalEvaluator("cpu", "strict", options.workers, False)
+    judge: Evaluator = CachedEvaluator(local, options.verdicts, owns=True)
     try:
-        judged = Judged(judge, options.verdicts, options.minutes)
+        judged = Judged(judge, options.minutes)
 
         def report(text: str) -> None:
             print(f"{time.perf_counter() - began:.0f} s: {text}", flush=True)

@@ -86,7 +86,7 @@ def test_chained_kernels_are_accepted_by_the_judge() -> None:
     assert [each.status.value for each in found] == ["correct", "wrong"]
 
 
-def test_copies_are_counted_by_exclusions(tmp_path) -> None:
+def test_copies_are_counted_by_exclusions() -> None:
     asked = copy_agent.asked_problems(3)
     assert [problem.level for problem in asked] == [1, 2, 3]
     index = copy_agent.archive("triton", asked, {1: 30, 2: 30, 3: 30})
@@ -94,7 +94,7 @@ def test_copies_are_counted_by_exclusions(tmp_path) -> None:
     judge = ScriptedEvaluator(
         lambda problem, kernel: verdict("correct" if kernel.source in own else "wrong")
     )
-    judged = Judged(judge, tmp_path / "verdicts.jsonl")
+    judged = Judged(judge)
     rows, tested = copy_agent.measured("triton", asked, index, judged)
     assert tested == {"left": 0, "untested": 0, "n": 3}
     found = {(row["exclusions"], row["level"]): row for row in rows}
@@ -103,33 +103,27 @@ def test_copies_are_counted_by_exclusions(tmp_path) -> None:
             assert found[exclusions, level]["n"] == found[exclusions, level]["three"] == 1
         assert found["none", level]["accepted"] == 1
         assert found["1-3", level]["accepted"] == found["all", level]["any"] == 0
-    # What is known is not asked again, and gives the same rows.
-    again = Judged(ScriptedEvaluator(unasked), tmp_path / "verdicts.jsonl")
-    assert copy_agent.measured("triton", asked, index, again)[0] == rows
 
 
-def test_entry_that_solves_leaves_by_the_copy_test(tmp_path) -> None:
+def test_entry_that_solves_leaves_by_the_copy_test() -> None:
     asked = copy_agent.asked_problems(2)
     index = copy_agent.archive("triton", asked, {1: 30, 2: 30, 3: 30})
     (leak,) = copy_agent.shown(index.without_answers(asked)[0], asked[0], "1-3")[:1]
     judge = ScriptedEvaluator(
         lambda problem, kernel: verdict("correct" if kernel.source == leak.kernel else "wrong")
     )
-    rows, tested = copy_agent.measured(
-        "triton", asked, index, Judged(judge, tmp_path / "verdicts.jsonl")
-    )
+    rows, tested = copy_agent.measured("triton", asked, index, Judged(judge))
     assert tested["left"] == 1
     found = {(row["exclusions"], row["level"]): row["accepted"] for row in rows}
     assert found["1-3", 1] == 1 and found["all", 1] == 0
 
 
-def test_unjudged_problems_are_not_counted(tmp_path) -> None:
+def test_unjudged_problems_are_not_counted() -> None:
     asked = copy_agent.asked_problems(3)
     index = copy_agent.archive("triton", asked, {1: 30, 2: 30, 3: 30})
-    judged = Judged(ScriptedEvaluator(unasked), tmp_path / "verdicts.jsonl", minutes=0.0)
+    judged = Judged(ScriptedEvaluator(unasked), minutes=0.0)
     rows, tested = copy_agent.measured("triton", asked, index, judged)
     assert rows == [] and tested["untested"] == 3
-    assert not (tmp_path / "verdicts.jsonl").exists()
 
 
 def test_rows_of_other_languages_are_kept(tmp_path, monkeypatch, capsys) -> None:
@@ -137,7 +131,7 @@ def test_rows_of_other_languages_are_kept(tmp_path, monkeypatch, capsys) -> None
     out.write_text(json.dumps({"copy_agent": [{"language": "cpp"}, {"language": "triton"}]}))
     monkeypatch.setattr(copy_agent, "LocalEvaluator", lambda *given: ScriptedEvaluator(unasked))
     monkeypatch.setattr(copy_agent, "_PER_LEVEL", {1: 10})
-    given = ["--verdicts", str(tmp_path / "v.jsonl"), "--minutes", "0", "--limit", "1"]
+    given = ["--verdicts", str(tmp_path / "verdicts"), "--minutes", "0", "--limit", "1"]
     monkeypatch.setattr("sys.argv", ["copy_agent", *given, "--out", str(out)])
     copy_agent.main()
     written = json.loads(out.read_text())

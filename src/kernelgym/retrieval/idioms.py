@@ -11,17 +11,19 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from kernelgym.retrieval.kinds import is_tensor
+from kernelgym.retrieval.names import NAMES
+from kernelgym.types import text_digest
 
 __all__ = [
     "COMPARED",
     "DEPTHWISE",
     "IDIOMS",
     "INFIX",
-    "SPELLINGS",
     "arithmetic",
     "bounded",
     "layer",
     "number",
+    "tables_digest",
 ]
 
 DEPTHWISE = "depthwise_"
@@ -50,8 +52,16 @@ IDIOMS = {
     ("reciprocal", "sqrt"): "rsqrt",
 }
 """An operator and those that its operands were computed by, and what that spells."""
-SPELLINGS = (INFIX, COMPARED, _BY_SCALAR, _TO_THE, IDIOMS)
-"""All tables of this module."""
+_TABLES = (*NAMES, INFIX, COMPARED, _BY_SCALAR, _TO_THE, IDIOMS)
+
+
+def tables_digest() -> str:
+    """Return a digest of the tables that name operators and their families.
+
+    An index that was built by other tables must be refused: its keys would not meet a problem's.
+    """
+    rows = [table.items() if isinstance(table, dict) else table for table in _TABLES]
+    return text_digest("\n".join(" ".join(sorted(map(repr, each))) for each in rows))
 
 
 def arithmetic(

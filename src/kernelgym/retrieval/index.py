@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kernelgym.retrieval.embedding import Embedder, OperatorEmbedder, Vectors, embedded
 from kernelgym.retrieval.entry import Entry, unusable
 from kernelgym.retrieval.exclusion import Keys, keys_of, keys_of_entry
-from kernelgym.retrieval.operators import tables_digest
+from kernelgym.retrieval.idioms import tables_digest
 from kernelgym.retrieval.search import SearchEngine, search_engine
 from kernelgym.types import Problem, text_digest
 

@@ -18,16 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
-from kernelgym.retrieval.idioms import (
-    COMPARED,
-    IDIOMS,
-    INFIX,
-    SPELLINGS,
-    arithmetic,
-    bounded,
-    layer,
-    number,
-)
+from kernelgym.retrieval.idioms import COMPARED, IDIOMS, INFIX, arithmetic, bounded, layer, number
 from kernelgym.retrieval.kinds import (
     OTHER,
     TENSOR,
@@ -45,11 +36,10 @@ from kernelgym.retrieval.kinds import (
     kind_of,
     zipped,
 )
-from kernelgym.retrieval.names import FACTS, NAMES, SAME, family, operator_name
+from kernelgym.retrieval.names import FACTS, SAME, family, operator_name
 from kernelgym.retrieval.source import aliases_of, method_of, parsed
-from kernelgym.types import text_digest
 
-__all__ = ["operators", "tables_digest"]
+__all__ = ["operators"]
 
 _MAX_OPERATORS = 2_000
 _MAX_STEPS = 100_000
@@ -80,15 +70,6 @@ def operators(source: str) -> tuple[str, ...]:
     except RecursionError:
         return ()
     return tuple(walk.found)
-
-
-def tables_digest() -> str:
-    """Return a digest of the tables that name operators and their families.
-
-    An index that was built by other tables must be refused: its keys would not meet a problem's.
-    """
-    rows = [table.items() if isinstance(table, dict) else table for table in (*NAMES, *SPELLINGS)]
-    return text_digest("\n".join(" ".join(sorted(map(repr, each))) for each in rows))
 
 
 class _Walk:

@@ -125,7 +125,8 @@ class Retrieval:
         """
         if turns and self.when == "first":
             return Addition()
-        found = _nearest(self, room.language, room.device, problem)
+        indexes = load_indexes(self, room.language, room.device)
+        found = _nearest(indexes, problem, self.k, self.same_problem)
         most = min(self.tokens, room.tokens)
         text, shown, tokens = fitting_page(found, room.language, most, room.count)
         return Addition(text, tuple(entry.id for entry in shown), tokens)
@@ -256,12 +257,12 @@ def _folder_index(folder: str, language: str, digest: str, model: str, engine: s
 
 @lru_cache(maxsize=4096)
 def _nearest(
-    retrieval: Retrieval, language: str, device: str, problem: Problem
+    indexes: tuple[Index, ...], problem: Problem, k: int, same_problem: bool
 ) -> tuple[Entry, ...]:
     """Return the k most similar entries; remembered, as an observer asks several times a turn."""
     found: dict[str, Neighbour] = {}
-    for index in load_indexes(retrieval, language, device):
-        searched = index.search(problem, retrieval.k, same_problem=retrieval.same_problem)
+    for index in indexes:
+        searched = index.search(problem, k, same_problem=same_problem)
         found |= {neighbour.entry.id: neighbour for neighbour in searched.neighbours}
     ranked = sorted(found.values(), key=lambda each: (-each.score, each.entry.id))
-    return tuple(neighbour.entry for neighbour in ranked[: retrieval.k])
+    return tuple(neighbour.entry for neighbour in ranked[:k])
