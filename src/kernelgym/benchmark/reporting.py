@@ -22,11 +22,11 @@ from kernelgym.benchmark.numbers.rates import fast_curve
 from kernelgym.benchmark.numbers.taxonomy import solved_by_turn
 from kernelgym.benchmark.pages.report import one_file, write_file, write_folder
 from kernelgym.benchmark.pages.speed import PLACES
-from kernelgym.benchmark.pages.view import View, view_of
+from kernelgym.benchmark.pages.view import RunView, view_of
 from kernelgym.benchmark.scorecard import costs, solved
 from kernelgym.errors import UsageError
 
-__all__ = ["COLUMNS", "Report", "report"]
+__all__ = ["COLUMNS", "BenchmarkReport", "report"]
 
 COLUMNS = (
     *("run", "problem", "level", "family", "degenerate", "sample", "turn", "status", "compiled"),
@@ -38,10 +38,10 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchmarkReport:
     """Runs, read and compared."""
 
-    views: tuple[View, ...]
+    views: tuple[RunView, ...]
     comparisons: tuple[Comparison, ...]
 
     @property
@@ -124,7 +124,7 @@ def report(
     html: str | Path | None = None,
     baselines: Sequence[str | Path] = (),
     rates: str | Path | None = None,
-) -> Report:
+) -> BenchmarkReport:
     """Read runs, and work out what they come to.
 
     Args:
@@ -161,7 +161,7 @@ def report(
         )
         for number, run in enumerate(read)
     )
-    found = Report(views, comparisons)
+    found = BenchmarkReport(views, comparisons)
     if html is not None:
         found.write_html(html)
     return found
@@ -178,7 +178,7 @@ def _named_apart(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
     return named
 
 
-def _run_data(view: View) -> dict[str, Any]:
+def _run_data(view: RunView) -> dict[str, Any]:
     run = view.run
     data: dict[str, Any] = {
         "name": run.name,
@@ -196,15 +196,7 @@ def _run_data(view: View) -> dict[str, Any]:
             which: [dataclasses.asdict(each) for each in fast_curve(run.outcomes, PLACES, within=w)]
             for which, w in (("first", False), ("within", True))
         },
-        "solved_by_turn": [
-            dataclasses.asdict(rate)
-            for rate in solved_by_turn(
-                {
-                    name: [played.record.trajectory for played in group]
-                    for name, group in view.groups.items()
-                }
-            )
-        ],
+        "solved_by_turn": [dataclasses.asdict(rate) for rate in solved_by_turn(view.trajectories)],
         "costs": costs(run),
         "degenerate": {name: list(reasons) for name, reasons in view.degenerate.items()},
         "missing": [

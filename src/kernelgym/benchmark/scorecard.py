@@ -23,8 +23,8 @@ from kernelgym.rulesets import recorded_ruleset
 from kernelgym.types import Status, Verdict
 
 __all__ = [
-    "Counts",
-    "Number",
+    "CardNumber",
+    "RunCounts",
     "costs",
     "counts",
     "degenerate_problems",
@@ -38,7 +38,7 @@ _PASS_AT = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class CardNumber:
     """One number of a score card."""
 
     key: str
@@ -47,6 +47,11 @@ class Number:
     """Its name for readers."""
     value: Rate | Mean
 
+    @property
+    def unit(self) -> str:
+        """Name of the things that the number is of."""
+        return "kernels" if isinstance(self.value, Mean) else "n"
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         found = self.value
@@ -54,7 +59,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RunCounts:
     """What the numbers rest on."""
 
     problems: int
@@ -90,14 +95,14 @@ def degenerate_problems(run: RecordedRun) -> dict[str, tuple[str, ...]]:
     return {identity: reasons for identity, reasons in found.items() if reasons}
 
 
-def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> Counts:
+def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> RunCounts:
     """Return what a run's numbers rest on."""
     verdicts = [turn.verdict for played in run.episodes for turn in played.turns]
     unconfirmed = sum(
         outcome.best is not None and outcome.best.timed and not outcome.confirmed
         for outcome in run.outcomes
     )
-    return Counts(
+    return RunCounts(
         problems=len(run.planned),
         episodes=len(run.episodes),
         answers=sum(verdict.valid for verdict in verdicts),
@@ -128,7 +133,7 @@ def tables(run: RecordedRun, degenerate: Mapping[str, object]) -> dict[str, list
 
 def numbers(
     outcomes: Sequence[Outcome], *, turns: int = 1, limits: Mapping[str, Limit] | None = None
-) -> list[Number]:
+) -> list[CardNumber]:
     """Return the score card of some episodes.
 
     Args:
@@ -164,7 +169,7 @@ def numbers(
             found.append((f"sol_score{end}", f"SOL score of correct kernels{tail}", score))
     for status, name in ((Status.REJECTED, "refused"), (Status.NO_KERNEL, "no kernel in it")):
         found.append((status.value, f"{name}, first answer", _status_rate(outcomes, status)))
-    return [Number(key, name, value) for key, name, value in found if value is not None]
+    return [CardNumber(key, name, value) for key, name, value in found if value is not None]
 
 
 def solved(run: RecordedRun) -> int:

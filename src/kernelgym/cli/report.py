@@ -17,7 +17,7 @@ from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
 if TYPE_CHECKING:
-    from kernelgym.benchmark.reporting import Report as Found
+    from kernelgym.benchmark.reporting import BenchmarkReport
 
 __all__ = ["Report"]
 
@@ -95,8 +95,9 @@ def _measure(path: str) -> None:
         evaluator.close()
 
 
-def _tell(found: Found) -> None:
-    from kernelgym.benchmark.pages.front import headline, limits
+def _tell(found: BenchmarkReport) -> None:
+    from kernelgym.benchmark.pages.compare import comparison_columns, comparison_rows
+    from kernelgym.benchmark.pages.front import card_rows, count_rows, headline, limits
 
     for view in found.views:
         print_text(headline(view))
@@ -104,39 +105,22 @@ def _tell(found: Found) -> None:
     for table in dict.fromkeys(name for view in found.views for name in view.cards):
         if table.startswith("family "):
             continue  # the page and --json have them
-        cards = [{n.key: n for n in view.cards.get(table, ())} for view in found.views]
-        rows = {key: number.name for card in cards for key, number in card.items()}
-        told = [
-            (name, *(str(card[key].value) if key in card else "-" for card in cards))
-            for key, name in rows.items()
-        ]
         print_text(f"\n{table}", "bold")
-        print_table(("", *names), told)
-    for each in found.comparisons:
-        print_text(f"\n{each.second} against {each.first}", "bold")
         print_table(
-            ("", each.first, each.second, "difference", "wins", "losses", "ties", "p"),
+            ("", *names),
             [
-                (
-                    name,
-                    f"{p.first:.3f}",
-                    f"{p.second:.3f}",
-                    f"{p.difference:+.3f} ({p.low:+.3f} to {p.high:+.3f})",
-                    *(len(p.wins), len(p.losses), p.ties),
-                    f"{p.p:.3g}",
-                )
-                for _, name, p in each.rows
+                (name, *("-" if number is None else str(number.value) for number in numbers))
+                for name, numbers in card_rows(found.views, table)
             ],
         )
+    for each in found.comparisons:
+        print_text(f"\n{each.second} against {each.first}", "bold")
+        print_table(comparison_columns(each), comparison_rows(each))
         for caution in each.cautions:
             print_text(caution, "yellow")
+    print_text("\ncounts", "bold")
+    print_table(("", *names), count_rows(found.views))
     for view in found.views:
-        counts = view.counts
-        print_text(
-            f"\n{view.name}: {counts.problems} problems ({counts.degenerate} degenerate), "
-            f"{counts.episodes} episodes, {counts.answers} answers judged, {counts.missing} "
-            f"missing or cut, {counts.unavailable} not judged"
-        )
         for note in view.run.notes:
             print_text(f"note: {note}", "yellow")
     print_text(f"\n{limits(found.views)}", "dim")

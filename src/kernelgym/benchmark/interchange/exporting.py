@@ -37,6 +37,7 @@ from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import pass_at_k
+from kernelgym.benchmark.pages.problem import prompt_before
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Timing, Turn
 
@@ -213,26 +214,10 @@ def _write_kernel(folder: Path, level: int, sample: _Sample) -> bool:
     stem = f"level_{level}_problem_{sample.number}_sample_{sample.played.sample}"
     # As bytes: writing text would change line ends on other systems.
     (folder / f"{stem}_kernel.py").write_bytes(source)
-    prompt = _prompt(sample)
+    prompt = prompt_before(sample.played, sample.turn.index)
     if prompt:
         (folder / f"{stem}_prompt.txt").write_bytes(prompt.encode("utf-8", "replace"))
     return True
-
-
-def _prompt(sample: _Sample) -> str:
-    """Return what was read before the turn; empty if unknown."""
-    from kernelgym.prompts.observer import render
-    from kernelgym.records.export import read_before
-
-    answer = sample.played.answers.get(sample.turn.index)
-    if answer is not None and answer.prompt:
-        return answer.prompt
-    if sample.played.record.writer == "import" or not sample.played.record.has_source:
-        return ""
-    try:
-        return render(read_before(sample.played.record, sample.turn.index))
-    except UsageError:
-        return ""
 
 
 def _entry(sample: _Sample, hardware: str) -> dict[str, Any]:

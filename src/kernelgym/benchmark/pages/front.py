@@ -1,57 +1,71 @@
-"""The first page, the costs and the method of a report.
+"""Data of a report's front, cost and method.
 
-Contract: pure functions of views; each returns HTML.
+Contract: pure functions of views; each returns plain values. The terminal's report uses the
+headline, the limits and the score card, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
-from kernelgym.benchmark.numbers.speeds import Mean
-from kernelgym.benchmark.pages.charts import stack
-from kernelgym.benchmark.pages.drawing import lines
-from kernelgym.benchmark.pages.text import escaped, facts_table, table
-from kernelgym.benchmark.pages.view import View
+from kernelgym.benchmark.numbers.costs import TotalSpent, judge_time, per_solved, spent
+from kernelgym.benchmark.pages.view import RunView
 from kernelgym.benchmark.run.generations import TokenUsage
-from kernelgym.benchmark.scorecard import Number, solved
+from kernelgym.benchmark.scorecard import CardNumber, solved
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
 
-__all__ = ["cost", "front", "limits", "method"]
+__all__ = [
+    "COST_COLUMNS",
+    "card_rows",
+    "cost_rows",
+    "count_rows",
+    "headline",
+    "judge_stages",
+    "limits",
+    "rules_in_words",
+    "run_facts",
+    "spent_in",
+]
 
+COST_COLUMNS = (
+    *("run", "solved", "read", "cached", "written", "reasoning", "per solved", "USD"),
+    *("USD per solved", "judge s", "judge s per solved"),
+)
+"""Columns of `cost_rows`; the third to the seventh are numbers of tokens."""
 _STAGE_COLOURS = ("--c2", "--c5", "--c4", "--c1", "--c3", "--c0")
+_COUNTS = {
+    "problems": "problems",
+    "episodes": "episodes played",
+    "answers": "answers judged",
+    "missing": "episodes missing or cut",
+    "unavailable": "answers that the judge failed on",
+    "degenerate": "degenerate problems among them",
+    "unconfirmed": "best of several measurements, not measured again",
+}
 
 
-def front(views: Sequence[View]) -> list[str]:
-    """Return the first page: score cards, and what they do not show."""
-    parts = [f"<h1>{escaped(', '.join(view.name for view in views))}</h1>"]
-    parts += [f'<p class="lead">{escaped(headline(view))}</p>' for view in views]
-    parts.append(f'<p class="limits">{escaped(limits(views))}</p>')
-    parts.append("<h2>Score card</h2>")
-    parts.append(_score_table(views, "all problems"))
-    if any("without degenerate problems" in view.tables for view in views):
-        parts.append("<h3>Without degenerate problems</h3>")
-        parts.append(_score_table(views, "without degenerate problems"))
-    for name in dict.fromkeys(name for view in views for name in view.tables):
-        if name.startswith(("level ", "family ")):
-            parts.append(f"<details><summary>{escaped(name)}</summary>")
-            parts.append(_score_table(views, name) + "</details>")
-    parts.append("<h3>What the numbers rest on</h3>")
-    parts.append(_counts_table(views))
-    parts.append("<h3>What was run</h3>")
-    for view in views:
-        if len(views) > 1:
-            parts.append(f"<h4>{escaped(view.name)}</h4>")
-        parts.append(facts_table(dict(_facts(view))))
-        parts += [f'<p class="quiet">Note: {escaped(note)}.</p>' for note in view.run.notes]
-        if view.run.curves:
-            parts.append(lines(view.run.curves, top=1.0, percent=True))
-    return parts
+def card_rows(views: Sequence[RunView], table: str) -> list[tuple[str, list[CardNumber | None]]]:
+    """Return the rows of a score card: a number's name, and its value in each run.
+
+    Args:
+        views: The runs.
+        table: Name of the table, such as ``all problems``.
+    """
+    cards = [{number.key: number for number in view.cards.get(table, ())} for view in views]
+    names = {key: number.name for card in cards for key, number in card.items()}
+    return [(name, [card.get(key) for card in cards]) for key, name in names.items()]
 
 
-def headline(view: View) -> str:
+def count_rows(views: Sequence[RunView]) -> list[list[object]]:
+    """Return the counts on which the numbers rest, run by run."""
+    return [
+        [told, *(getattr(view.counts, name) for view in views)] for name, told in _COUNTS.items()
+    ]
+
+
+def headline(view: RunView) -> str:
     """Return one sentence: how many problems were solved, and how fast."""
     right, of = solved(view.run), view.counts.problems
     card = {number.key: number for number in view.cards.get("all problems", ())}
@@ -66,7 +80,7 @@ def headline(view: View) -> str:
     return told + "."
 
 
-def limits(views: Sequence[View]) -> str:
+def limits(views: Sequence[RunView]) -> str:
     """Return what these numbers do not show, in a few sentences."""
     told = [
         "These numbers hold for these problems at these sizes, on this device, under this ruleset; "
@@ -84,74 +98,46 @@ def limits(views: Sequence[View]) -> str:
     return " ".join(told)
 
 
-def cost(views: Sequence[View]) -> list[str]:
-    """Return tokens, money and the judge's time."""
-    parts = []
-    rows = []
+def spent_in(view: RunView) -> TotalSpent:
+    """Return the tokens and the money that a run's answers took."""
+    return spent(answer for played in view.episodes for answer in played.answers.values())
+
+
+def cost_rows(views: Sequence[RunView]) -> list[list[object]]:
+    """Return tokens, money and judge seconds of each run, as `COST_COLUMNS` names them."""
+    rows: list[list[object]] = []
     for view in views:
-        used = spent(a for played in view.episodes for a in played.answers.values())
-        judged = judge_time(turn.verdict for _, turn in view.turns_played)
-        right = solved(view.run)
+        used, right = spent_in(view), solved(view.run)
+        judged_s = judge_time(turn.verdict for _, turn in view.turns_played).total_s
         rows.append(
             [
-                escaped(view.name),
-                str(right),
-                *(_count(getattr(used.usage, name, None)) for name in TokenUsage.__slots__),
-                _count(per_solved(used.tokens, right)),
-                _money(used.usd),
-                _money(per_solved(used.usd, right)),
-                f"{judged.total_s:.1f}",
-                _seconds(per_solved(judged.total_s, right)),
+                *(view.name, right),
+                *(_number(getattr(used.usage, name, None)) for name in TokenUsage.__slots__),
+                _number(per_solved(used.tokens, right)),
+                _number(used.usd, ",.4g"),
+                _number(per_solved(used.usd, right), ",.4g"),
+                _number(judged_s, ".1f"),
+                _number(per_solved(judged_s, right), ".1f"),
             ]
         )
-        if used.answers > used.counted:
-            parts.append(
-                f'<p class="quiet">{escaped(view.name)}: of {used.answers - used.counted} of '
-                f"{used.answers} answers the tokens are not known.</p>"
-            )
-        if judged.staged:
-            parts.append(f"<h3>Where the judge's time went: {escaped(view.name)}</h3>")
-            parts.append(_stages(judged.stages, judged.total_s))
-    columns = ["run", "solved", "read", "cached", "written", "reasoning", "per solved", "USD"]
-    columns += ["USD per solved", "judge s", "judge s per solved"]
-    return [table(columns, rows, caption="Tokens, money, seconds"), *parts]
+    return rows
 
 
-def method(views: Sequence[View]) -> list[str]:
-    """Return the rules in words, how numbers are computed, machine and versions."""
-    parts = []
-    for label in dict.fromkeys(label for view in views for label in view.run.rulesets):
-        parts.append(f"<h3>Ruleset {escaped(label)}</h3><ul>")
-        parts += [f"<li>{escaped(line)}</li>" for line in _rules(label)]
-        parts.append("</ul>")
-    parts.append("<h3>How the numbers are made</h3><ul>")
-    parts += [f"<li>{escaped(line)}</li>" for line in _HOW]
-    parts.append("</ul>")
-    for view in views:
-        if view.run.machine:
-            parts.append(f"<h3>Machine and versions: {escaped(view.name)}</h3>")
-            parts.append(facts_table(dict(view.run.machine)))
-    return parts
+def judge_stages(view: RunView) -> list[tuple[str, float, str]]:
+    """Return name, seconds and colour of the judge's stages; empty if they are not known."""
+    judged = judge_time(turn.verdict for _, turn in view.turns_played)
+    if not judged.staged:
+        return []
+    shares = [
+        (name, seconds, f"var({colour})")
+        for (name, seconds), colour in zip(judged.stages.items(), _STAGE_COLOURS, strict=False)
+    ]
+    rest = max(0.0, judged.total_s - math.fsum(judged.stages.values()))
+    return [*shares, ("rest", rest, "var(--faint)")]
 
 
-_HOW = (
-    "A rate counts every problem by its judged answers. Its 95 % interval is Wilson's, at the "
-    "effective number of answers: answers to one problem are alike.",
-    "pass@k is the unbiased estimate of Chen et al. (arXiv 2107.03374), averaged over problems "
-    "with at least k judged answers.",
-    "fast_p is the share of kernels that are correct and more than p times as fast as the "
-    "reference (KernelBench, arXiv 2502.10517). Certain fast_p asks the same of the lower end of "
-    "the speedup's 95 % interval.",
-    "Geometric means are taken in log space; their intervals are an accelerated bootstrap over "
-    "problems, at least as wide as the measurements' own noise.",
-    "Within the episode, the best turn counts, of episodes that were judged to their end; where "
-    "the winner was measured again in another process, the second measurement counts.",
-    "Runs are compared problem by problem, under equal rules and equal sources only; wins and "
-    "losses have the exact sign test.",
-)
-
-
-def _rules(label: str) -> Iterator[str]:
+def rules_in_words(label: str) -> Iterator[str]:
+    """Yield the sentences that explain a ruleset."""
     try:
         rules = recorded_ruleset(label)
     except UsageError:
@@ -186,7 +172,8 @@ def _rules(label: str) -> Iterator[str]:
     )
 
 
-def _facts(view: View) -> Iterator[tuple[str, object]]:
+def run_facts(view: RunView) -> Iterator[tuple[str, object]]:
+    """Yield what was run: names and values, empty ones among them."""
     run, plan = view.run, view.run.plan
     yield "kind", run.kind
     if plan is not None:
@@ -206,59 +193,5 @@ def _facts(view: View) -> Iterator[tuple[str, object]]:
         yield name, getattr(plan, name, None)
 
 
-def _score_table(views: Sequence[View], which: str) -> str:
-    cards = [{n.key: n for n in view.cards.get(which, ())} for view in views]
-    names: dict[str, str] = {}
-    for card in cards:
-        names |= {key: number.name for key, number in card.items()}
-    rows = [
-        [escaped(name), *(_told(card.get(key)) for card in cards)] for key, name in names.items()
-    ]
-    return table(["", *(view.name for view in views)], rows, kind="card")
-
-
-def _told(number: Number | None) -> str:
-    if number is None:
-        return "-"
-    found = number.value
-    what = "kernels" if isinstance(found, Mean) else "n"
-    return f'{escaped(found)} <span class="quiet">{what} = {found.n:g}</span>'
-
-
-def _counts_table(views: Sequence[View]) -> str:
-    names = {
-        "problems": "problems",
-        "episodes": "episodes played",
-        "answers": "answers judged",
-        "missing": "episodes missing or cut",
-        "unavailable": "answers that the judge failed on",
-        "degenerate": "degenerate problems among them",
-        "unconfirmed": "best of several measurements, not measured again",
-    }
-    rows = [
-        [escaped(told), *(str(getattr(view.counts, name)) for view in views)]
-        for name, told in names.items()
-    ]
-    return table(["", *(view.name for view in views)], rows, kind="card")
-
-
-def _stages(stages: Mapping[str, float], total: float) -> str:
-    shares = [
-        (name, seconds, f"var({colour})")
-        for (name, seconds), colour in zip(stages.items(), _STAGE_COLOURS, strict=False)
-    ]
-    shares.append(("rest", max(0.0, total - math.fsum(stages.values())), "var(--faint)"))
-    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds, _ in shares if seconds)
-    return f'{stack(shares)}<p class="quiet">{escaped(told)}</p>'
-
-
-def _count(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _money(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}"
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+def _number(value: float | None, form: str = ",.0f") -> str:
+    return "-" if value is None else format(value, form)

@@ -2,61 +2,88 @@
 
 Contract: `one_file` holds front, wall, tables, curves and every problem, with the texts of its
 shown samples; `write_folder` gives every problem a page with all samples. Both are written whole or
-not at all, file by file, and hold only relative links.
+not at all, file by file, and hold only relative links. Every value in a page is escaped, bounded
+and without hidden characters; only what `Markup` marks is HTML.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from kernelgym.benchmark.comparison import Comparison
-from kernelgym.benchmark.pages.compare import claimed, compared
-from kernelgym.benchmark.pages.failures import integrity, wrong
-from kernelgym.benchmark.pages.front import cost, front, method
-from kernelgym.benchmark.pages.problem import problem_body, problem_section
-from kernelgym.benchmark.pages.speed import speed
+from kernelgym.benchmark.pages import (
+    charts,
+    code,
+    compare,
+    drawing,
+    failures,
+    front,
+    problem,
+    speed,
+    text,
+    view,
+    wall,
+)
 from kernelgym.benchmark.pages.style import document
-from kernelgym.benchmark.pages.text import escaped
-from kernelgym.benchmark.pages.view import View, anchor
-from kernelgym.benchmark.pages.wall import wall
+from kernelgym.benchmark.pages.view import RunView, anchor
 from kernelgym.errors import UsageError
 
 __all__ = ["one_file", "write_file", "write_folder"]
 
-Link = Callable[[str], str]
+_MOST_ROWS = 200
+_DATA: tuple[ModuleType, ...] = (
+    *(charts, code, compare, drawing, failures, front, problem, speed, text, view, wall),
+)
+"""Modules whose functions the templates call by name."""
+_SECTIONS = {
+    "front": "Front",
+    "wall": "The wall",
+    "speed": "Speed",
+    "wrong": "What went wrong",
+    "integrity": "Integrity",
+    "cost": "Cost",
+    "compare": "Compare",
+    "claims": "Their verdict and ours",
+    "problems": "Problems",
+    "method": "Method",
+}
+"""Ids of the sections in ``report.html``, with their names."""
 
 
-def one_file(views: Sequence[View], comparisons: Sequence[Comparison] = ()) -> str:
+def one_file(views: Sequence[RunView], comparisons: Sequence[Comparison] = ()) -> str:
     """Return a report as one page."""
-    sections = list(_sections(views, comparisons, lambda name: f"#{anchor(name)}"))
-    problems = [problem_section(views, identity) for identity in _identities(views)]
-    place = len(sections) - 1  # the method comes last
-    sections.insert(place, ("problems", "Problems", problems))
-    return _page(views, sections)
+    return _report(views, comparisons, lambda name: f"#{anchor(name)}", _identities(views))
 
 
 def write_folder(
-    folder: Path, views: Sequence[View], comparisons: Sequence[Comparison] = ()
+    folder: Path, views: Sequence[RunView], comparisons: Sequence[Comparison] = ()
 ) -> list[Path]:
-    """Write a report as a folder; returns its files, ``index.html`` first.
+    """Write a report as a folder; return its files, ``index.html`` first.
 
     Raises:
         UsageError: If it cannot be written.
     """
-    sections = list(_sections(views, comparisons, lambda name: f"problems/{anchor(name)}.html"))
     files = [folder / "index.html"]
-    write_file(files[0], _page(views, sections))
+    link = _page_of
+    write_file(files[0], _report(views, comparisons, link, []))
+    template = _environment().get_template("problem.html")
     for identity in _identities(views):
         body = [
             '<p><a href="../index.html">The report</a></p>',
-            f"<h1>{escaped(identity)}</h1>",
-            *problem_body(views, identity, whole=True),
+            f"<h1>{text.escaped(identity)}</h1>",
+            template.render(views=views, identity=identity, whole=True),
         ]
-        files.append(folder / "problems" / f"{anchor(identity)}.html")
+        files.append(folder / _page_of(identity))
         write_file(files[-1], document(identity, body))
     return files
 
@@ -78,32 +105,59 @@ def write_file(path: Path, text: str) -> None:
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 
-def _identities(views: Sequence[View]) -> list[str]:
+def _page_of(identity: str) -> str:
+    return f"problems/{anchor(identity)}.html"
+
+
+def _identities(views: Sequence[RunView]) -> list[str]:
     return list(dict.fromkeys(name for view in views for name in view.groups))
 
 
-def _sections(
-    views: Sequence[View], comparisons: Sequence[Comparison], link: Link
-) -> Iterator[tuple[str, str, list[str]]]:
-    yield "front", "Front", front(views)
-    yield "wall", "The wall", wall(views, link)
-    yield "speed", "Speed", speed(views, link)
-    yield "wrong", "What went wrong", wrong(views, link)
-    yield "integrity", "Integrity", integrity(views, link)
-    yield "cost", "Cost", cost(views)
-    if comparisons:
-        yield "compare", "Compare", compared(views, comparisons, link)
-    if any(view.run.claims for view in views):
-        yield "claims", "Their verdict and ours", claimed(views, link)
-    yield "method", "Method", method(views)
-
-
-def _page(views: Sequence[View], sections: Sequence[tuple[str, str, list[str]]]) -> str:
-    body = []
-    for identity, title, parts in sections:
-        head = "" if identity == "front" else f"<h2>{escaped(title)}</h2>\n"
-        body.append(f'<section id="{identity}">{head}{chr(10).join(parts)}</section>')
-    title = f"kernelgym report: {', '.join(view.name for view in views)}"
-    return document(
-        title, body, navigation=[(f"#{identity}", name) for identity, name, _ in sections]
+def _report(
+    views: Sequence[RunView],
+    comparisons: Sequence[Comparison],
+    link: Callable[[str], str],
+    identities: Sequence[str],
+) -> str:
+    """Return the page of all runs, with the problems in it that are named."""
+    title = ", ".join(view.name for view in views)
+    body = (
+        _environment()
+        .get_template("report.html")
+        .render(
+            title=title,
+            views=views,
+            comparisons=comparisons,
+            link=link,
+            identities=identities,
+            table_names=list(dict.fromkeys(name for view in views for name in view.tables)),
+            labels=list(dict.fromkeys(label for view in views for label in view.run.rulesets)),
+        )
     )
+    navigation = [
+        (f"#{name}", told) for name, told in _SECTIONS.items() if f'<section id="{name}">' in body
+    ]
+    return document(f"kernelgym report: {title}", [body], navigation=navigation)
+
+
+@functools.cache
+def _environment() -> Environment:
+    """Return the templates' environment: every value is shown by `_shown`, then escaped."""
+    made = Environment(
+        loader=PackageLoader("kernelgym.benchmark.pages"),
+        autoescape=True,
+        finalize=_shown,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    for module in _DATA:
+        made.globals.update({name: getattr(module, name) for name in module.__all__})
+    made.globals.update(cell=view.state_cell, most_rows=_MOST_ROWS, states=view.STATES)
+    made.filters.update(code=lambda source: Markup(code.code(source)), cut=text.cut)
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a page shows it: bounded, and with hidden characters as escapes."""
+    return value if isinstance(value, Markup) else text.plain(text.cut(str(value)))

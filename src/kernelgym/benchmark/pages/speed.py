@@ -7,7 +7,7 @@ bytes than its inputs and outputs have, or was not measured for what it did.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.outcomes import winner
@@ -15,68 +15,48 @@ from kernelgym.benchmark.numbers.rates import CurvePoint, fast_curve
 from kernelgym.benchmark.numbers.roofline import limit_ms, roofline_share, sol_score
 from kernelgym.benchmark.numbers.speeds import Unpaired, unpaired_speedup
 from kernelgym.benchmark.pages.charts import Dot, fast_curves, scatter
-from kernelgym.benchmark.pages.text import escaped, table
-from kernelgym.benchmark.pages.view import View
+from kernelgym.benchmark.pages.text import problem_link
+from kernelgym.benchmark.pages.view import RunView
 from kernelgym.types import Verdict
 
-__all__ = ["PLACES", "speed"]
+__all__ = ["PLACES", "bandwidth_chart", "compiled_curves", "fast_p_curves", "fastest"]
 
 PLACES = tuple(round(2.0 ** (n / 12 - 3), 4) for n in range(85))
 """Values of p that curves are drawn at: 1/8 to 16, twelve an octave."""
 _MOST_ROWS = 40
 
 
-def speed(views: Sequence[View], link: Callable[[str], str]) -> list[str]:
-    """Return curves, scatter and tables of all runs.
-
-    Args:
-        views: The runs.
-        link: Where a problem leads.
-    """
-    parts: list[str] = []
+def fast_p_curves(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
+    """Yield what counts (first answers, then best turns) and the chart of fast_p over p."""
     for within in (False, True) if any(view.turns > 1 for view in views) else (False,):
         series = {view.name: fast_curve(view.run.outcomes, PLACES, within=within) for view in views}
-        drawn = fast_curves({name: points for name, points in series.items() if _fast(points)})
-        if drawn:
-            what = "best turn of the episode" if within else "first answer"
-            parts += [f"<h3>fast_p, {what}</h3>", drawn]
-    if not parts:
-        parts.append("<p>No kernel was timed.</p>")
-    compiled = {view.name: _compiled_curve(view) for view in views if view.baselines}
-    if drawn := fast_curves({name: points for name, points in compiled.items() if _fast(points)}):
-        parts.append("<h3>fast_p against the fastest mode of the baseline files</h3>")
-        parts.append(
-            "<p>Kernel and baseline were measured at different times; the interval combines both "
-            "sides' noise, and cannot hold what else differed.</p>"
-        )
-        parts.append(drawn)
-    dots = [dot for view in views for dot in _floor_dots(view, link)]
-    if dots:
-        parts.append("<h3>Speedup against the share of the memory's bandwidth</h3>")
-        parts.append(
-            scatter(
-                dots,
-                x_name="share of the measured bandwidth",
-                y_name="speedup",
-                marks=(1.0,),
-                names=[view.name for view in views],
-            )
-        )
-        parts.append(
-            "<p>To the right of the line a kernel would move its inputs and outputs faster than "
-            "the memory can.</p>"
-        )
-    for view in views:
-        parts += _fastest(view, link)
-    return parts
+        if drawn := _curves(series):
+            yield "best turn of the episode" if within else "first answer", drawn
+
+
+def compiled_curves(views: Sequence[RunView]) -> str:
+    """Return the chart of fast_p over the fastest mode of the baseline files."""
+    return _curves({view.name: _compiled_curve(view) for view in views if view.baselines})
+
+
+def bandwidth_chart(views: Sequence[RunView], link: Callable[[str], str]) -> str:
+    """Return the chart of speedups over the share of the memory's bandwidth."""
+    return scatter(
+        [dot for view in views for dot in _floor_dots(view, link)],
+        x_name="share of the measured bandwidth",
+        y_name="speedup",
+        marks=(1.0,),
+        names=[view.name for view in views],
+    )
+
+
+def _curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
+    fast = {n: points for n, points in series.items() if any(each.point > 0.0 for each in points)}
+    return fast_curves(fast)
 
 
 def _two_digits(number: float | None) -> str:
     return "-" if number is None or math.isnan(number) else f"{number:.2f}"
-
-
-def _fast(points: Sequence[CurvePoint]) -> bool:
-    return any(point.point > 0.0 for point in points)
 
 
 def _best(played: PlayedEpisode) -> Verdict | None:
@@ -85,7 +65,7 @@ def _best(played: PlayedEpisode) -> Verdict | None:
     return winner(played.turns).verdict if played.turns else None
 
 
-def _floor_dots(view: View, link: Callable[[str], str]) -> Iterator[Dot]:
+def _floor_dots(view: RunView, link: Callable[[str], str]) -> Iterator[Dot]:
     for played in view.episodes:
         verdict = _best(played)
         if verdict is None or verdict.timing is None or not verdict.timing.floor_share:
@@ -95,14 +75,14 @@ def _floor_dots(view: View, link: Callable[[str], str]) -> Iterator[Dot]:
         yield Dot(share, verdict.speedup, name, view.number, link(played.key[0]))
 
 
-def _compiled(view: View, played: PlayedEpisode) -> Unpaired | None:
+def _compiled(view: RunView, played: PlayedEpisode) -> Unpaired | None:
     verdict = _best(played)
     if verdict is None or verdict.timing is None:
         return None
     return unpaired_speedup(verdict.timing, view.baselines.get(played.key[0], ()))
 
 
-def _compiled_curve(view: View) -> list[CurvePoint]:
+def _compiled_curve(view: RunView) -> list[CurvePoint]:
     """Return fast_p over the fastest baseline, for problems that have one."""
     some = [played for played in view.episodes if played.key[0] in view.baselines]
     judged = [(played, best) for played in some if (best := _best(played)) and best.valid]
@@ -119,10 +99,11 @@ def _compiled_curve(view: View) -> list[CurvePoint]:
     ]
 
 
-def _fastest(view: View, link: Callable[[str], str]) -> Iterator[str]:
+def fastest(view: RunView, link: Callable[[str], str]) -> tuple[list[str], list[list[object]], str]:
+    """Return columns, rows and caption of the table of a run's fastest kernels."""
     timed = [(p, v) for p in view.episodes if (v := _best(p)) is not None and v.timing is not None]
     timed.sort(key=lambda pair: -pair[1].speedup)
-    rows = []
+    rows: list[list[object]] = []
     for played, verdict in timed[:_MOST_ROWS]:
         timing = verdict.timing
         assert timing is not None
@@ -133,14 +114,14 @@ def _fastest(view: View, link: Callable[[str], str]) -> Iterator[str]:
         score = sol_score(timing.kernel_ms, timing.reference_ms, least) if least else None
         rows.append(
             [
-                f'<a href="{escaped(link(played.key[0]))}">{escaped(played.key[0])}</a>',
-                str(played.sample),
+                problem_link(link, played.key[0]),
+                played.sample,
                 f"{timing.speedup:.3g}",
                 f"{timing.speedup_low:.3g} to {high}",
                 f"{timing.kernel_ms:.4g}",
                 f"{timing.reference_ms:.4g}",
-                escaped(timing.baseline),
-                "-" if over is None else f"{over.speedup:.3g} ({escaped(over.mode)})",
+                timing.baseline,
+                "-" if over is None else f"{over.speedup:.3g} ({over.mode})",
                 _two_digits(share),
                 *([_two_digits(score)] if view.limits else []),
                 "yes" if played.outcome.confirmed else "no",
@@ -152,5 +133,4 @@ def _fastest(view: View, link: Callable[[str], str]) -> Iterator[str]:
     told = f"Fastest kernels: {view.name}" + (
         f" (the first {_MOST_ROWS} of {len(timed)})" if len(timed) > _MOST_ROWS else ""
     )
-    if rows:
-        yield table(columns, rows, caption=told)
+    return columns, rows, told

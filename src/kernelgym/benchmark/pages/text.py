@@ -8,9 +8,11 @@ can always be written as UTF-8.
 from __future__ import annotations
 
 import re
-from html import escape
+from collections.abc import Callable
 
-__all__ = ["MOST_CHARACTERS", "cut", "escaped", "facts_table", "plain", "table"]
+from markupsafe import Markup, escape
+
+__all__ = ["MOST_CHARACTERS", "code_text", "cut", "escaped", "plain", "problem_link"]
 
 MOST_CHARACTERS = 60_000
 """Most characters of one text that a page shows."""
@@ -26,9 +28,24 @@ def plain(text: str) -> str:
     return _HIDDEN.sub(_shown, text.replace("\r\n", "\n"))
 
 
-def escaped(text: object, most: int = MOST_CHARACTERS) -> str:
-    """Return a text for a page, cut after `most` characters."""
+def escaped(text: object, most: int = MOST_CHARACTERS) -> Markup:
+    """Return a text as HTML: escaped, without hidden characters, cut after `most` characters."""
     return escape(plain(cut(str(text), most)))
+
+
+def code_text(text: str, most: int = MOST_CHARACTERS) -> Markup:
+    """Return a text as HTML, set as code."""
+    return Markup("<code>{}</code>").format(escaped(text, most))
+
+
+def problem_link(link: Callable[[str], str], identity: str) -> Markup:
+    """Return a problem's id as HTML that leads to the problem.
+
+    Args:
+        link: Function that returns the address of a problem by its id.
+        identity: Id of the problem.
+    """
+    return Markup('<a href="{}">{}</a>').format(escaped(link(identity)), escaped(identity))
 
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:
@@ -36,31 +53,6 @@ def cut(text: str, most: int = MOST_CHARACTERS) -> str:
     if len(text) <= most:
         return text
     return f"{text[:most]}\n[... {len(text) - most:,} more characters are not shown]"
-
-
-def table(
-    columns: list[str], rows: list[list[str]], *, caption: str = "", kind: str = "sortable"
-) -> str:
-    """Return a table whose cells are HTML already; empty without rows."""
-    if not rows:
-        return ""
-    told = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return (
-        f'<div class="scroll"><table class="{kind}">{told}<thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{body}</tbody></table></div>"
-    )
-
-
-def facts_table(facts: dict[str, object]) -> str:
-    """Return names and values in two columns, empty ones left out."""
-    rows = (
-        f'<tr><th scope="row">{escaped(name)}</th><td>{escaped(value)}</td></tr>'
-        for name, value in facts.items()
-        if value not in (None, "")
-    )
-    return f'<div class="scroll"><table class="facts"><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _shown(found: re.Match[str]) -> str:

@@ -10,15 +10,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from markupsafe import Markup
+
 from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun, SampleKey
 from kernelgym.benchmark.numbers.outcomes import Outcome, winner
 from kernelgym.benchmark.numbers.roofline import Limit
 from kernelgym.benchmark.numbers.speeds import BaselineTime
-from kernelgym.benchmark.scorecard import Counts, Number, counts, degenerate_problems, numbers
+from kernelgym.benchmark.pages.text import escaped
+from kernelgym.benchmark.scorecard import (
+    CardNumber,
+    RunCounts,
+    counts,
+    degenerate_problems,
+    numbers,
+)
 from kernelgym.benchmark.scorecard import tables as tables_of
-from kernelgym.types import Problem, Status, Turn, Verdict, text_digest
+from kernelgym.types import Problem, Status, Trajectory, Turn, Verdict, text_digest
 
-__all__ = ["STATES", "View", "anchor", "state_of", "verdict_state", "view_of"]
+__all__ = [
+    "STATES",
+    "RunView",
+    "anchor",
+    "state_cell",
+    "state_of",
+    "verdict_state",
+    "view_of",
+]
 
 STATES: Mapping[str, tuple[str, str, str]] = {
     "fast2": ("2", "fast2", "certainly more than twice as fast"),
@@ -40,7 +57,7 @@ _LEVEL = re.compile(r"/L(\d+)/")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RunView:
     """One run, and what the pages need of it."""
 
     number: int
@@ -49,9 +66,9 @@ class View:
     turns: int
     """Most turns of an episode."""
     degenerate: Mapping[str, tuple[str, ...]]
-    counts: Counts
+    counts: RunCounts
     tables: Mapping[str, list[Outcome]]
-    cards: Mapping[str, list[Number]]
+    cards: Mapping[str, list[CardNumber]]
     """Score cards by table."""
     problems: Mapping[str, Problem]
     groups: Mapping[str, list[PlayedEpisode]]
@@ -73,6 +90,14 @@ class View:
         return [played for group in self.groups.values() for played in group]
 
     @property
+    def trajectories(self) -> dict[str, list[Trajectory]]:
+        """Episodes by problem, as they were recorded."""
+        return {
+            name: [played.record.trajectory for played in group]
+            for name, group in self.groups.items()
+        }
+
+    @property
     def turns_played(self) -> list[tuple[PlayedEpisode, Turn]]:
         """Every turn with its episode."""
         return [(played, turn) for played in self.episodes for turn in played.turns]
@@ -83,7 +108,7 @@ def view_of(
     number: int = 0,
     baselines: Mapping[str, tuple[BaselineTime, ...]] | None = None,
     limits: Mapping[str, Limit] | None = None,
-) -> View:
+) -> RunView:
     """Return a run as the pages show it."""
     turns = max((each.record.trajectory.horizon for each in run.episodes), default=1)
     groups: dict[str, list[PlayedEpisode]] = {identity: [] for identity in run.planned}
@@ -98,7 +123,7 @@ def view_of(
         problems.setdefault(identity, _unplayed(identity))
     degenerate = degenerate_problems(run)
     tables = tables_of(run, degenerate)
-    return View(
+    return RunView(
         number,
         run,
         turns,
@@ -137,7 +162,15 @@ def verdict_state(verdict: Verdict) -> str:
     return "fast1" if verdict.speedup_low > 1.0 else "correct"
 
 
-def state_of(view: View, played: PlayedEpisode) -> str:
+def state_cell(state: str, title: str) -> Markup:
+    """Return one coloured cell with its letter, as HTML."""
+    letter, kind, name = STATES[state]
+    return Markup('<span class="cell {}" title="{}">{}</span>').format(
+        kind, escaped(f"{title}: {name}"), letter
+    )
+
+
+def state_of(view: RunView, played: PlayedEpisode) -> str:
     """Return an episode's state: its best turn's, unless it was lost."""
     if played.second is not None and played.second.valid:
         return verdict_state(played.second)
