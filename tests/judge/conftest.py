@@ -11,11 +11,6 @@ from support.peers import PROBLEM, SEEDS, meeting
 from support.programs import TIGHT
 
 
-@pytest.fixture(scope="session")
-def cache_dir(tmp_path_factory):
-    return tmp_path_factory.mktemp("judge-cache")
-
-
 def _evaluator(name, cache_dir, front_end="", **options):
     # Many kernels of these tests hold no custom code; `asking` is for those that show that they do.
     rules = dataclasses.replace(RULESETS[name], limits=TIGHT, require_custom_kernel=False)
