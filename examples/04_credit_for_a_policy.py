@@ -56,7 +56,9 @@ class Guesser:
 def play_step(problems: Sequence[Problem]) -> list[Rollout]:
     """Play a group of episodes on each problem."""
     with LocalEvaluator(workers=2) as evaluator:
-        observer = Observer("triton", evaluator.device, evaluator.ruleset, TURNS)
+        observer = Observer(
+            "triton", evaluator.capabilities.device, evaluator.capabilities.ruleset, TURNS
+        )
         tasks = tasks_of(0, problems, GROUP)
         rules = EpisodeRules(reward="sparse")
         return asyncio.run(play(tasks, Guesser(problems), evaluator, observer, rules))

@@ -76,7 +76,7 @@ def judge_imports(
     show: Show, evaluator: LocalEvaluator, folders: Sequence[Folder], share: float
 ) -> None:
     """Import the folders, and judge them until a share of the time has passed."""
-    name = evaluator.ruleset.name
+    name = evaluator.capabilities.ruleset.name
 
     def in_time(jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
         if show.left(share) <= 0:
@@ -94,7 +94,7 @@ def judge_imports(
             count = import_run(
                 *(read, run),
                 language=language,
-                ruleset=evaluator.ruleset.name,
+                ruleset=evaluator.capabilities.ruleset.name,
                 device=show.device,
                 gaps=True,
             )

@@ -47,7 +47,7 @@ def judge_all(
     evaluator: LocalEvaluator, cases: list[SoakCase], deadline: float
 ) -> tuple[list[tuple[int, Verdict]], list[dict[str, Any]]]:
     """Judge the cases in order, as long as there is time, and sample resources on the way."""
-    ours = problem(evaluator.device)
+    ours = problem(evaluator.capabilities.device)
 
     def jobs() -> Iterator[Job]:
         for case in cases:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from kernelgym.evaluators.awaited import AwaitedEvaluator
+    from kernelgym.evaluators.base import EvaluatorBase, EvaluatorWrapper
     from kernelgym.evaluators.cached import CachedEvaluator
     from kernelgym.evaluators.duel import Duel, duel
     from kernelgym.hygiene import Hygiene
@@ -61,7 +62,9 @@ if TYPE_CHECKING:
     from kernelgym.testing import ScriptedEvaluator
     from kernelgym.types import (
         Answer,
+        Capabilities,
         Evaluator,
+        EvaluatorStatus,
         Feedback,
         Finding,
         Job,
@@ -88,6 +91,7 @@ __all__ = [
     "Answer",
     "AwaitedEvaluator",
     "CachedEvaluator",
+    "Capabilities",
     "Context",
     "DegenerateProblem",
     "DiscountedReturn",
@@ -95,6 +99,9 @@ __all__ = [
     "Episode",
     "EpisodeRecord",
     "Evaluator",
+    "EvaluatorBase",
+    "EvaluatorStatus",
+    "EvaluatorWrapper",
     "Feedback",
     "Finding",
     "Hygiene",
@@ -163,6 +170,7 @@ _NAMES_BY_MODULE = {
     "errors": "DegenerateProblem JudgeError KernelgymError PolicyFailure ProblemError UnknownName "
     "UnsupportedLanguage UsageError",
     "hygiene": "Hygiene",
+    "evaluators.base": "EvaluatorBase EvaluatorWrapper",
     "evaluators.cached": "CachedEvaluator",
     "evaluators.duel": "Duel duel",
     "judge": "LocalEvaluator shared_evaluator",
@@ -179,8 +187,8 @@ _NAMES_BY_MODULE = {
     "suites": "Suite get_problem suite",
     "testing": "ScriptedEvaluator",
     "records.trajectories": "EpisodeRecord append_record read_records write_records",
-    "types": "Answer Evaluator Feedback Finding Job Kernel Message Mismatch Problem Reply Score "
-    "Severity Status Timing Trajectory Turn Verdict",
+    "types": "Answer Capabilities Evaluator EvaluatorStatus Feedback Finding Job Kernel Message "
+    "Mismatch Problem Reply Score Severity Status Timing Trajectory Turn Verdict",
     "envs.vector": "KernelVectorEnv",
     "envs.wrappers": "DiscountedReturn RetrievalObservation",
 }

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, TypeVar, runtime_checkable
 
+from kernelgym.capabilities import Capabilities, EvaluatorStatus
 from kernelgym.returns import (
     GAMMA,
     RETURN_VARIANTS,
@@ -18,7 +20,6 @@ from kernelgym.returns import (
     discounted_returns,
     return_variant,
 )
-from kernelgym.rulesets import Ruleset
 from kernelgym.verdict import (
     Build,
     BuiltFunction,
@@ -38,8 +39,10 @@ __all__ = [
     "Answer",
     "Build",
     "BuiltFunction",
+    "Capabilities",
     "Ended",
     "Evaluator",
+    "EvaluatorStatus",
     "Feedback",
     "Finding",
     "Job",
@@ -62,6 +65,8 @@ __all__ = [
     "return_variant",
     "text_digest",
 ]
+
+Ability = TypeVar("Ability")
 
 
 def text_digest(text: str) -> str:
@@ -264,15 +269,28 @@ class Job:
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """Judges kernels; bound to one device and one ruleset. Safe to call from several threads."""
+    """Judges kernels by one ruleset on one kind of device. Safe to call from several threads.
+
+    `kernelgym.evaluators.base.EvaluatorBase` derives the rest from `capabilities` and `submit`.
+    """
 
     @property
-    def device(self) -> str:
-        """The device kernels run on, such as ``cpu`` or ``cuda:0``."""
+    def capabilities(self) -> Capabilities:
+        """What the evaluator can do, as it is now."""
 
     @property
-    def ruleset(self) -> Ruleset:
-        """The rules its verdicts follow; `Verdict.ruleset` carries the label."""
+    def status(self) -> EvaluatorStatus:
+        """What the evaluator has counted so far."""
+
+    def ability(self, kind: type[Ability]) -> Ability | None:
+        """Return an object with an optional ability; None if the evaluator lacks it.
+
+        Args:
+            kind: A protocol of `kernelgym.evaluators.abilities`, such as ``Builds``.
+        """
+
+    def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
+        """Return the future of a job's verdict, without waiting for it."""
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Judge one kernel. A failure of the judge is an `unavailable` verdict, not an error.

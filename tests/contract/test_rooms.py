@@ -16,14 +16,22 @@ LONGEST = 500
 
 ROOMS = (
     "nouns",
-    *("languages", "answers", "prompts", "feedback", "rewards", "suites", "testing", "redteam"),
-    *("retrieval", "episodes", "records", "judge", "evaluators", "indexing", "envs", "benchmark"),
+    *("languages", "evaluators", "answers", "prompts", "feedback", "rewards", "suites", "testing"),
+    *("redteam", "retrieval", "episodes", "records", "judge", "indexing", "envs", "benchmark"),
     *("adapters", "serve", "cli"),
 )
 """From the ground up: a room imports only what stands before it. Files at the top are nouns."""
 JUDGE = (
-    *("file_lock", "disk_limit", "environment"),
-    *("out_of_memory", "retries", "tensors", "stage_clock", "problem_code", "untrusted", "sandbox"),
+    *(
+        "environment",
+        "out_of_memory",
+        "retries",
+        "tensors",
+        "stage_clock",
+        "problem_code",
+        "untrusted",
+        "sandbox",
+    ),
     *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
     *("reference", "session", "evidence", "outcome", "timing", "worker", "lint"),
     "measuring",

@@ -29,7 +29,7 @@ from kernelgym.testing import (
     reply,
 )
 from kernelgym.types import Answer, Kernel, Message, Problem, Trajectory, Verdict
-from support.batches import Batches
+from support.batches import Held
 from support.strategies import texts, verdicts
 
 PROBLEMS = tuple(
@@ -160,7 +160,7 @@ def test_the_policy_reads_what_the_environment_shows() -> None:
 
 
 def test_an_environment_is_played_through_its_wrappers() -> None:
-    judge = Batches()
+    judge = Held(workers=len(PROBLEMS))
     env = gym.make(
         GYM_ID, problems=PROBLEMS, language="cpp", evaluator=judge, max_episode_steps=2,
         stop_when="never",
@@ -204,8 +204,6 @@ def test_arguments_that_make_no_sense() -> None:
         asyncio.run(play_episode(PROBLEMS[0], saying("none"), ScriptedEvaluator(), max_turn=3))
     with pytest.raises(UsageError, match="at_once"):
         asyncio.run(play_episodes([], saying(), ScriptedEvaluator(), at_once=0))
-    with pytest.raises(UsageError, match="at least 1"):
-        AwaitedEvaluator(ScriptedEvaluator(), most=0)
     with pytest.raises(InvalidAction):
         asyncio.run(play_episode(env, saying(None)))  # type: ignore[arg-type]
 
@@ -229,19 +227,23 @@ def test_problems_are_played_in_the_wrappers_asked_for(tmp_path) -> None:
         asyncio.run(play_episode(env, policy, wrap=lambda env: env))
 
 
-def test_episodes_side_by_side_are_judged_together() -> None:
-    judge = Batches()
+def test_episodes_side_by_side_are_judged_side_by_side() -> None:
+    judge = Held(held=True, workers=len(PROBLEMS))
     counts: dict[str, int] = {}
 
     async def policy(messages: tuple[Message, ...]) -> str:
         text = messages[-1].content
         counts[text] = counts.get(text, 0) + 1
+        while len(counts) == len(PROBLEMS) and not judge.go.is_set():
+            await asyncio.sleep(0.001)
+            if judge.at_once == len(PROBLEMS) - 1:  # all but this one
+                judge.go.set()
         return answer("wrong", len(messages))
 
     options: dict[str, Any] = {"language": "cpp", "max_turns": 2}
     played = asyncio.run(play_episodes(PROBLEMS, policy, judge, **options))
     assert [each.problem.id for each in played] == [problem.id for problem in PROBLEMS]
-    assert judge.batches[0] == len(PROBLEMS)
+    assert judge.most_at_once >= len(PROBLEMS) - 1
     assert len(judge.judged) == 2 * len(PROBLEMS)
 
 
@@ -337,7 +339,7 @@ def test_policy_failure_at_once_leaves_no_turn() -> None:
 
 
 def test_cut_off_answer_of_a_policy_has_the_defect() -> None:
-    judge = Batches()
+    judge = Held(workers=len(PROBLEMS))
     policy = saying(Answer(answer("wrong"), cut_off=True), answer("wrong", 2))
     played = asyncio.run(
         play_episode(PROBLEMS[0], policy, judge, language="cpp", max_turns=2, stop_when="never")

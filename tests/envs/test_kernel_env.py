@@ -137,14 +137,12 @@ def test_a_reward_that_does_not_fit_is_refused_whenever_it_is_set() -> None:
     make(language="cpp").reward = "kevin"
 
 
-class Untiming(ScriptedEvaluator):
-    """An evaluator that was made not to time."""
-
-    timing = False
-
-
 def test_a_reward_that_needs_speed_is_refused_if_the_evaluator_does_not_time() -> None:
-    options = {"problems": [SAMPLE_PROBLEM], "language": "cpp", "evaluator": Untiming()}
+    options = {
+        "problems": [SAMPLE_PROBLEM],
+        "language": "cpp",
+        "evaluator": ScriptedEvaluator(timed=False),
+    }
     with pytest.raises(UsageError, match="timing=False"):
         KernelEnv(**options, reward="kevin")
     KernelEnv(**options, reward="stage3")

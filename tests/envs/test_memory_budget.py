@@ -55,8 +55,8 @@ class Level1:
         return find_problem(TABLE, problem_id)
 
 
-class Budgeted(ScriptedEvaluator):
-    memory_bytes = 12 * GB
+def budgeted() -> ScriptedEvaluator:
+    return ScriptedEvaluator(memory_bytes=12 * GB)
 
 
 def make(**options: Any) -> KernelEnv:
@@ -126,10 +126,10 @@ def test_default_is_half_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_budget_is_that_of_the_evaluator() -> None:
-    assert make(evaluator=Budgeted(), memory_bytes=None).memory_bytes == 12 * GB
-    assert make(evaluator=Budgeted(), memory_bytes=4 * GB).memory_bytes == 4 * GB
+    assert make(evaluator=budgeted(), memory_bytes=None).memory_bytes == 12 * GB
+    assert make(evaluator=budgeted(), memory_bytes=4 * GB).memory_bytes == 4 * GB
     with pytest.raises(UsageError, match=r"memory_bytes=13000000000 .* budget is 12000000000"):
-        make(evaluator=Budgeted(), memory_bytes=13 * GB)
+        make(evaluator=budgeted(), memory_bytes=13 * GB)
     # An evaluator that names none may judge on another machine: nothing is known of its memory.
     unlimited = make(memory_bytes=None)
     assert unlimited.memory_bytes is None and RELU in drawn(unlimited, allow_degenerate=True)
@@ -137,7 +137,7 @@ def test_budget_is_that_of_the_evaluator() -> None:
 
 
 def test_cached_evaluators_pass_the_budget_on(tmp_path: Any) -> None:
-    with CachedEvaluator(Budgeted(), tmp_path) as cached:
+    with CachedEvaluator(budgeted(), tmp_path) as cached:
         assert agreed_budget(cached, None, "cpu") == 12 * GB
     with CachedEvaluator(ScriptedEvaluator(), tmp_path) as cached:
         assert agreed_budget(cached, None, "cpu") is None
@@ -152,7 +152,7 @@ def test_spec_names_the_budget_and_makes_it_again(monkeypatch: pytest.MonkeyPatc
     assert again.unwrapped.memory_bytes == 8 * GB  # type: ignore[attr-defined]
     slots = gym.make_vec("KernelBench-L1-MultiTurn-v0", num_envs=2, suite=Level1())
     assert slots.spec is not None and slots.spec.kwargs["memory_bytes"] == 15 * GB
-    scripted = gym.make("KernelBench-L1-MultiTurn-v0", suite=Level1(), evaluator=Budgeted())
+    scripted = gym.make("KernelBench-L1-MultiTurn-v0", suite=Level1(), evaluator=budgeted())
     assert scripted.spec is not None and scripted.spec.kwargs["memory_bytes"] == 12 * GB
 
 
@@ -176,7 +176,8 @@ def test_shared_evaluators_differ_by_budget() -> None:
     one, same, other = (shared_evaluator(memory_bytes=size) for size in (GB, GB, 2 * GB))
     try:
         assert one is same and other is not one
-        assert (one.memory_bytes, other.memory_bytes) == (GB, 2 * GB)
+        budgets = [each.capabilities.memory_bytes for each in (one, other)]
+        assert budgets == [GB, 2 * GB]
     finally:
         for each in (one, same, other):
             each.close()

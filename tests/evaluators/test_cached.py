@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,16 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.capabilities import DeviceHealth
 from kernelgym.errors import UsageError
 from kernelgym.evaluators.cache_store import VerdictStore
 from kernelgym.evaluators.cached import CachedEvaluator
-from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Evaluator, Finding, Job, Kernel, Problem, Status, Verdict
 from support.strategies import verdicts
 
-HERE = ("this machine",)
 KEPT = [s for s in Status if s not in (Status.UNAVAILABLE, Status.TIMEOUT)]
 
 
@@ -36,7 +35,7 @@ def kernel(number: int, status: str = "correct") -> Kernel:
 
 
 def cached(inner: Evaluator, folder: Path, **more: object) -> CachedEvaluator:
-    return CachedEvaluator(inner, folder, **{"judged_by": HERE, **more})  # type: ignore[arg-type]
+    return CachedEvaluator(inner, folder, **more)  # type: ignore[arg-type]
 
 
 def same(a: Verdict, b: Verdict) -> bool:
@@ -61,9 +60,9 @@ class Slow(ScriptedEvaluator):
 
 def test_health_is_that_of_the_evaluator(tmp_path: Path) -> None:
     inner = ScriptedEvaluator()
-    assert cached(inner, tmp_path).health == ()
-    inner.health = (DeviceHealth("cuda:0", False, lost=3),)  # type: ignore[attr-defined]
-    assert cached(inner, tmp_path).health[0].lost == 3
+    assert cached(inner, tmp_path).status.health == ()
+    inner.health = (DeviceHealth("cuda:0", False, lost=3),)
+    assert cached(inner, tmp_path).status.health[0].lost == 3
 
 
 @given(verdicts(tuple(KEPT)))
@@ -84,7 +83,7 @@ def test_what_says_nothing_for_sure_is_judged_again(tmp_path: Path, status: Stat
     assert judge.evaluate(SAMPLE_PROBLEM, kernel(1)).status is status
     assert judge.evaluate(SAMPLE_PROBLEM, kernel(1)).correct
     assert judge.evaluate(SAMPLE_PROBLEM, kernel(1)).correct
-    assert len(inner.judged) == 2 and (judge.hits, judge.misses) == (1, 2)
+    assert len(inner.judged) == 2 and (judge.status.hits, judge.status.misses) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -102,37 +101,31 @@ def test_what_says_nothing_for_sure_is_judged_again(tmp_path: Path, status: Stat
 def test_what_the_machines_load_decided_is_judged_again(
     tmp_path: Path, found: Verdict, kept: bool
 ) -> None:
-    class Timing(ScriptedEvaluator):
-        timing = True
-
-    inner = Timing([found])
+    inner = ScriptedEvaluator([found])
     for _ in range(2):
         cached(inner, tmp_path).evaluate(SAMPLE_PROBLEM, Kernel("class ModelNew: ...", "cpp"))
     assert len(inner.judged) == (1 if kept else 2)
 
 
 def test_everything_that_decides_a_verdict_is_part_of_its_key(tmp_path: Path) -> None:
-    class Timing(ScriptedEvaluator):
-        timing = False
-
     other_rules = dataclasses.replace(RULESETS["strict"], atol=1e-3)
     problem, one = SAMPLE_PROBLEM, kernel(1)
     renamed = dataclasses.replace(problem, id="Else/1", name="else")
     keys = [
-        cached(ScriptedEvaluator(), tmp_path).key(problem, one),
+        cached(ScriptedEvaluator(), tmp_path).key(Job(problem, one)),
         cached(ScriptedEvaluator(), tmp_path).key(
-            dataclasses.replace(problem, source=problem.source + "\n"), one
+            Job(dataclasses.replace(problem, source=problem.source + "\n"), one)
         ),
-        cached(ScriptedEvaluator(), tmp_path).key(problem, Kernel(one.source + " ", "triton")),
-        cached(ScriptedEvaluator(), tmp_path).key(problem, Kernel(one.source, "cpp")),
-        cached(ScriptedEvaluator(ruleset="kernelbench"), tmp_path).key(problem, one),
-        cached(ScriptedEvaluator(ruleset=other_rules), tmp_path).key(problem, one),
-        cached(ScriptedEvaluator(), tmp_path, judged_by=("another",)).key(problem, one),
-        cached(ScriptedEvaluator(), tmp_path, judged_by=None).key(problem, one),
-        cached(Timing(), tmp_path).key(problem, one),
+        cached(ScriptedEvaluator(), tmp_path).key(Job(problem, Kernel(one.source + " ", "triton"))),
+        cached(ScriptedEvaluator(), tmp_path).key(Job(problem, Kernel(one.source, "cpp"))),
+        cached(ScriptedEvaluator(ruleset="kernelbench"), tmp_path).key(Job(problem, one)),
+        cached(ScriptedEvaluator(ruleset=other_rules), tmp_path).key(Job(problem, one)),
+        cached(ScriptedEvaluator(provenance=("another",)), tmp_path).key(Job(problem, one)),
+        cached(ScriptedEvaluator(isolation="namespaces"), tmp_path).key(Job(problem, one)),
+        cached(ScriptedEvaluator(timed=False), tmp_path).key(Job(problem, one)),
     ]
     assert len(set(keys)) == len(keys)
-    assert cached(ScriptedEvaluator(), tmp_path).key(renamed, one) == keys[0]
+    assert cached(ScriptedEvaluator(), tmp_path).key(Job(renamed, one)) == keys[0]
 
 
 @given(st.lists(st.text(st.characters(), max_size=5), min_size=3, max_size=3))
@@ -142,14 +135,15 @@ def test_no_two_ways_to_cut_a_text_share_a_key(
     judge = cached(ScriptedEvaluator(), tmp_path_factory.getbasetemp() / "keys")
     a, b, c = parts
     problems = [dataclasses.replace(SAMPLE_PROBLEM, source=text) for text in (a, a + b)]
-    keys = judge.key(problems[0], Kernel(c, b)), judge.key(problems[1], Kernel(c, ""))
+    keys = judge.key(Job(problems[0], Kernel(c, b))), judge.key(Job(problems[1], Kernel(c, "")))
     assert (keys[0] == keys[1]) == (b == "")
 
 
 def test_the_index_of_a_device_does_not_count(tmp_path: Path) -> None:
     inner = ScriptedEvaluator(device="cuda:1")
-    cached(ScriptedEvaluator(device="cuda:0"), tmp_path).evaluate(SAMPLE_PROBLEM, kernel(1))
-    found = cached(inner, tmp_path).evaluate(SAMPLE_PROBLEM, kernel(1))
+    wrong = kernel(1, "wrong")
+    cached(ScriptedEvaluator(device="cuda:0"), tmp_path).evaluate(SAMPLE_PROBLEM, wrong)
+    found = cached(inner, tmp_path).evaluate(SAMPLE_PROBLEM, wrong)
     assert found.device == "cuda:1" and not inner.judged
 
 
@@ -177,22 +171,9 @@ def test_a_batch_judges_each_kernel_once(tmp_path: Path) -> None:
     assert [job.kernel for job in inner.judged] == [kernel(1), kernel(2)]
 
 
-class Pool(ScriptedEvaluator):
-    """Takes all jobs before it has judged one, as an evaluator with many workers does."""
-
-    def __init__(self, script: object = None) -> None:
-        super().__init__(script)  # type: ignore[arg-type]
-        self.let = threading.Event()
-
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        taken = list(jobs)
-        assert self.let.wait(30)
-        yield from super().evaluate_iter(taken)
-
-
 def test_a_kept_verdict_does_not_wait_for_one_that_is_being_judged(tmp_path: Path) -> None:
     cached(ScriptedEvaluator(), tmp_path).evaluate(SAMPLE_PROBLEM, kernel(0))
-    inner = Pool()
+    inner = Slow()
     stream = cached(inner, tmp_path).evaluate_iter(
         [Job(SAMPLE_PROBLEM, kernel(number)) for number in (5, 0)]
     )
@@ -206,8 +187,8 @@ def test_a_kept_verdict_does_not_wait_for_one_that_is_being_judged(tmp_path: Pat
 def test_a_batch_of_one_kernel_waits_for_one_verdict(
     tmp_path: Path, status: str, calls: int
 ) -> None:
-    inner = Pool([verdict(status)])
-    inner.let.set()
+    inner = Slow([verdict(status)])
+    threading.Timer(0.2, inner.let.set).start()  # once all of them wait
     found = cached(inner, tmp_path).evaluate_many([Job(SAMPLE_PROBLEM, kernel(1))] * 16)
     assert [each.status for each in found] == [Status(status)] * 16
     assert len(inner.judged) == calls
@@ -279,7 +260,7 @@ def test_threads_that_ask_for_one_verdict_wait_for_the_first(tmp_path: Path) -> 
         assert inner.begun.acquire(timeout=30)
         inner.let.set()
         assert all(each.result(30).correct for each in asked)
-    assert len(inner.judged) == 1 and (judge.hits, judge.misses) == (7, 1)
+    assert len(inner.judged) == 1 and (judge.status.hits, judge.status.misses) == (7, 1)
 
 
 def test_those_who_waited_share_a_timeout_and_nobody_else_does(tmp_path: Path) -> None:
@@ -300,7 +281,7 @@ def test_those_who_waited_share_a_timeout_and_nobody_else_does(tmp_path: Path) -
 
 
 def test_batches_at_the_same_time_judge_each_kernel_once(tmp_path: Path) -> None:
-    inner = Pool()
+    inner = Slow()
     judge = cached(inner, tmp_path)
     jobs = [Job(SAMPLE_PROBLEM, kernel(number)) for number in (1, 2, 1, 3)]
     with ThreadPoolExecutor(4) as pool:
@@ -308,11 +289,11 @@ def test_batches_at_the_same_time_judge_each_kernel_once(tmp_path: Path) -> None
         time.sleep(0.2)  # so that most wait; a late one finds what is kept
         inner.let.set()
         assert all(each.correct for batch in asked for each in batch.result(30))
-    assert len(inner.judged) == 3 and (judge.hits, judge.misses) == (17, 3)
+    assert len(inner.judged) == 3 and (judge.status.hits, judge.status.misses) == (17, 3)
 
 
 def test_a_batch_judges_what_a_closed_batch_left(tmp_path: Path) -> None:
-    inner = Pool()
+    inner = Slow()
     judge = cached(inner, tmp_path)
     jobs = [Job(SAMPLE_PROBLEM, kernel(number)) for number in (0, 1)]
     cached(ScriptedEvaluator(), tmp_path).evaluate(SAMPLE_PROBLEM, kernel(0))
@@ -356,7 +337,7 @@ PROGRAM = textwrap.dedent(
         time.sleep(0.05)
         return verdict("wrong", message=kernel.source)
 
-    judge = CachedEvaluator(ScriptedEvaluator(script), folder, judged_by=("this machine",))
+    judge = CachedEvaluator(ScriptedEvaluator(script), folder)
     kernels = [Kernel(f"# {number}", "triton") for number in range(6)]
     print("ready", flush=True)
     sys.stdin.readline()
@@ -390,7 +371,7 @@ def test_processes_can_share_a_folder(tmp_path: Path) -> None:
     for number in range(6):
         kept = judge.evaluate(SAMPLE_PROBLEM, Kernel(f"# {number}", "triton"))
         assert kept.message == f"# {number}"
-    assert (judge.hits, judge.misses) == (6, 0)
+    assert (judge.status.hits, judge.status.misses) == (6, 0)
 
 
 # --------------------------------------------------------------------------- the folder
@@ -430,7 +411,7 @@ def test_an_entry_under_another_name_is_not_believed(tmp_path: Path) -> None:
     judge = cached(ScriptedEvaluator(), tmp_path)
     judge.evaluate(SAMPLE_PROBLEM, kernel(1, "wrong"))
     (entry,) = entries(tmp_path)
-    other = judge.key(SAMPLE_PROBLEM, kernel(2))
+    other = judge.key(Job(SAMPLE_PROBLEM, kernel(2)))
     (tmp_path / other[:2]).mkdir(exist_ok=True)
     entry.rename(tmp_path / other[:2] / f"{other[2:]}.json")
     assert judge.evaluate(SAMPLE_PROBLEM, kernel(2)).correct
@@ -449,7 +430,7 @@ def test_the_folder_stays_under_its_limit_and_keeps_what_is_used(tmp_path: Path)
             os.utime(entry, (stamp, stamp))
     total = sum(entry.stat().st_size for entry in entries(tmp_path))
     assert 0.3 * limit < total <= limit * 1.1
-    assert judge.misses == 100  # the one that was used all along never went
+    assert judge.status.misses == 100  # the one that was used all along never went
 
 
 def test_entries_lie_two_levels_deep_and_alone(tmp_path: Path) -> None:
@@ -481,13 +462,11 @@ def test_it_is_an_evaluator_and_closes_only_what_it_owns(tmp_path: Path) -> None
         inner = ScriptedEvaluator()
         with cached(inner, tmp_path, owns=owns) as judge:
             assert isinstance(judge, Evaluator)
-            assert (judge.device, judge.ruleset) == (inner.device, inner.ruleset)
+            assert judge.capabilities == inner.capabilities
         assert inner.closed == owns
 
 
-def test_a_device_that_is_not_here_needs_to_be_described(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        CachedEvaluator(ScriptedEvaluator(device="npu:0"), tmp_path)
+def test_folders_and_limits_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="limit_bytes"):
         cached(ScriptedEvaluator(), tmp_path, limit_bytes=0)
     with pytest.raises(UsageError, match="cannot be kept"):

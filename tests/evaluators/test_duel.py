@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -97,7 +97,7 @@ def test_duel_ends_once_it_may(noise: list[float], most: int, width: float) -> N
 
 def test_rounds_alternate_and_share_a_fresh_seed(tmp_path) -> None:  # type: ignore[no-untyped-def]
     inner = ScriptedEvaluator([verdict("correct", speedup=s) for s in (1.0, 2.0, 0.5)])
-    cached = CachedEvaluator(inner, tmp_path, judged_by=("here",))
+    cached = CachedEvaluator(inner, tmp_path)
     duel(cached, SAMPLE_PROBLEM, ONE, OTHER, most=4, seed="5eed")
     order = [job.kernel for job in inner.judged]
     assert order == [ONE, OTHER, OTHER, ONE] * 2
@@ -174,15 +174,15 @@ class Turning(ScriptedEvaluator):
         super().__init__(script)
         self.tells, self.began, self.shared = tells, list[Kernel](), list[str]()
 
-    def evaluate_in_turns(
-        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
-    ) -> tuple[Verdict, Verdict] | None:
-        self.began.append(first)
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
+        self.began.append(kernels[0])
         self.shared.append(seed)
         if len(self.began) > self.tells:
             return None
         script = cast("Callable[[Problem, Kernel], Verdict]", self._script)
-        return script(problem, first), script(problem, second)
+        return tuple(script(problem, kernel) for kernel in kernels)
 
 
 def test_turns_alternate_after_a_round_of_verdicts() -> None:
@@ -214,7 +214,7 @@ def test_whole_verdicts_tell_what_turns_do_not(tells: int) -> None:
 
 def test_a_kernel_wrong_in_turns_loses() -> None:
     evaluator = Turning(lambda *_: SLOW)
-    evaluator.evaluate_in_turns = lambda *_, **__: (verdict("wrong"), SLOW)  # type: ignore[method-assign]
+    evaluator.duel_round = lambda *_, **__: (verdict("wrong"), SLOW)  # type: ignore[method-assign]
     found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER)
     assert (found.decided, found.rounds) == ("first", 2)  # the second began, and was wrong
 

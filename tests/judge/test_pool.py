@@ -161,7 +161,7 @@ def test_one_evaluator_judges_on_all_gpus(monkeypatch, tmp_path):
     monkeypatch.setattr(local, "WorkerProcess", FakeWorker)
     with LocalEvaluator(devices="all", workers=2, cache_dir=tmp_path) as evaluator:
         assert evaluator.devices == ("cuda:0", "cuda:1", "cuda:2")
-        assert evaluator.device == "cuda:0"
+        assert evaluator.capabilities.device == "cuda:0"
         kernels = [Kernel(f"NUMBER = {number}", "triton") for number in range(60)]
         found = dict(evaluator.evaluate_iter(Job(PROBLEM, kernel) for kernel in kernels))
     assert sorted(found) == list(range(60)) and all(v.correct for v in found.values())

@@ -73,7 +73,7 @@ def test_a_function_sees_problem_and_kernel() -> None:
 def test_verdicts_are_stamped_and_jobs_remembered() -> None:
     with ScriptedEvaluator(ruleset="kernelbench", device="cuda:0") as evaluator:
         found = evaluator.evaluate(SAMPLE_PROBLEM, KERNEL)
-        assert (found.device, found.ruleset) == ("cuda:0", evaluator.ruleset.label)
+        assert (found.device, found.ruleset) == ("cuda:0", evaluator.capabilities.ruleset.label)
         assert evaluator.judged == [Job(SAMPLE_PROBLEM, KERNEL)]
     assert evaluator.closed
     evaluator.close()

@@ -234,7 +234,7 @@ def test_run_failing_before_a_step_leaves_no_folder(
         def script(problem: Any, kernel: Any) -> Any:
             raise UsageError("the judge refuses")
 
-        return ScriptedEvaluator(script, ruleset=evaluator.ruleset)
+        return ScriptedEvaluator(script, ruleset=evaluator.capabilities.ruleset)
 
     with monkeypatch.context() as patch:
         patch.setattr(launch, "local_evaluator", broken)

@@ -50,13 +50,13 @@ def measure_winners(
         raise UsageError(
             f"winners are kept in a run's folder, and {str(run.path)!r} is none of an eval run"
         )
-    chosen = unconfirmed(run)
+    chosen, can = unconfirmed(run), evaluator.capabilities
     for played in chosen:
         record = played.record
-        if (record.ruleset, record.device) != (evaluator.ruleset.label, evaluator.device):
+        if (record.ruleset, record.device) != (can.ruleset.label, can.device):
             raise UsageError(
                 f"{run.name} was judged by {record.ruleset!r} on {record.device!r}, and the "
-                f"evaluator judges by {evaluator.ruleset.label!r} on {evaluator.device!r}; a "
+                f"evaluator judges by {can.ruleset.label!r} on {can.device!r}; a "
                 "second measurement needs the same"
             )
         if not record.has_source:

@@ -77,7 +77,7 @@ def run_batch(
 
     with judging.ByRules(make) as judges:
         # What is wrong with the options is said before jobs are read.
-        budget = getattr(judges.of(ruleset), "memory_bytes", None)
+        budget = judges.of(ruleset).capabilities.memory_bytes
         jobs = read_jobs(jobs_path, language, device, ruleset, sizes, budget)
         with _opened(out_path) as out:
             rows = read_rows(out, out_path)

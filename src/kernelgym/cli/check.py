@@ -84,7 +84,7 @@ class Check(MemoryOption, JudgingOptions):
             evaluator = judging.with_cache(evaluator, self.verdict_cache)
             judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem, sizes=self.sizes)
-            check_fits(problem, getattr(evaluator, "memory_bytes", None), self.device)
+            check_fits(problem, evaluator.capabilities.memory_bytes, self.device)
             text = judging.read_text(self.file, "kernel file")
             kernel, verdict = self._read(text, rules.label)
             if kernel is not None:

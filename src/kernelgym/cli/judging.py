@@ -153,25 +153,26 @@ def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = ""
         kernel: The kernel.
         seed: Seed of an earlier verdict, to repeat it.
     """
-    refused = refusal(problem, kernel, evaluator.ruleset)
+    rules = evaluator.capabilities.ruleset
+    refused = refusal(problem, kernel, rules)
     if refused is not None:
         return refused
     verdict = evaluator.evaluate(problem, kernel, seed=seed)
-    return with_findings(verdict, screen(kernel, screening_rules(problem, evaluator.ruleset)))
+    return with_findings(verdict, screen(kernel, screening_rules(problem, rules)))
 
 
 def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
     """Judge many kernels; yields (index of the job, verdict) as they come, refused ones first."""
     kept: list[int] = []
     for index, job in enumerate(jobs):
-        refused = refusal(job.problem, job.kernel, evaluator.ruleset)
+        refused = refusal(job.problem, job.kernel, evaluator.capabilities.ruleset)
         if refused is None:
             kept.append(index)
         else:
             yield index, refused
     for place, verdict in evaluator.evaluate_iter([jobs[index] for index in kept]):
         index = kept[place]
-        rules = screening_rules(jobs[index].problem, evaluator.ruleset)
+        rules = screening_rules(jobs[index].problem, evaluator.capabilities.ruleset)
         yield index, with_findings(verdict, screen(jobs[index].kernel, rules))
 
 

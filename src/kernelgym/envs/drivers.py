@@ -190,9 +190,10 @@ def _environment(
     core = game.unwrapped
     if not isinstance(core, KernelEnv):
         raise UsageError(f"a problem or an environment of kernelgym is played, got {game!r}")
-    if judge is not None and (judge.device, judge.ruleset) != (core.device, core.ruleset):
+    can = None if judge is None else judge.capabilities
+    if can is not None and (can.device, can.ruleset) != (core.device, core.ruleset):
         raise UsageError(
-            f"the evaluator judges by {judge.ruleset.label!r} on {judge.device!r}, the environment "
+            f"the evaluator judges by {can.ruleset.label!r} on {can.device!r}, the environment "
             f"by {core.ruleset.label!r} on {core.device!r}"
         )
     return game

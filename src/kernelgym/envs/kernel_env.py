@@ -221,8 +221,9 @@ class KernelEnv(gym.Env[str, str]):
     @reward.setter
     def reward(self, which: str | RewardPreset) -> None:
         preset = reward_preset(which)
-        timing = bool(getattr(self._evaluator, "timing", True))
-        check_speed(preset, self.language, self.device, timing=timing)
+        given = self._evaluator
+        timed = given is None or given.capabilities.timed
+        check_speed(preset, self.language, self.device, timing=timed)
         check_trials(preset, self.ruleset)
         self._settings = self._settings | {"reward": preset}
 

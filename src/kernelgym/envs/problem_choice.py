@@ -255,7 +255,8 @@ def with_own_rules(
     rules = getattr(suite, "rules", None)
     if rules is None or isinstance(suite, str | Path):
         return suite, ruleset
-    base = getattr(evaluator, "ruleset", "strict") if ruleset is None else ruleset
+    own = "strict" if evaluator is None else evaluator.capabilities.ruleset
+    base = own if ruleset is None else ruleset
     return suite, rules(base)
 
 
@@ -285,16 +286,17 @@ def agreed_on(
             f"an evaluator judges kernels (see `kernelgym.Evaluator`), got {evaluator!r}; give a "
             "LocalEvaluator or a ScriptedEvaluator, or leave the option out"
         )
-    if device not in (None, evaluator.device, evaluator.device.partition(":")[0]):
+    can = evaluator.capabilities
+    if device not in (None, can.device, can.device.partition(":")[0]):
         raise UsageError(
-            f"device {device!r} was asked for, but the evaluator runs on {evaluator.device!r}"
+            f"device {device!r} was asked for, but the evaluator runs on {can.device!r}"
         )
-    if ruleset is not None and find_ruleset(ruleset) != evaluator.ruleset:
+    if ruleset is not None and find_ruleset(ruleset) != can.ruleset:
         raise UsageError(
             f"ruleset {find_ruleset(ruleset).label!r} was asked for, but the evaluator follows "
-            f"{evaluator.ruleset.label!r}"
+            f"{can.ruleset.label!r}"
         )
-    return evaluator.device, evaluator.ruleset
+    return can.device, can.ruleset
 
 
 def agreed_budget(
@@ -310,7 +312,7 @@ def agreed_budget(
     Raises:
         UsageError: If that is no number of bytes, or above the evaluator's budget.
     """
-    own: int | None = getattr(evaluator, "memory_bytes", None)
+    own = None if evaluator is None else evaluator.capabilities.memory_bytes
     if memory_bytes is None and evaluator is not None:
         return own
     wanted = memory_budget(memory_bytes, device)

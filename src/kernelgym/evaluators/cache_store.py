@@ -23,8 +23,8 @@ import threading
 import time
 from pathlib import Path
 
-from kernelgym.judge.disk_limit import Entry, over_limit
-from kernelgym.judge.file_lock import locked
+from kernelgym.disk_limit import Entry, over_limit
+from kernelgym.file_lock import locked
 from kernelgym.types import Verdict
 
 __all__ = ["VerdictStore"]

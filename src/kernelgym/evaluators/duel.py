@@ -8,9 +8,9 @@ Contract:
 - Each round judges both kernels with one fresh seed, so that both get the same inputs and no cache
   answers. The kernel that goes first changes from round to round, so a steady drift of the machine
   favours neither.
-- An evaluator that can time two kernels in turns (`TimesInTurns`) is asked for that once a round of
-  whole verdicts has found both kernels correct and timed them. What it cannot tell, whole verdicts
-  tell.
+- An evaluator that can time kernels in turns (`kernelgym.evaluators.abilities.Duels`) is asked for
+  that once a round of whole verdicts has found both kernels correct and timed them. Where it cannot
+  decide, whole verdicts do.
 - A round's ratio is that of the two speedups: each is measured beside the reference, so what slows
   the machine for both sides cancels.
 - The interval allows for stopping early: of duels between equally fast kernels, 5 % at most are
@@ -30,39 +30,19 @@ import secrets
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from kernelgym.errors import UsageError
+from kernelgym.evaluators.abilities import Duels
 from kernelgym.types import Evaluator, Kernel, Problem, Verdict
 
-__all__ = ["Duel", "TimesInTurns", "duel"]
+__all__ = ["Duel", "duel"]
 
 Decided = Literal["first", "second", "neither"]
 
 _LEAST_ROUNDS = 3
 _MISS = 0.05
 _BISECTIONS = 60  # halve the bracket to below a float's precision
-
-
-class TimesInTurns(Protocol):
-    """What an evaluator may do beside judging kernels one by one."""
-
-    def evaluate_in_turns(
-        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
-    ) -> tuple[Verdict, Verdict] | None:
-        """Judge two kernels in fresh processes, their windows in turns.
-
-        Outputs are verified as for whole verdicts; evidence is not gathered again.
-
-        Args:
-            problem: The problem that both solve.
-            first: The kernel that begins.
-            second: The other.
-            seed: As for `kernelgym.types.Evaluator.evaluate`.
-
-        Returns:
-            Both verdicts, in this order; None if whole verdicts have to tell.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +106,7 @@ def duel(
     if not 0.0 <= width < math.inf:
         raise UsageError(f"width={width}: give a relative width of 0 or more, such as 0.02")
     looks = most - _LEAST_ROUNDS + 1
-    in_turns = getattr(evaluator, "evaluate_in_turns", None)
+    duels = evaluator.ability(Duels)
     were_timed = False
     rounds: list[tuple[Verdict, Verdict]] = []
     logs: list[float] = []
@@ -136,9 +116,9 @@ def duel(
         shared, order = _seed_of_round(seed, number), (number % 2, 1 - number % 2)
         kernels = [(first, second)[side] for side in order]
         pair = None
-        if in_turns is not None and were_timed:
-            pair = in_turns(problem, *kernels, seed=shared)
-            in_turns = in_turns if pair is not None else None  # it was in vain: not asked again
+        if duels is not None and were_timed:
+            pair = duels.duel_round(problem, kernels, seed=shared)
+            duels = duels if pair is not None else None  # it was in vain: not asked again
         if pair is None:
             one, other = (evaluator.evaluate(problem, kernel, seed=shared) for kernel in kernels)
             pair = one, other

@@ -141,7 +141,7 @@ def build_index(
                     held_out,
                     Judged(evaluator, plan.minutes),
                     needed=plan.k + _TESTED_BEYOND,
-                    device=evaluator.device,
+                    device=evaluator.capabilities.device,
                     advance=advance,
                 )
             index, untested[language] = tested.index, dict(tested.untested)
@@ -236,8 +236,8 @@ def _verified(
             verdicts = Judged(evaluator, plan.minutes)
             verdicts.judge(jobs, advance)
         about = {
-            "device": evaluator.device.partition(":")[0],
-            "ruleset": evaluator.ruleset.label,
+            "device": evaluator.capabilities.device.partition(":")[0],
+            "ruleset": evaluator.capabilities.ruleset.label,
         }
         for entry, job in zip(todo, jobs, strict=True):
             verdict = verdicts.of(job.problem, job.kernel)

@@ -64,12 +64,12 @@ class Judged:
         for job in {(job.problem.digest, job.kernel.digest): job for job in jobs}.values():
             if self.of(job.problem, job.kernel) is not None:
                 continue
-            refused = refusal(job.problem, job.kernel, self._evaluator.ruleset)
+            refused = refusal(job.problem, job.kernel, self._evaluator.capabilities.ruleset)
             if refused is not None:
                 self._keep(job, refused, advance)
             else:
                 todo.append(job)
-        size = _AT_ONCE * max(1, int(getattr(self._evaluator, "workers", 1)))
+        size = _AT_ONCE * self._evaluator.capabilities.workers
         for start in range(0, len(todo), size):
             if self.late:
                 break

@@ -16,29 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LOST_IN_A_ROW", "DeviceHealth", "DeviceRecord"]
+from kernelgym.capabilities import DeviceHealth
+
+__all__ = ["LOST_IN_A_ROW", "DeviceRecord"]
 
 LOST_IN_A_ROW = 3
 """Lost workers in a row after which a device is taken out of service."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0
 _PROBE_S = 120.0  # a probe that takes longer has failed, as far as waiting kernels are concerned
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceHealth:
-    """Counts of one device since its evaluator was made."""
-
-    device: str
-    in_service: bool
-    """Whether it is given kernels."""
-    lost: int = 0
-    """Attempts at a verdict that failed on it, for whatever reason."""
-    moved: int = 0
-    """Verdicts that another device gave after an attempt on this one had failed."""
-    taken_out: int = 0
-    """How often it was taken out of service."""
-    reason: str = ""
-    """Why it is out of service: its last failure."""
 
 
 @dataclass(slots=True, eq=False)

@@ -13,25 +13,32 @@ Does not cache verdicts.
 from __future__ import annotations
 
 import functools
-import queue
-import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from kernelgym.baseline import Baseline
+from kernelgym.capabilities import Capabilities, EvaluatorStatus
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
+from kernelgym.evaluators.base import EvaluatorBase
+from kernelgym.evaluators.dispatch import Dispatcher
 from kernelgym.judge.compiling.library_cache import LibraryCache
 from kernelgym.judge.compiling.toolchain import check_tools
-from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
 from kernelgym.judge.pool import WORKER_LOST, Pool
+from kernelgym.judge.provenance import device_kind, provenance
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.judging_memory import memory_budget
-from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, check_language
+from kernelgym.languages import (
+    LANGUAGES,
+    REFERENCE_LANGUAGE,
+    check_language,
+    languages_on,
+)
 from kernelgym.paths import cache_folder
 from kernelgym.precision import judged_precisions
 from kernelgym.rulesets import Ruleset
@@ -67,7 +74,7 @@ def get_init_inputs():
 """Judged, as its own kernel, to find out whether a device computes."""
 
 
-class LocalEvaluator:
+class LocalEvaluator(EvaluatorBase):
     """Judges kernels in sandboxed processes of this machine.
 
     Args:
@@ -124,56 +131,52 @@ class LocalEvaluator:
         self.workers, self.standby = workers, standby
         self._memory_bytes = memory_budget(memory_bytes, self._device)
         self._pool = Pool(self.devices, workers, self._start, _judge_probe)
+        self._dispatcher = Dispatcher(self._judge, self._pool.places(), by_problem=True)
         if self._device == "cpu":  # what is known to fail is the interpreter
             _warn_of_trouble()
 
-    @property
-    def device(self) -> str:
-        """The device kernels run on."""
-        return self._device
+    @functools.cached_property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        kind = device_kind(self._device)
+        return Capabilities(
+            self._device,
+            self._ruleset,
+            timed=self._timing,
+            devices=self.devices,
+            device_kind=kind,
+            isolation=self._isolation,
+            workers=self.workers * len(self.devices),
+            memory_bytes=self._memory_bytes,
+            languages=languages_on(self._device),
+            provenance=provenance(self._device),
+        )
 
     @property
-    def ruleset(self) -> Ruleset:
-        """The ruleset that its verdicts follow."""
-        return self._ruleset
-
-    @property
-    def isolation(self) -> str:
-        """The sandbox tier that was requested."""
-        return self._isolation
-
-    @property
-    def timing(self) -> bool:
-        """Whether it times correct kernels, if their language can be timed."""
-        return self._timing
-
-    @property
-    def health(self) -> tuple[DeviceHealth, ...]:
+    def status(self) -> EvaluatorStatus:
         """Each device's counts, and whether it is in service."""
-        return self._pool.health()
+        return EvaluatorStatus(self._pool.health())
 
-    @property
-    def memory_bytes(self) -> int:
-        """The memory budget: most bytes that judging one kernel may take."""
-        return self._memory_bytes
-
-    def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        """Judge one kernel, once a worker is free.
+    def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
+        """Return the future of a job's verdict.
 
         Args:
-            problem: The problem.
-            kernel: The kernel.
+            job: The problem and the kernel.
             seed: `Verdict.seed` of an earlier verdict, to repeat it on the same inputs.
 
-        Raises:
-            UnsupportedLanguage: If this device or machine cannot run the kernel's language, or the
-                language does not compute in the problem's precision.
-            UsageError: If the problem needs more than the memory budget, or the host does not
-                allow the required sandbox tier.
+        The future raises `UnsupportedLanguage` if this device or machine cannot run the kernel's
+        language, or the language does not compute in the problem's precision; `UsageError` if the
+        problem needs more than the memory budget, or the host does not allow the required sandbox
+        tier.
         """
+        return self._dispatcher.submit(job, seed)
+
+    def _judge(self, job: Job, seed: str, place: int) -> Verdict:
+        """Judge one kernel, on a worker's place of the pool if that is free."""
+        problem, kernel = job.problem, job.kernel
         self._check(problem, kernel)
         started = time.monotonic()
-        answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed))
+        answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed), place=place)
         if isinstance(answer, Verdict):
             return answer
         circumstances = Circumstances(
@@ -186,9 +189,9 @@ class LocalEvaluator:
         blamed = suspect and self._blames(problem, kernel, devices)
         return verdict_of_failures(answer, circumstances, blamed)
 
-    def evaluate_in_turns(
-        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
-    ) -> tuple[Verdict, Verdict] | None:
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
         """Judge two kernels that were correct before, timed in turns.
 
         Both and the reference are timed under one hold of the device lock, in fresh processes, on
@@ -197,8 +200,7 @@ class LocalEvaluator:
 
         Args:
             problem: The problem.
-            first: The kernel that begins.
-            second: The other.
+            kernels: The two kernels; the first one begins.
             seed: As for `evaluate`.
 
         Returns:
@@ -209,8 +211,9 @@ class LocalEvaluator:
             UnsupportedLanguage: As `evaluate`.
             UsageError: As `evaluate`.
         """
-        self._check(problem, first)
-        self._check(problem, second)
+        for kernel in kernels:
+            self._check(problem, kernel)
+        first, second = kernels
         try:
             found = self._pool.lend(
                 lambda worker: worker.judge_in_turns(problem, first, second, seed)
@@ -288,46 +291,6 @@ class LocalEvaluator:
         self._pool.forgive(devices)
         return True
 
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        """Judge many kernels; yields (index, verdict) in order of completion.
-
-        As many run at once as there are workers, and a job is taken from the iterable only when a
-        worker is free. An error that `evaluate` would raise for a job is raised here.
-        """
-        waiting = enumerate(jobs)
-        done: queue.SimpleQueue[tuple[int, Verdict | BaseException]] = queue.SimpleQueue()
-
-        def run(index: int, job: Job) -> None:
-            try:
-                done.put((index, self.evaluate(job.problem, job.kernel)))
-            except BaseException as error:
-                done.put((index, error))
-
-        room = self.workers * len(self.devices)
-        running = 0
-        exhausted = False
-        while True:
-            while running < room and not exhausted:
-                try:
-                    index, job = next(waiting)
-                except StopIteration:
-                    exhausted = True
-                    break
-                threading.Thread(target=run, args=(index, job), daemon=True).start()
-                running += 1
-            if not running:
-                return
-            index, outcome = done.get()
-            running -= 1
-            if isinstance(outcome, BaseException):
-                raise outcome
-            yield index, outcome
-
-    def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Judge many kernels; return verdicts in the order of the jobs."""
-        verdicts = dict(self.evaluate_iter(jobs))
-        return [verdicts[index] for index in range(len(jobs))]
-
     def prepare_baseline(self, problem: Problem, *, refresh: bool = False) -> Baseline:
         """Compile a problem's reference and time it, for compiled baselines.
 
@@ -357,16 +320,6 @@ class LocalEvaluator:
     def close(self) -> None:
         """End the workers and their processes. Jobs in flight become `unavailable`."""
         self._pool.dismiss()
-
-    def __deepcopy__(self, memo: object) -> LocalEvaluator:
-        """Return self: `gymnasium.make` deep-copies its arguments, and a pool cannot be copied."""
-        return self
-
-    def __enter__(self) -> LocalEvaluator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _start(self, device: str) -> WorkerProcess:
         return WorkerProcess(

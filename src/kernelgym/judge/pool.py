@@ -24,8 +24,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kernelgym.capabilities import DeviceHealth
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge.device_health import DeviceHealth, DeviceRecord
+from kernelgym.judge.device_health import DeviceRecord
 from kernelgym.judge.outcome import JudgeFailure, moved_verdict
 from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.untrusted.protocol import ProtocolError
@@ -92,6 +93,10 @@ class Pool:
         self._records = {device: DeviceRecord(device) for device in self._devices}
         self._probing: set[WorkerProcess] = set()
 
+    def places(self) -> tuple[str, ...]:
+        """Return the device of each place, by the place's number."""
+        return tuple(place.device for place in self._places)
+
     def health(self) -> tuple[DeviceHealth, ...]:
         """Return each device's counts."""
         with self._changed:
@@ -144,7 +149,7 @@ class Pool:
                 self._changed.notify_all()
 
     def judge(
-        self, ask: _Ask, attempts: int = _ATTEMPTS, only: str = ""
+        self, ask: _Ask, attempts: int = _ATTEMPTS, only: str = "", place: int | None = None
     ) -> Verdict | list[JudgeFailure]:
         """Judge a kernel; after a failure, judge it on another device.
 
@@ -152,6 +157,7 @@ class Pool:
             ask: Has one worker judge the kernel.
             attempts: Most attempts.
             only: The device to judge on; any if empty.
+            place: Number of the place that the first attempt is made on if it is free.
 
         Returns:
             The verdict, or one failure for each attempt.
@@ -163,19 +169,19 @@ class Pool:
         for _ in range(attempts):
             tried = {failure.device for failure in failures}
             try:
-                place = self._take(only, tried)
+                taken = self._take(only, tried, place)
             except NoDevice as error:
                 failures.append(JudgeFailure(str(error), "no_device"))
                 break
             except ValueError as error:  # closed
                 failures.append(JudgeFailure(str(error)))
                 break
-            answer = self._attempt(place, ask)
+            answer = self._attempt(taken, ask)
             if isinstance(answer, Verdict):
                 with self._changed:
-                    for device in tried - {place.device}:
+                    for device in tried - {taken.device}:
                         self._records[device].moved += 1
-                return moved_verdict(answer, failures, place.device)
+                return moved_verdict(answer, failures, taken.device)
             failures.append(answer)
         return failures
 
@@ -210,12 +216,15 @@ class Pool:
             for device in devices:
                 self._records[device].forgive()
 
-    def _take(self, only: str = "", avoid: Collection[str] = ()) -> _Place:
+    def _take(
+        self, only: str = "", avoid: Collection[str] = (), wanted: int | None = None
+    ) -> _Place:
         """Return a place on a device in service, once one is free.
 
         Args:
             only: The device to take; any if empty.
             avoid: Devices not to take while another is in service.
+            wanted: Number of the place to take if it is among the free ones.
 
         Raises:
             NoDevice: If no device is in service, or that one is not.
@@ -239,7 +248,11 @@ class Pool:
                 self._changed.wait(None if serving else _LOOK_S)
             self._refuse_if_closed()
             busy = [place.device for place in self._places if place.busy]
-            place = min(free, key=lambda p: (busy.count(p.device), p.worker is None))
+            asked_for = None if wanted is None else self._places[wanted]
+            place = min(
+                free,
+                key=lambda p: (p is not asked_for, busy.count(p.device), p.worker is None),
+            )
             place.busy = True
             return place
 

@@ -24,7 +24,7 @@ from kernelgym.devices import check_device, cuda_devices, find_device
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.toolchain import describe_cpu, find_compiler, find_nvcc
 
-__all__ = ["code_digest", "provenance"]
+__all__ = ["code_digest", "device_kind", "provenance"]
 
 _PACKAGES = ("kernelgym", "torch", "triton", "numpy")
 _CODE = ("*.py", "*.h", "*.cpp")
@@ -54,6 +54,12 @@ def provenance(device: str) -> tuple[str, ...]:
         f"judge {code_digest(_PACKAGE)}",
         *(f"compiler {text}" for text in tools),
     )
+
+
+def device_kind(device: str) -> str:
+    """Return the model of a device of this machine: ``cpu``, or a GPU's name."""
+    name = find_device(device)
+    return name if name == "cpu" else cuda_devices()[int(name.partition(":")[2])].name
 
 
 def _gpu(device: str) -> str:

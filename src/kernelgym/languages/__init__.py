@@ -27,6 +27,7 @@ __all__ = [
     "check_language",
     "is_interpreted",
     "language",
+    "languages_on",
     "noun_of",
 ]
 
@@ -85,6 +86,12 @@ def check_language(name: str, device: str, precision: str = "") -> Language:
             f"(it computes in: {', '.join(found.precisions)})"
         )
     return found
+
+
+def languages_on(device: str) -> tuple[str, ...]:
+    """Return the names of the languages that run on a device such as ``cpu`` or ``cuda:0``."""
+    kind = device.partition(":")[0]
+    return tuple(name for name, entry in LANGUAGES.items() if kind in entry.devices)
 
 
 def is_interpreted(language: str, device: str) -> bool:

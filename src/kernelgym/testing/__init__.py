@@ -9,11 +9,16 @@ from __future__ import annotations
 import dataclasses
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Self
+from typing import Any
 
+from kernelgym.capabilities import Capabilities, DeviceHealth, EvaluatorStatus
 from kernelgym.errors import UsageError
+from kernelgym.evaluators.base import EvaluatorBase
+from kernelgym.evaluators.dispatch import Dispatcher
+from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.testing.samples import SAMPLE_BROKEN, SAMPLE_KERNELS, SAMPLE_PROBLEM
@@ -92,7 +97,7 @@ def reply(kernel: Kernel, thought: str = "Work out one element per program insta
     return f"<think>\n{thought}\n</think>\n\n<KERNEL>\n```python\n{kernel.source}```\n</KERNEL>\n"
 
 
-class ScriptedEvaluator:
+class ScriptedEvaluator(EvaluatorBase):
     """An evaluator that says what a script tells it to.
 
     Args:
@@ -106,35 +111,51 @@ class ScriptedEvaluator:
             - a function of problem and kernel.
         ruleset: Ruleset it claims to follow.
         device: Device it claims to run on.
+        **capabilities: Other fields of `kernelgym.capabilities.Capabilities` that it claims, such
+            as ``timed=False``. It judges as many kernels at the same time as it claims workers.
 
     Attributes:
         judged: Every job it was given, in order.
         seeds: The seed it was given with each of them; empty for none.
+        health: Health of its devices that it claims in `status`.
         closed: True once `close` was called.
     """
 
     def __init__(
-        self, script: Script | None = None, ruleset: str | Ruleset = "strict", device: str = "cpu"
+        self,
+        script: Script | None = None,
+        ruleset: str | Ruleset = "strict",
+        device: str = "cpu",
+        **capabilities: Any,
     ) -> None:
         if isinstance(script, Sequence) and not script:
             raise UsageError("a script of verdicts needs at least one verdict")
         self._script = script
-        self._ruleset = find_ruleset(ruleset)
-        self._device = device
+        claims = {"languages": tuple(LANGUAGES), "provenance": ("scripted",)} | capabilities
+        self._capabilities = Capabilities(device, find_ruleset(ruleset), **claims)
+        self._dispatcher = Dispatcher(
+            lambda job, seed, _: self.evaluate(job.problem, job.kernel, seed=seed),
+            [device] * self._capabilities.workers,
+        )
         self._lock = threading.Lock()
         self.judged: list[Job] = []
         self.seeds: list[str] = []
+        self.health: tuple[DeviceHealth, ...] = ()
         self.closed = False
 
     @property
-    def device(self) -> str:
-        """The device it claims to run on."""
-        return self._device
+    def status(self) -> EvaluatorStatus:
+        """The health that it claims."""
+        return EvaluatorStatus(self.health)
 
     @property
-    def ruleset(self) -> Ruleset:
-        """The ruleset it claims to follow."""
-        return self._ruleset
+    def capabilities(self) -> Capabilities:
+        """What it claims."""
+        return self._capabilities
+
+    def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
+        """Return the future of the scripted verdict."""
+        return self._dispatcher.submit(job, seed)
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Return the scripted verdict, stamped with device, ruleset and seed."""
@@ -145,33 +166,14 @@ class ScriptedEvaluator:
         found = self._choose(index, problem, kernel)
         return dataclasses.replace(
             found,
-            device=self._device,
-            ruleset=self._ruleset.label,
+            device=self._capabilities.device,
+            ruleset=self._capabilities.ruleset.label,
             seed=seed or found.seed,
         )
-
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        """Yield (index, verdict) in the order of the jobs."""
-        for index, job in enumerate(jobs):
-            yield index, self.evaluate(job.problem, job.kernel)
-
-    def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Return one verdict per job, in the order of the jobs."""
-        return [found for _, found in self.evaluate_iter(jobs)]
 
     def close(self) -> None:
         """Remember that it was closed."""
         self.closed = True
-
-    def __deepcopy__(self, memo: object) -> Self:
-        # Gymnasium copies the keyword arguments of `make`; a service is shared, not copied.
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _choose(self, index: int, problem: Problem, kernel: Kernel) -> Verdict:
         script = self._script

@@ -74,7 +74,7 @@ class _Table:
 
     def observer(self, max_turns: int | None) -> Observer:
         """Return what the model reads, counted in its own tokens."""
-        device = self.judge.evaluator.device
+        device = self.judge.evaluator.capabilities.device
         count = token_counter(self.text.tokenizer)
         return training_observer(self.config, device, count, max_turns=max_turns)
 
@@ -169,7 +169,7 @@ class EpisodeGroupBuilder(EnvGroupBuilder):  # type: ignore[misc]
                     Episode(
                         self.problem,
                         language=observer.language,
-                        ruleset=table.judge.evaluator.ruleset,
+                        ruleset=table.judge.evaluator.capabilities.ruleset,
                         reward=self.config.schedule.at(self.step),
                         max_turns=observer.max_turns,
                         stop_when=rules.stop_when,

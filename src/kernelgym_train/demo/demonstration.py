@@ -108,7 +108,7 @@ def demonstrate(
         say("playing the held-out problems after training")
         after = evaluate_tables(prepared, known, policy)
         clock.lap("evaluation after")
-        judged = known.misses
+        judged = known.status.misses
     if (folder / "main" / "model" / "adapter_config.json").is_file():
         merge_adapter(folder / "main" / "model", folder / "merged")
     shown = Demonstration(

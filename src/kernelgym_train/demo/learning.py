@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.prompts.observer import Observer
-from kernelgym.rulesets import RULESETS, Ruleset, ruleset
+from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config, load_config
@@ -74,8 +74,9 @@ def learning_config(
 
 def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> Observer:
     """Return what the model reads, under the judge's own rules, counted in its own tokens."""
-    observer = training_observer(config, judge.device, token_counter(tokenizer))
-    return dataclasses.replace(observer, ruleset=judge.ruleset)
+    can = judge.capabilities
+    observer = training_observer(config, can.device, token_counter(tokenizer))
+    return dataclasses.replace(observer, ruleset=can.ruleset)
 
 
 def learn(
@@ -127,7 +128,7 @@ def _train(
 ) -> None:
     """Train as `learn` says."""
     folder = Path(config.run.folder) / config.run.name
-    rules: Ruleset = ruleset(judge.ruleset)
+    rules: Ruleset = judge.capabilities.ruleset
     about = manifest(config.run.backend, rules, config.run.seed)
     if resume:
         check_ruleset(folder, rules)

@@ -205,7 +205,7 @@ def make_steps(
         StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
         evaluator=evaluator,
-        observer=training_observer(config, evaluator.device, count),
+        observer=training_observer(config, evaluator.capabilities.device, count),
         rules=episode_rules(config),
         schedule=config.schedule,
         credit=config.credit_rule,

@@ -294,7 +294,7 @@ class HeldOutEvaluation:
             retrieval: bool = True,
         ) -> Evaluation:
             observer = training_observer(
-                *(self._config, self._judge.device, self._count),
+                *(self._config, self._judge.capabilities.device, self._count),
                 max_turns=chosen.max_turns,
                 retrieval=retrieval,
             )

@@ -21,6 +21,7 @@ from typing import Any
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.episodes.episode import refusal
+from kernelgym.evaluators.abilities import Builds
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.together import Shared, Together
@@ -85,8 +86,8 @@ class Judging:
         self._awaited, self._problem, self._state = awaited, problem, state
         self._together, self._clock = together, clock
         self._build_s: dict[str, float] = {}
-        self._build: Callable[[Kernel], Build | None] | None
-        self._build = getattr(awaited.evaluator, "build", None)
+        builds = awaited.evaluator.ability(Builds)
+        self._build = None if builds is None else builds.build
         self._built: dict[str, str] = {}
         self._prepared: dict[str, tuple[Kernel, str]] = {}
         self._locks: dict[int, asyncio.Lock] = {}
@@ -111,7 +112,7 @@ class Judging:
         return self._judge(key)
 
     def _refusal(self, kernel: Kernel) -> Verdict | None:
-        return refusal(self._problem, kernel, self._awaited.evaluator.ruleset)
+        return refusal(self._problem, kernel, self._awaited.evaluator.capabilities.ruleset)
 
     async def _judge_shared(
         self,

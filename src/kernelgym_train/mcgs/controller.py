@@ -63,7 +63,7 @@ def explore(session: SearchSession, budget: Budget | None = None, *, contests: b
 
 async def _run(session: SearchSession, contests: bool) -> None:
     state, workers = session.state, session.config.workers
-    async with AwaitedEvaluator(session.evaluator, most=1, batches=workers) as awaited:
+    async with AwaitedEvaluator(session.evaluator) as awaited:
         judging = Judging(
             awaited, session.task.problem, state, session.together, session.config.clock
         )
@@ -207,9 +207,8 @@ def _take_in(session: SearchSession, key: str, judged: Judged, build: str) -> No
     assert verdict is not None
     value = value_of(verdict, state.start_speedup)
     session.folder.write_verdict(key, verdict)
-    artifacts = getattr(evaluator, "artifacts", None)
-    if artifacts is not None:  # none of a state that was built with others
-        session.folder.write_built(key, artifacts(state.variants[key].kernel()))
+    if session.builds is not None:  # no files of a state that was built with others
+        session.folder.write_built(key, session.builds.artifacts(state.variants[key].kernel()))
     session.record(
         "judged",
         {

@@ -107,10 +107,10 @@ def finish(session: SearchSession) -> dict[str, Any]:
         },
         "minimised": minimised,
     }
-    if (built_for := getattr(evaluator, "artifacts", None)) is not None:
-        folder.write_built(None, built_for(task.start))
+    if (builds := session.builds) is not None:
+        folder.write_built(None, builds.artifacts(task.start))
         if best is not None:
-            folder.write_built(best, built_for(state.variants[best].kernel()))
+            folder.write_built(best, builds.artifacts(state.variants[best].kernel()))
     session.record("finished", {"result": result})
     write_result(session, result)
     try:
@@ -202,8 +202,8 @@ def write_result(session: SearchSession, result: Mapping[str, Any]) -> None:
             state,
             result["best"]["state"],
             folder.read_verdict,
-            device=session.evaluator.device,
-            ruleset=session.evaluator.ruleset,
+            device=session.evaluator.capabilities.device,
+            ruleset=session.evaluator.capabilities.ruleset,
         )
     folder.write_result(result)
     folder.write_episode(way)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
+from kernelgym.evaluators.abilities import Builds
 from kernelgym.evaluators.duel import Duel
-from kernelgym.judge.provenance import provenance
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
@@ -90,25 +90,27 @@ class SearchSession:
         *,
         alone: bool = True,
     ) -> None:
-        rules = task.rules(evaluator.ruleset)
-        if rules != evaluator.ruleset:
+        can = evaluator.capabilities
+        rules = task.rules(can.ruleset)
+        if rules != can.ruleset:
             raise UsageError(
                 f"{task.name} has tolerances of its own, which make the ruleset {rules.label!r}, "
-                f"and the evaluator follows {evaluator.ruleset.label!r}; give it the ruleset that "
+                f"and the evaluator follows {can.ruleset.label!r}; give it the ruleset that "
                 "spec.rules returns"
             )
         if task.shapes:
             evaluator = ShapesEvaluator(evaluator, task.problem, task.shapes)
         self.task, self.evaluator, self.config = task, evaluator, config
+        self.builds = evaluator.ability(Builds)
         self.budget, self.say = config.budget, config.say
         self.approximate = config.approximate or task.approximate
         self.folder = SearchFolder(outdir, task.name, alone=alone)
         self.context = {
             "task": task.digest,
-            "ruleset": evaluator.ruleset.label,
+            "ruleset": can.ruleset.label,
             "approximate": str(self.approximate),
             # One entry a line, so that a refusal names what has changed: device, compiler, ...
-            **{line.partition(" ")[0]: line for line in provenance(evaluator.device)},
+            **{line.partition(" ")[0]: line for line in can.provenance},
         }
         self.proposer: Proposer = config.proposer or rules_for(task, self.approximate)
         start = read_variant(task.start)

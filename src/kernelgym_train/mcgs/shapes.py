@@ -22,14 +22,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeVar
 
-from kernelgym.rulesets import Ruleset
-from kernelgym.types import Build, Evaluator, Job, Kernel, Problem, Status, Timing, Verdict
+from kernelgym.evaluators.abilities import Duels
+from kernelgym.evaluators.base import EvaluatorWrapper
+from kernelgym.evaluators.dispatch import Dispatcher
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Timing, Verdict
 from kernelgym.verdict import HOST_BUSY, Stages
 
 __all__ = ["ShapesEvaluator", "TaskShape", "together"]
+
+Ability = TypeVar("Ability")
 
 _ORDER = ("tune", "both", "hidden")
 _AT_ANY = (Status.UNAVAILABLE, Status.COMPILE_ERROR, Status.REJECTED)
@@ -53,7 +59,7 @@ class TaskShape:
         return self.role != "tune"
 
 
-class ShapesEvaluator:
+class ShapesEvaluator(EvaluatorWrapper):
     """Judges a task's problem at every shape of the task.
 
     Args:
@@ -63,31 +69,27 @@ class ShapesEvaluator:
     """
 
     def __init__(self, evaluator: Evaluator, problem: Problem, shapes: Sequence[TaskShape]) -> None:
-        self._evaluator, self._problem = evaluator, problem
+        super().__init__(evaluator)
+        self._problem = problem
         self._shapes = sorted(shapes, key=lambda shape: _ORDER.index(shape.role))
         self._speedups: dict[str, list[dict[str, float]]] = defaultdict(list)
+        self._dispatcher = Dispatcher(
+            lambda job, seed, _: self.evaluate(job.problem, job.kernel, seed=seed),
+            [""] * self.capabilities.workers,
+        )
+        self._duels = evaluator.ability(Duels)
         self.last_s = 0.0
         """Seconds that the last verdict took at all shapes, its build apart."""
-        self.build: Callable[[Kernel], Build | None] | None
-        """The evaluator's own: builds a kernel without judging it; None if it cannot."""
-        self.build = getattr(evaluator, "build", None)
-        self.artifacts: Callable[[Kernel], Mapping[str, bytes]] | None
-        """The evaluator's own: returns what was built of a kernel; None if it cannot."""
-        self.artifacts = getattr(evaluator, "artifacts", None)
-        self.evaluate_in_turns: Callable[..., tuple[Verdict, Verdict] | None] | None
-        """As of the evaluator, at every shape; None if it times no kernels in turns."""
-        self._in_turns = getattr(evaluator, "evaluate_in_turns", None)
-        self.evaluate_in_turns = self._at_all_shapes if self._in_turns is not None else None
 
-    @property
-    def device(self) -> str:
-        """The device kernels run on."""
-        return self._evaluator.device
+    def ability(self, kind: type[Ability]) -> Ability | None:
+        """Return an object with an ability; duels are fought if the evaluator can."""
+        if kind is Duels and self._duels is None:
+            return None
+        return super().ability(kind)
 
-    @property
-    def ruleset(self) -> Ruleset:
-        """The rules its verdicts follow."""
-        return self._evaluator.ruleset
+    def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
+        """Return the future of the verdict on one kernel at every shape."""
+        return self._dispatcher.submit(job, seed)
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
         """Judge one kernel at every shape.
@@ -98,10 +100,10 @@ class ShapesEvaluator:
             seed: As of the evaluator; each shape's inputs follow from it.
         """
         if problem != self._problem:
-            return self._evaluator.evaluate(problem, kernel, seed=seed)
+            return self.evaluator.evaluate(problem, kernel, seed=seed)
         verdicts: list[tuple[TaskShape, Verdict]] = []
         for shape in self._shapes:
-            verdict = self._evaluator.evaluate(shape.problem, kernel, seed=seed)
+            verdict = self.evaluator.evaluate(shape.problem, kernel, seed=seed)
             verdicts.append((shape, verdict))
             if not verdict.correct:
                 break
@@ -111,29 +113,28 @@ class ShapesEvaluator:
         )
         return self._taken_together(kernel, verdicts)
 
-    def _at_all_shapes(
-        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
-    ) -> tuple[Verdict, Verdict] | None:
-        """Judge two kernels in turns at every shape.
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
+        """Judge kernels in turns at every shape.
 
-        None if the evaluator cannot at one, or if one kernel is wrong there: whole verdicts tell.
+        Returns:
+            One verdict per kernel; None if the evaluator has none at one of the shapes, or if a
+            kernel is wrong there: whole verdicts have to decide.
         """
-        assert self._in_turns is not None
+        assert self._duels is not None
         if problem != self._problem:
-            found: tuple[Verdict, Verdict] | None
-            found = self._in_turns(problem, first, second, seed=seed)
-            return found
-        pairs: list[tuple[Verdict, Verdict]] = []
+            return self._duels.duel_round(problem, kernels, seed=seed)
+        rounds: list[tuple[Verdict, ...]] = []
         for shape in self._shapes:
-            pair = self._in_turns(shape.problem, first, second, seed=seed)
-            if pair is None or not all(verdict.correct for verdict in pair):
+            found = self._duels.duel_round(shape.problem, kernels, seed=seed)
+            if found is None or not all(verdict.correct for verdict in found):
                 return None
-            pairs.append(pair)
-        one, other = (
+            rounds.append(found)
+        return tuple(
             self._taken_together(kernel, list(zip(self._shapes, verdicts, strict=True)))
-            for kernel, verdicts in zip((first, second), zip(*pairs, strict=True), strict=True)
+            for kernel, verdicts in zip(kernels, zip(*rounds, strict=True), strict=True)
         )
-        return one, other
 
     def _taken_together(
         self, kernel: Kernel, verdicts: Sequence[tuple[TaskShape, Verdict]]
@@ -144,18 +145,6 @@ class ShapesEvaluator:
             found = {s.name: v.timing.speedup for s, v in verdicts if v.timing is not None}
             self._speedups[kernel.digest].append(found)
         return made
-
-    def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        """Judge many; yields (index of the job, verdict) as they come."""
-        for index, job in enumerate(jobs):
-            yield index, self.evaluate(job.problem, job.kernel)
-
-    def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Judge many; one verdict per job, in the order of the jobs."""
-        return [self.evaluate(job.problem, job.kernel) for job in jobs]
-
-    def close(self) -> None:
-        """Leave the evaluator open: it is the caller's."""
 
     def last(self, kernel: Kernel, rounds: int) -> Mapping[str, float]:
         """Return a kernel's speedup over the reference by shape.

@@ -96,13 +96,13 @@ def _ask_report(session: SearchSession) -> None:
     Takes one build, which is not charged, where the evaluator can build without judging and the
     proposer weighs moves by the report.
     """
-    state, evaluator, language = session.state, session.evaluator, session.task.start.language
+    state, language = session.state, session.task.start.language
     start = state.variants[state.start]
-    build = getattr(evaluator, "build", None)
     takes = hasattr(session.proposer, "take_report") and builds_extension(language)
-    if build is None or not takes or state.report is not None:
+    if session.builds is None or not takes or state.report is not None:
         return
-    made = build(dataclasses.replace(start, flags=(*start.flags, REPORT_FLAG)).kernel())
+    reporting = dataclasses.replace(start, flags=(*start.flags, REPORT_FLAG))
+    made = session.builds.build(reporting.kernel())
     if made is not None:
         session.record("report", {"log": made.log[:_MOST_REPORT]})
 

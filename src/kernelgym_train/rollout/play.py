@@ -219,7 +219,7 @@ async def _play_one(
     episode = Episode(
         task.problem,
         language=observer.language,
-        ruleset=judge.evaluator.ruleset,
+        ruleset=judge.evaluator.capabilities.ruleset,
         reward=rules.reward,
         max_turns=observer.max_turns,
         stop_when=rules.stop_when,
@@ -323,7 +323,8 @@ class _Barrier:
 def _agree(evaluator: Evaluator, observer: Observer) -> None:
     """Refuse an observer that tells the model of other rules than it is judged by."""
     told = (find_ruleset(observer.ruleset), observer.device.partition(":")[0])
-    holds = (evaluator.ruleset, evaluator.device.partition(":")[0])
+    can = evaluator.capabilities
+    holds = (can.ruleset, can.device.partition(":")[0])
     if told != holds:
         raise UsageError(
             f"the observer tells of ruleset {told[0].label!r} on {told[1]!r}, the evaluator judges "

@@ -321,8 +321,8 @@ class Steps:
         )
 
     def _filtered(self, rollouts: Iterable[Rollout], credit: Credit) -> dict[str, Filtered]:
-        timing = getattr(self.evaluator, "timing", None) is True
-        return filtered(rollouts, credit.samples, timing=timing)
+        timed = self.evaluator.capabilities.timed
+        return filtered(rollouts, credit.samples, timing=timed)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON data.
@@ -383,13 +383,13 @@ class Steps:
         for bucket, rate in self.sampler.solve_rates.items():
             if rate is not None:
                 found[f"curriculum/{bucket}"] = rate
-        if health := getattr(self.evaluator, "health", ()):
-            found["infra/workers_lost"] = float(sum(device.lost for device in health))
-            found["infra/devices_out"] = float(sum(not device.in_service for device in health))
-        hits, misses = (getattr(self.evaluator, name, 0) for name in ("hits", "misses"))
-        if hits + misses:
-            found["judge/hit_rate"] = hits / (hits + misses)
-            found["judge/judged"] = float(misses)
+        status = self.evaluator.status
+        if status.health:
+            found["infra/workers_lost"] = float(sum(device.lost for device in status.health))
+            found["infra/devices_out"] = float(sum(not each.in_service for each in status.health))
+        if status.hits + status.misses:
+            found["judge/hit_rate"] = status.hits / (status.hits + status.misses)
+            found["judge/judged"] = float(status.misses)
         return found
 
 

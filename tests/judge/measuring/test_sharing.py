@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym.file_lock import is_free
 from kernelgym.judge.device.lock import DeviceLock
-from kernelgym.judge.file_lock import is_free
 from kernelgym.judge.measuring.sharing import alone_on, shared_while_compiling, without_share
 from kernelgym.judge.stage_clock import StageClock
 

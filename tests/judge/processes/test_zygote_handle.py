@@ -13,9 +13,9 @@ import pytest
 
 from kernelgym.devices import CudaDevice
 from kernelgym.errors import JudgeError, UsageError
+from kernelgym.file_lock import Turns
 from kernelgym.judge import LocalEvaluator, local
 from kernelgym.judge.device.lock import DeviceLock
-from kernelgym.judge.file_lock import Turns
 from kernelgym.judge.processes.candidate_handle import USUAL
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.stage_clock import StageClock

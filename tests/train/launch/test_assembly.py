@@ -144,7 +144,7 @@ def test_a_runs_budget_is_fixed_when_it_starts(monkeypatch: pytest.MonkeyPatch) 
     again = with_memory_budget(read_settings(Config, plain(fixed), []))
     assert again.judge.memory_bytes == 3_000_000_000, "a run that is resumed keeps its own"
     judge = local_evaluator(fixed)
-    assert isinstance(judge, LocalEvaluator) and judge.memory_bytes == 3_000_000_000
+    assert judge.capabilities.memory_bytes == 3_000_000_000
     judge.close()
 
 
@@ -156,7 +156,8 @@ def test_the_judge_is_cached_or_not() -> None:
     anew.close()
     plain = local_evaluator(tiny.config("judge.workers=3"), timing=True)
     assert isinstance(plain, LocalEvaluator)
-    assert (plain.workers, plain.timing, plain.ruleset.name) == (3, True, "kernelbench")
+    can = plain.capabilities
+    assert (can.workers, can.timed, can.ruleset.name) == (3, True, "kernelbench")
     assert plain.standby == 1
     prepared = local_evaluator(tiny.config("judge.standby=3"))
     modest = local_evaluator(tiny.config("judge.standby=3"), standby=1)

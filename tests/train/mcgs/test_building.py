@@ -56,6 +56,9 @@ class Building(ScriptedEvaluator):
 
     built = 0
 
+    def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+        return {}
+
     def build(self, kernel: Kernel) -> Build | None:
         if REPORT_FLAG in kernel.source:
             return None  # what a report says of the start would change the search
@@ -178,7 +181,7 @@ def test_a_twin_waits_for_no_failed_judge() -> None:
         state.take(event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"}))
 
     async def run() -> None:
-        async with AwaitedEvaluator(Building(slow), most=1, batches=1) as awaited:
+        async with AwaitedEvaluator(Building(slow)) as awaited:
             judging = Judging(awaited, TASK.problem, state)
             first, second = await judging.begin("first"), await judging.begin("second")
             assert first.verdict is not None and second.verdict is None
@@ -201,7 +204,7 @@ def test_a_build_beside_the_verdict_counts(shared: bool) -> None:
         stages = Stages(build_s=0.25)
         judge = Building(lambda *job: dataclasses.replace(slow(*job), stages=stages))
         clock = itertools.count(0.0, 5.0).__next__
-        async with AwaitedEvaluator(judge, most=1, batches=1) as awaited:
+        async with AwaitedEvaluator(judge) as awaited:
             found = await Judging(awaited, TASK.problem, state, together, clock).begin("one")
             assert judge.built == 1 and found.build_s == 5.25
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelgym import Kernel, Problem, Verdict, duel
+from kernelgym.evaluators.abilities import Duels
 from kernelgym.evaluators.duel import Duel
 from kernelgym.suites.spec import spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
@@ -40,14 +42,13 @@ class InTurns(ScriptedEvaluator):
         super().__init__(*args)
         self.not_at, self.at = not_at, list[str]()
 
-    def evaluate_in_turns(
-        self, problem: Problem, first: Kernel, second: Kernel, *, seed: str = ""
-    ) -> tuple[Verdict, Verdict] | None:
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
         self.at.append(problem.id)
         if self.not_at in problem.id:
             return None
-        one, other = (self.evaluate(problem, kernel, seed=seed) for kernel in (first, second))
-        return one, other
+        return tuple(self.evaluate(problem, kernel, seed=seed) for kernel in kernels)
 
 
 def test_later_rounds_are_in_turns_at_all_shapes() -> None:
@@ -66,7 +67,7 @@ def test_what_turns_cannot_tell_whole_verdicts_tell() -> None:
     ended = duel(evaluator, task().problem, task().start, FASTER, most=4)
     assert ended.decided == "second" and len(set(found.at)) == 2 == len(found.at)
     plain = ShapesEvaluator(ScriptedEvaluator(judged), task().problem, task().shapes)
-    assert plain.evaluate_in_turns is None
+    assert plain.ability(Duels) is None and evaluator.ability(Duels) is evaluator
 
 
 def test_wrong_at_a_hidden_shape_loses_in_turns() -> None:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym import Kernel, Problem, UsageError, Verdict
+from kernelgym.evaluators.abilities import Builds
 from kernelgym.suites.spec import KernelSpec, spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Finding
@@ -220,7 +221,7 @@ def test_builds_and_files_are_the_evaluators_own(tmp_path: Path) -> None:
 
     task = task_of_spec(spec())
     plain = ShapesEvaluator(ScriptedEvaluator(judged), task.problem, task.shapes)
-    assert plain.build is None and plain.artifacts is None
+    assert plain.ability(Builds) is None
     judge = Building(judged)
     result = found(tmp_path, task, judge, budget=Budget(5))
     built = (tmp_path / result["best"]["path"]).with_name("extension.so")

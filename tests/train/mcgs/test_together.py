@@ -117,6 +117,9 @@ class Shared(ScriptedEvaluator):
         cpp = file.cpp.partition(f"namespace setting_{number} ")[2].partition("#undef")[0]
         return searches.judged(problem, Kernel(f"{cpp}{list(file.flags)}".replace("'", '"'), "cpp"))
 
+    def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+        return {}
+
     def build(self, kernel: Kernel) -> Build | None:
         if REPORT_FLAG in kernel.source:
             return None  # what a report says of the start would change the search

@@ -68,7 +68,7 @@ class Answers:
 def names_of_a_step(folder: Path) -> Iterator[str]:
     log = RunLog.create(folder / "run", {}, {})
     judge = ScriptedEvaluator(judged, ruleset="kernelbench")
-    judge.health = (DeviceHealth("cpu", in_service=True, lost=0),)  # type: ignore[attr-defined]
+    judge.health = (DeviceHealth("cpu", in_service=True, lost=0),)
     steps = Steps(
         StepPlan(2, 2, 1),
         sampler=ProblemSampler(tiny.problems(4), 1, Curriculum()),

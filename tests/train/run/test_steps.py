@@ -119,7 +119,8 @@ def test_what_was_lost_is_counted_wherever_it_was() -> None:
 
 def test_devices_out_of_service_are_counted() -> None:
     steps = make(lambda problem, kernel: verdict("wrong"), plan=StepPlan(2, 2, 0))
-    steps.evaluator.health = (  # type: ignore[attr-defined]
+    assert isinstance(steps.evaluator, ScriptedEvaluator)
+    steps.evaluator.health = (
         DeviceHealth("cuda:0", in_service=False, lost=3),
         DeviceHealth("cuda:1", in_service=True, lost=1),
     )

@@ -176,7 +176,7 @@ def run_plan(
             if (folder / PLAN_FILE).exists():
                 check_continues(read_plan(folder), plan, folder)
             if evaluator is not None:
-                budget = getattr(evaluator, "memory_bytes", None)
+                budget = evaluator.capabilities.memory_bytes
                 for problem in problems:
                     check_fits(problem, budget, plan.device)
             if policy is not None:
@@ -226,8 +226,9 @@ def _is_recorded(path: Path, judges: bool) -> bool:
 
 def _agree(plan: EvalPlan, evaluator: Evaluator) -> None:
     """Refuse a judge of other rules or another device than the plan's."""
-    if evaluator.ruleset.label != plan.ruleset or evaluator.device != plan.device:
+    can = evaluator.capabilities
+    if can.ruleset.label != plan.ruleset or can.device != plan.device:
         raise UsageError(
-            f"the evaluator judges by {evaluator.ruleset.label!r} on {evaluator.device!r}, and the "
+            f"the evaluator judges by {can.ruleset.label!r} on {can.device!r}, and the "
             f"run by {plan.ruleset!r} on {plan.device!r}; give the evaluator of the run"
         )

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.build_log import BUILD_TOO_LONG, COMPILER_SILENT, is_transient_build
 from kernelgym.errors import JudgeError
 from kernelgym.feedback import cut_middle
 from kernelgym.judge.environment import COMPILER, kept_variables
@@ -27,13 +28,7 @@ __all__ = ["FAILED", "Ready", "Running", "bounded", "has_failed", "is_transient"
 _LOG_CHARACTERS = 8000
 FAILED = "\0failed\0"
 """Prefix of the log of a command that failed."""
-_TOO_LONG = f"{FAILED}the build took longer than "
-_SILENT = "the compiler exited with "
-_TRANSIENT = (
-    _SILENT,
-    *("killed", "cannot allocate memory", "virtual memory exhausted", "out of memory"),
-    *("no space left on device", "resource temporarily unavailable", "died due to signal"),
-)
+_TOO_LONG = f"{FAILED}{BUILD_TOO_LONG}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +55,7 @@ class Running:
         log = log.replace(f"{self.scratch}/", "")
         if code == OWN_FAILURE:
             raise JudgeError(f"the compiler could not be run: {bounded(log)}")
-        return log if code == 0 else f"{FAILED}{log or f'{_SILENT}{code}'}"
+        return log if code == 0 else f"{FAILED}{log or f'{COMPILER_SILENT}{code}'}"
 
     def ends_within(self, seconds: float) -> bool:
         """Wait at most `seconds`; return True if it has ended."""
@@ -164,8 +159,7 @@ def has_failed(log: str) -> bool:
 
 def is_transient(log: str) -> bool:
     """Return True if a command lacked time, memory or another resource."""
-    lower = log.lower()
-    return _TOO_LONG in log or any(sign in lower for sign in _TRANSIENT)
+    return any(is_transient_build(part) for part in log.split(FAILED))
 
 
 def bounded(log: str) -> str:

@@ -23,11 +23,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelgym.disk_limit import Entry, over_limit
+from kernelgym.file_lock import locked
 from kernelgym.judge.compiling.compiler_process import bounded
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, joined
-from kernelgym.judge.disk_limit import Entry, over_limit
-from kernelgym.judge.file_lock import locked
 from kernelgym.types import Build
 
 __all__ = ["CACHE_BYTES", "Built", "LibraryCache", "build_of"]

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kernelgym.devices import find_device
-from kernelgym.judge.file_lock import is_free, locked, take
+from kernelgym.file_lock import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.paths import cache_folder
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernelgym.judge.file_lock import take
+from kernelgym.file_lock import take
 from kernelgym.judging_memory import kernel_bytes
 
 __all__ = ["MemoryBudget", "holds_both", "usable_bytes"]

@@ -13,7 +13,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from kernelgym.judge.file_lock import take
+from kernelgym.file_lock import take
 
 __all__ = ["claim", "remove_folder", "sweep"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.disk_limit import Entry, over_limit
+from kernelgym.disk_limit import Entry, over_limit
 
 ENTRIES = st.lists(
     st.builds(

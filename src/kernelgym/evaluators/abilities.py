@@ -1,0 +1,59 @@
+"""Optional abilities of an evaluator, each a protocol.
+
+An evaluator is asked for one where the object is taken in, by ``evaluator.ability(Builds)``, which
+returns an object with these methods or None. `isinstance` would not see through a wrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from kernelgym.types import Build, Kernel, Problem, Verdict
+
+__all__ = ["Builds", "Duels"]
+
+
+@runtime_checkable
+class Builds(Protocol):
+    """Builds kernels without judging them."""
+
+    def build(self, kernel: Kernel) -> Build | None:
+        """Build a kernel's extensions and return what the compilers made of them.
+
+        Args:
+            kernel: The kernel. Its module is loaded, and none of its functions is called.
+
+        Returns:
+            The build; None if the kernel builds no extension, does not compile or load, or the
+            judge failed.
+        """
+
+    def artifacts(self, kernel: Kernel) -> Mapping[str, bytes]:
+        """Return the files that were built for a kernel, by name; empty if none are cached.
+
+        Args:
+            kernel: A kernel that this evaluator has judged or built.
+        """
+
+
+@runtime_checkable
+class Duels(Protocol):
+    """Times several kernels in turns, under one hold of the device."""
+
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
+        """Judge kernels of one problem in fresh processes, their timing windows in turns.
+
+        Outputs are verified as for whole verdicts. Evidence that custom kernels did the work is not
+        gathered again.
+
+        Args:
+            problem: The problem that all kernels solve.
+            kernels: Two kernels or more; the first one begins.
+            seed: Seed of the inputs, as for `kernelgym.types.Evaluator.evaluate`.
+
+        Returns:
+            One verdict per kernel, in their order; None if whole verdicts have to decide.
+        """
