@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A machine that is busy with other things fails no test. The quick suite tries the same few examples
-# each time; `make test-all` tries a hundred new ones.
+# A machine that is busy with other things fails no test. The quick suite tries the same few
+# examples each time; `make test-all` tries a hundred new ones.
 settings.register_profile("ci", deadline=None, derandomize=True, max_examples=30)
 settings.register_profile("random", deadline=None)
 settings.load_profile("ci")

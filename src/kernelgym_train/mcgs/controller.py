@@ -62,7 +62,7 @@ def explore(session: SearchSession, budget: Budget | None = None, *, contests: b
 
 
 async def _run(session: SearchSession, contests: bool) -> None:
-    state, workers = session.state, session.config.workers
+    state = session.state
     async with AwaitedEvaluator(session.evaluator) as awaited:
         judging = Judging(
             awaited, session.task.problem, state, session.together, session.config.clock
@@ -203,7 +203,7 @@ def _take_in_twin(session: SearchSession, key: str, twin: str, judged: Judged) -
 
 def _take_in(session: SearchSession, key: str, judged: Judged, build: str) -> None:
     """Record a state's verdict."""
-    state, evaluator, verdict = session.state, session.evaluator, judged.verdict
+    state, verdict = session.state, judged.verdict
     assert verdict is not None
     value = value_of(verdict, state.start_speedup)
     session.folder.write_verdict(key, verdict)

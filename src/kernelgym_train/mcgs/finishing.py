@@ -55,7 +55,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
     """
     fresh = dict(session.state.experience.fresh)
     best, ratio, gains, minimised = _confirmed_best(session)
-    state, folder, evaluator = session.state, session.folder, session.evaluator
+    state, folder = session.state, session.folder
     task, kernel = session.task, _export(session, best)
     verdict = _judged_again(session, kernel)
     if best is not None and (
