@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -49,6 +50,21 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectstart(collector: pytest.Collector) -> None:
     if isinstance(collector, pytest.Module):
         collector.config.stash[COLLECTED].add(collector.path)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give all tests of the judge to one worker of pytest-xdist, and the others by file.
+
+    They share evaluators for the session, of which each costs six CPU seconds in every worker.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class JudgeInOneWorker(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "judge" if nodeid.startswith("tests/judge/") else super()._split_scope(nodeid)
+
+    return JudgeInOneWorker(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture

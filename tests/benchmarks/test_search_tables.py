@@ -237,6 +237,7 @@ def test_priors_are_compared_on_a_table_of_rules(static: bool) -> None:
     assert found[19] == pytest.approx(1.0), "both moves that help are found at once"
 
 
+@pytest.mark.slow
 def test_auto_gives_a_slow_structure_the_best_knobs() -> None:
     """A structure that is slower at first is the better one with other knobs."""
     times: dict[Config, float | None] = {}

@@ -58,7 +58,9 @@ def test_a_closed_pipe_is_no_error():
     assert (done.stdout.split()[-1], done.stderr) == ("0", "")
 
 
-@pytest.mark.parametrize("argv", [("ls",), ("--help",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv", [("ls",), pytest.param(("--help",), marks=pytest.mark.slow)], ids=" ".join
+)
 def test_pipe_closed_at_once_is_no_error(argv: tuple[str, ...]):
     """The reader goes before the first line is written, as `| true` may."""
     process = subprocess.Popen([*COMMAND, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

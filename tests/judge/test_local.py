@@ -85,19 +85,47 @@ def test_a_problem_that_ends_its_process_is_unavailable(strict):
     assert strict.evaluate(AFFINE, TRITON).correct
 
 
-def test_a_lost_worker_is_replaced_and_the_job_tried_again(cache_dir):
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory):
+    """An evaluator, its folder, and the processes that were there before it.
+
+    Its tests end its workers and, in the last of them, itself; each replaced worker costs seconds.
+    """
     before = descendants(os.getpid())
-    with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
-        assert evaluator.evaluate(AFFINE, TRITON).correct
-        worker = worker_of_mine(before)
-        verdicts, slow = [], doing("import time; time.sleep(0.5)")
-        job = threading.Thread(target=lambda: verdicts.append(evaluator.evaluate(AFFINE, slow)))
-        job.start()
-        time.sleep(0.3)
-        os.kill(worker, signal.SIGKILL)
-        job.join()
-        assert verdicts[0].correct
-        assert not is_alive(worker)
+    folder = tmp_path_factory.mktemp("mortal")
+    with LocalEvaluator(cache_dir=folder, timing=False) as evaluator:
+        yield evaluator, folder, before
+
+
+def test_a_lost_worker_is_replaced_and_the_job_tried_again(mortal):
+    evaluator, _, before = mortal
+    assert evaluator.evaluate(AFFINE, TRITON).correct
+    worker = worker_of_mine(before)
+    verdicts, slow = [], doing("import time; time.sleep(0.5)")
+    job = threading.Thread(target=lambda: verdicts.append(evaluator.evaluate(AFFINE, slow)))
+    job.start()
+    time.sleep(0.3)
+    os.kill(worker, signal.SIGKILL)
+    job.join()
+    assert verdicts[0].correct
+    assert not is_alive(worker)
+
+
+def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(mortal):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    evaluator, *_ = mortal
+    assert evaluator.evaluate(AFFINE, TRITON).correct
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            evaluator.evaluate(AFFINE, doing("import time; time.sleep(2); 1 / 0"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
 def _with_a_candidate_ahead(pid, before):
@@ -110,15 +138,14 @@ def _with_a_candidate_ahead(pid, before):
     raise AssertionError(f"no candidate was forked ahead: {found}")
 
 
-def test_closing_leaves_no_process_and_no_file(tmp_path):
-    before = descendants(os.getpid())
-    evaluator = LocalEvaluator(cache_dir=tmp_path, timing=False)
+def test_closing_leaves_no_process_and_no_file(mortal):
+    evaluator, folder, before = mortal
     assert evaluator.evaluate(AFFINE, TRITON).correct
     ours = _with_a_candidate_ahead(os.getpid(), before)
     evaluator.close()
     evaluator.close()
     wait_gone(ours)
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert list((folder / "scratch").iterdir()) == []
     verdict = evaluator.evaluate(AFFINE, TRITON)
     assert verdict.status is Status.UNAVAILABLE and "closed" in verdict.message
 
@@ -208,23 +235,6 @@ def test_a_worker_keeps_nothing_of_the_kernels_it_judged(tmp_path):
         assert len(list(scratch.iterdir())) == 1  # the standby's
 
 
-def test_an_interrupted_call_does_not_leave_its_answer_to_the_next(cache_dir):
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
-        assert evaluator.evaluate(AFFINE, TRITON).correct
-        previous = signal.signal(signal.SIGALRM, interrupt)
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 0.5)
-            with pytest.raises(KeyboardInterrupt):
-                evaluator.evaluate(AFFINE, doing("import time; time.sleep(2); 1 / 0"))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
-        assert evaluator.evaluate(AFFINE, TRITON).correct
-
-
 @pytest.mark.slow
 def test_a_forked_child_has_workers_of_its_own(cache_dir):
     with LocalEvaluator(cache_dir=cache_dir, timing=False) as evaluator:
@@ -299,10 +309,8 @@ def test_a_package_is_left_out_of_what_may_be_read(tmp_path):
     assert without(str(tmp_path / "bin"), tmp_path / "lib") == [str(tmp_path / "bin")]
 
 
-@pytest.mark.parametrize(
-    "tier",
-    [TIERS[0], *(pytest.param(tier, marks=pytest.mark.slow) for tier in TIERS[1:])],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("tier", TIERS)
 def test_every_tier_judges_and_says_which_it_was(tier, tmp_path):
     rules = Ruleset("strict", limits=TIGHT)
     with LocalEvaluator(ruleset=rules, cache_dir=tmp_path, timing=False, isolation=tier) as it:

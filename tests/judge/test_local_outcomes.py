@@ -7,6 +7,7 @@ import pytest
 
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.inputs.kinds import FOR_RANKS
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status, Verdict
 from support.programs import AFFINE, CPP, CPP_SOURCE, TRITON, doing, replaced
@@ -106,7 +107,7 @@ def test_a_verdict_says_how_it_came_about(strict):
     verdict = strict.evaluate(AFFINE, TRITON)
     assert verdict.ruleset == strict.ruleset.label
     assert verdict.device == "cpu" and verdict.build is None  # interpreted
-    assert verdict.isolation
+    assert verdict.isolation in TIERS
     assert verdict.wall_s > 0
     kinds = set(strict.ruleset.distributions) - FOR_RANKS
     on_own_inputs = verdict.trials - len(kinds)  # one each

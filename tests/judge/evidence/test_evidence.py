@@ -191,6 +191,7 @@ def test_launching_only_while_watched_is_refused(judge):
     assert refused(verdict, "no_kernel_launch") and "only while" in verdict.message
 
 
+@pytest.mark.slow
 def test_a_call_without_a_launch_is_refused(cache_dir):
     kernel = replaced(
         doing("self.calls += 1\nif self.calls == 3:\n    return " + TORCH),

@@ -68,6 +68,7 @@ def test_all_that_stood_ready_may_be_killed(ready):
     assert evaluator.evaluate(AFFINE, TRITON).correct
 
 
+@pytest.mark.slow
 def test_they_end_with_the_evaluator(ready):
     evaluator, worker = ready
     standing = _wait_for_standing(worker, READY)

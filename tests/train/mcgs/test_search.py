@@ -444,16 +444,22 @@ def test_optimize_is_the_search_of_the_command(tmp_path: Path) -> None:
     assert result["evaluations"] == 3 and result["problem"] == "example/matmul"
 
 
-def test_search_of_eight_evaluations_on_the_judge(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("evaluations", "workers"), [(2, 1), pytest.param(8, 2, marks=pytest.mark.slow)]
+)
+def test_search_on_the_judge_ends_with_a_correct_best(
+    evaluations: int, workers: int, tmp_path: Path, cache_dir: Path
+) -> None:
     """Real kernels, built, judged and timed; how much faster they are is the machine's."""
     problem, start = EXAMPLES["matmul"]
     small = dataclasses.replace(problem, source=problem.source.replace("512", "96"))
     assert small.source != problem.source
-    with LocalEvaluator(workers=2) as judge:
-        result = optimize(small, start, judge, tmp_path, SearchConfig(budget=Budget(8)))
+    with LocalEvaluator(workers=workers, cache_dir=cache_dir) as judge:
+        given = SearchConfig(budget=Budget(evaluations))
+        result = optimize(small, start, judge, tmp_path, given)
         best = Kernel((tmp_path / result["best"]["path"]).read_text(), "cpp")
         assert judge.evaluate(small, best).correct
-    assert result["evaluations"] == 8
+    assert result["evaluations"] == evaluations
     assert set(result["failures"]) <= {"untimed"}, "a busy host leaves no time"
     assert best.digest == result["best"]["digest"] and result["over_reference"]["speedup"] > 0.0
     assert (result["speedup_low"] > 1.0) == bool(result["best"]["diff"])

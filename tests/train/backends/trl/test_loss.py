@@ -195,7 +195,14 @@ def test_the_gradient_is_that_of_credits_loss(token_run: Watched) -> None:
     assert relative_gap(token_run.gradients, token_run.expected()) < 1e-4
 
 
-@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in ("dapo", "cispo")])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(name, marks=() if name == "grpo" else pytest.mark.slow)
+        for name in LOSSES
+        if name not in ("dapo", "cispo")
+    ],
+)
 def test_it_is_under_every_loss_of_trl(loss: str, tmp_path: Path) -> None:
     run = Watched(tmp_path / "run", f"optimiser.loss={loss}")
     assert relative_gap(run.gradients, run.expected()) < 1e-4
@@ -206,8 +213,15 @@ def test_cispos_ratio_is_not_clipped_on_policy(tmp_path: Path) -> None:
     assert relative_gap(run.gradients, run.expected()) < 1e-4
 
 
-@pytest.mark.parametrize("normaliser", ["sequence", "constant"])
-@pytest.mark.parametrize("estimator", ["kevin", "dr_grpo"])
+@pytest.mark.parametrize(
+    ("normaliser", "estimator"),
+    [
+        ("sequence", "kevin"),
+        ("constant", "dr_grpo"),
+        pytest.param("sequence", "dr_grpo", marks=pytest.mark.slow),
+        pytest.param("constant", "kevin", marks=pytest.mark.slow),
+    ],
+)
 def test_it_is_for_every_normaliser(normaliser: str, estimator: str, tmp_path: Path) -> None:
     run = Watched(
         tmp_path / "run",
