@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 CONTEXT_BYTES = 512 << 20
-"""What a process with a context takes of a GPU's memory, and some to spare."""
+"""GPU memory that a process with a CUDA context takes, with a margin, in bytes."""
 
 DEVICES = ("cpu", "cuda:N")
 """Names of devices; N counts from 0."""

@@ -63,7 +63,7 @@ class Hygiene:
     reasons: tuple[str, ...] = ()
     """Names from `REASONS`; empty if the problem is not known to be degenerate."""
     detail: str = ""
-    """What was found, or why the tests were not all run."""
+    """Text that describes the finding, or why not all tests were run."""
     tested: bool = False
     """Every test was run."""
 

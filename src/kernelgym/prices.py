@@ -20,13 +20,13 @@ class Tokens:
     """Tokens by what is charged for them."""
 
     prefill: int = 0
-    """Of prompts that are read to sample from, without those found in the service's cache."""
+    """Tokens of prompts that are read for sampling, without those in the service's cache."""
     sample: int = 0
-    """That are sampled, thinking included."""
+    """Tokens that are sampled, thinking included."""
     train: int = 0
-    """Of prompts and answers that are learned from."""
+    """Tokens of prompts and answers that are learned from."""
     cached: int = 0
-    """Of prompts, that the service found in its cache."""
+    """Tokens of prompts that the service found in its cache."""
 
     @property
     def total(self) -> int:
@@ -60,7 +60,7 @@ class Price:
     sample: float
     train: float = 0.0
     cached: float | None = None
-    """Of prompts' tokens found in the service's cache; None where they cost what others do."""
+    """Price of prompt tokens found in the service's cache; None if they cost as much as others."""
 
     def __post_init__(self) -> None:
         for amount in (self.prefill, self.sample, self.train, self.cached or 0.0):

@@ -27,7 +27,7 @@ GAMMA = 0.4
 """Default discount factor over the turns of an episode (Kevin-32B, arXiv 2507.11948)."""
 
 ReturnVariant = Literal["sum", "max"]
-"""How the scores from a turn on become its return."""
+"""Rule by which the scores from a turn on become its return."""
 
 RETURN_VARIANTS: tuple[ReturnVariant, ...] = get_args(ReturnVariant)
 """Every variant's name."""

@@ -41,7 +41,7 @@ Precision = Literal["own", "fp64", "fp32", "fp16", "bf16"]
 PRECISIONS = ("own", "fp32", "fp16", "bf16")
 """Precisions that problems can be judged at."""
 BASELINES = ("eager", "compile", "best")
-"""What the reference may run as while kernels are timed against it."""
+"""Modes in which the reference may run while kernels are timed against it."""
 HALF_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16")
 
 
@@ -97,13 +97,13 @@ class TimingProtocol:
     budget_s: float = 3.0
     """Wall seconds after which no further pair is begun."""
     baseline: Literal["eager", "compile", "best"] = "eager"
-    """What the reference runs as. `compile` and `best` (the faster of both) need a prepared
+    """Mode of the timed reference. `compile` and `best` (the faster of both) need a prepared
     compiled baseline; without one the verdict stays untimed."""
     quarantine_above: float = 10.0
     """A speedup above this, or a time below what the memory's bandwidth allows, is believed only
     if a second process agrees."""
     quarantine_agreement: float = 0.2
-    """How far, relative to the first, the second process's speedup may lie."""
+    """Largest relative difference of the second process's speedup from the first's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ class Ruleset:
     """Ask a watched run for evidence that a custom kernel did work that torch does in the
     reference; without it a correct kernel is `rejected`."""
     unknown_operators: Literal["cheap", "dear"] = "cheap"
-    """What evidence takes an operator for that the kernel calls, the reference does not, and of
-    which it is not known what it costs: the bytes that it moves, or many times as much."""
+    """Cost that evidence assumes for an operator of unknown cost that the kernel calls and the
+    reference does not: the bytes that it moves (``cheap``) or many times as much (``dear``)."""
     small_share: float = 0.0
     """A custom kernel that does less than this share of the reference's work gets the soft finding
     ``small_share``."""
@@ -190,7 +190,7 @@ class Ruleset:
     """A GPU, such as ``cuda:90``: what Triton's front end refuses to compile for it is an error of
     an interpreted kernel. Empty to let an interpreted kernel say what no GPU compiles."""
     interpreter: Literal["plain", "gpu"] = "plain"
-    """How Triton's interpreter treats what a GPU decides. ``gpu``: `tl.dot` of fp32 operands rounds
+    """Mode of Triton's interpreter. With ``gpu``, `tl.dot` of fp32 operands rounds
     them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give
     NaN, and data races between the programs of a launch are errors."""
     ask_nan: bool = False

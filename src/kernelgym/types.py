@@ -166,7 +166,7 @@ class Reply:
     thought: str = ""
     """Text of the thinking blocks, joined."""
     defects: tuple[str, ...] = ()
-    """What was wrong with the text's form; empty for a clean answer."""
+    """Defects of the text's form; empty for a clean answer."""
 
 
 @dataclass(frozen=True, slots=True)

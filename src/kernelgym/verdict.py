@@ -55,10 +55,10 @@ HOST_BUSY = "host_busy"
 Its interval is wide, and judging again on an idle host gives a better one."""
 
 MOST_WINDOWS = 64
-"""How many pairs of windows a `Timing` keeps."""
+"""Most pairs of windows that a `Timing` keeps."""
 
 MOST_FUNCTIONS = 64
-"""How many functions a `Build` names."""
+"""Most functions that a `Build` names."""
 
 CONSTRUCTOR_FINDING = "constructor_error"
 """Code of the finding by which the judge says that `ModelNew`'s constructor raised."""
@@ -126,9 +126,9 @@ class Timing:
     samples: int
     """Number of paired measurements."""
     baseline: str = "eager"
-    """What the reference ran as: ``eager`` or ``compile``."""
+    """Mode that the reference ran in: ``eager`` or ``compile``."""
     floor_ms: float = field(default=0.0, kw_only=True)
-    """What moving `moved_bytes` takes at the device's measured bandwidth; 0.0 if unknown."""
+    """Time for moving `moved_bytes` at the device's measured bandwidth; 0.0 if unknown."""
     moved_bytes: int = field(default=0, kw_only=True)
     """Size of one call's inputs and outputs, which a kernel that uses them all moves at the
     least; parameters are not counted. 0 if unknown."""
@@ -178,9 +178,9 @@ class KernelTime:
     """What one custom kernel takes of a call."""
 
     name: str
-    """Of the Triton function, the extension's function or the operator."""
+    """Name of the Triton function, the extension's function or the operator."""
     launches: int
-    """In one call."""
+    """Number of its launches in one call."""
     ms: float
     """All of them together."""
 
@@ -216,12 +216,12 @@ class BuiltFunction:
     name: str
     """The linker's name, such as ``_Z3addPfi``; at most 200 characters."""
     digest: str = ""
-    """Of its machine code and the constants that it reads: functions that differ in names,
-    comments or addresses alone have one digest. Empty if unknown, as on GPUs."""
+    """Digest of the function's machine code and the constants that it reads. Functions that differ
+    only in names, comments or addresses have equal digests. Empty if unknown, as on GPUs."""
     registers: int | None = None
     """Registers that each thread of a GPU takes."""
     spilled_bytes: int | None = None
-    """What each thread stores to memory for want of registers, counted once a store."""
+    """Bytes that each thread stores to memory for lack of registers, counted once a store."""
     shared_bytes: int | None = None
     """Shared memory of a block that the compiler laid out; dynamic one is not counted."""
 
@@ -237,10 +237,10 @@ class Build:
     """Output of the compilers: warnings, and reports that the kernel's flags ask for, such as
     ``-fopt-info-vec``; bounded."""
     digest: str = ""
-    """Of all machine code and constants: kernels of one Python text whose builds have equal
+    """Digest of all machine code and constants. Kernels of one Python text whose builds have equal
     digests do the same. Empty if unknown."""
     functions: tuple[BuiltFunction, ...] = ()
-    """Those of the kernel's own text, by name, and a GPU's kernels; at most 64."""
+    """Functions of the kernel's own text, by name, and a GPU's kernels; at most 64."""
 
     def __post_init__(self) -> None:
         if len(self.functions) > MOST_FUNCTIONS:
@@ -254,7 +254,7 @@ class Build:
 
 
 Relation = Literal["", "nan", "zero", "constant", "scaled", "shifted"]
-"""What a wrong output looks like where it is wrong; empty if like nothing in particular."""
+"""Relation of wrong elements to right ones; empty if none of the known relations holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,23 +273,23 @@ class Mismatch:
     worst_at: tuple[int, ...] | None = None
     """Index of the largest error among them; None if unknown or not a matter of size."""
     nonfinite: int = 0
-    """How many of them are NaN or infinite where the reference is finite."""
+    """Number of these elements that are NaN or infinite where the reference is finite."""
     pattern: str = ""
-    """Where they lie, in words, such as ``only the last row``; empty if nothing stands out."""
+    """Place of the wrong elements in words, such as ``only the last row``; empty if irregular."""
     relation: Relation = ""
-    """What the output is at the differing elements: ``nan``, ``zero``, ``constant``, or the
+    """Values at the differing elements: ``nan``, ``zero``, ``constant``, or the
     reference's value ``scaled`` or ``shifted`` by one number."""
     ratio: float = 0.0
-    """That number where it is a factor, to two digits; 0.0 otherwise. Given only where the
-    reference's values vary, so that it betrays none of them."""
+    """Factor of a ``scaled`` output, to two digits; 0.0 for any other relation. Given only where
+    the reference's values vary, so that the factor gives none of them away."""
     output: int = 0
-    """Which output, counted from 0."""
+    """Index of the wrong output, counted from 0."""
     outputs: int = 1
     call: int = 0
-    """Which judged call, counted from 1; 0 if it was made while the kernel was timed."""
+    """Number of the judged call, from 1; 0 for a call made while the kernel was timed."""
     calls: int = 0
     inputs: str = "given"
-    """Which kind of inputs: ``given`` for the problem's own."""
+    """Kind of inputs of that call: ``given`` for the problem's own."""
 
     def __post_init__(self) -> None:
         if not 0 < self.differing <= self.elements:
@@ -373,18 +373,18 @@ class Verdict:
     """The secret seed of this verdict, revealed afterwards so that it can be repeated."""
     wall_s: float = 0.0
     stages: Stages | None = None
-    """Where that time went; None if nothing was run."""
+    """Seconds of each stage of the verdict; None if nothing was run."""
     mismatch: Mismatch | None = None
-    """Where the first wrong output differs; only a wrong kernel of the right shapes has one."""
+    """Differences of the first wrong output; only for a wrong kernel of the right shapes."""
     checked_for: str = ""
     """The GPU that Triton's front end was asked to compile interpreted launches for, such as
     ``cuda:90``; empty if it was not asked."""
     profile: Profile | None = None
-    """Where a call's time goes; only of correct kernels that evidence was gathered for, where
-    kernels are timed."""
+    """Launches of one call with their times; only for correct kernels with evidence, on devices
+    where kernels are timed."""
     build: Build | None = None
-    """What compilers made of it; None if nothing was built, as for interpreted kernels, or a
-    build failed (its log is `log` then)."""
+    """Result of compiling the kernel; None if nothing was built, as for interpreted kernels, or if
+    a build failed (then `log` has the compiler's log)."""
 
     def __post_init__(self) -> None:
         if self.mismatch is not None and self.status is not Status.WRONG:

@@ -45,8 +45,8 @@ class BatchJob:
     """1-based line of the jobs file."""
     job: Job
     rules: Ruleset
-    """What it is judged by: the row's ruleset and precision, or the command's; a kernel spec's
-    tolerances go before theirs."""
+    """Rules that judge the job: the row's ruleset and precision, or the command's, with the
+    tolerances of a kernel spec in place of theirs."""
 
 
 def run_batch(

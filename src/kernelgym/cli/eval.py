@@ -42,8 +42,8 @@ class Eval(MemoryOption, EvalTask, PolicyOptions):
     context: str = "recent"
     extra_body: str | None = None
     policy: str = ""
-    """What answers: openai, hf:MODEL or hf:MODEL+ADAPTER, tinker:PATH, folder:FOLDER of kernels,
-    replay:RUN, scripted, or a kind that another package adds."""
+    """Policy that answers: openai, hf:MODEL or hf:MODEL+ADAPTER, tinker:PATH, replay:RUN, scripted,
+    folder:FOLDER of kernels, or a kind that another package adds."""
     price: str = ""
     """IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file of prices with a date."""
     max_usd: float | None = None

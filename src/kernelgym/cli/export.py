@@ -86,11 +86,11 @@ class Export(Command):
     level: int | None = None
     """Level of the problems, for kernelbench."""
     turn: Literal["last", "best", "first"] = "last"
-    """Which turn stands for an episode, for kernelbench."""
+    """Turn that stands for an episode, for kernelbench."""
     untimed: Literal["refuse", "keep"] = "refuse"
     """Correct kernels without a time, for kernelbench: their geometric mean there is NaN."""
     by: Literal["score", "return"] = "score"
-    """What an answer is worth: its score, or the discounted return from its turn on."""
+    """Value of an answer: its score, or the discounted return from its turn on."""
     gamma: float = GAMMA
     """Discount factor, with --by return."""
     least: float = -math.inf
@@ -102,7 +102,7 @@ class Export(Command):
     margin: float = 0.0
     """Least difference in worth of the two sides of a pair."""
     pairs: Literal["prompt", "problem"] = "prompt"
-    """What the two sides of a pair share: all that was read before, or only the problem."""
+    """Part that the two sides of a pair share: all that was read before, or only the problem."""
     most: int | None = None
     """Most examples per problem, or pairs per prompt (one if not given), the best first."""
     unchecked: bool = False

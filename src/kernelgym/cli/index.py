@@ -41,7 +41,7 @@ class IndexBuild(MemoryOption):
     revision: str = ""
     """Revision of a model on the hub."""
     model_device: str = "cpu"
-    """Where a model computes."""
+    """Device that an embedding model runs on."""
     language: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Language of the kernels, all if not given; may be given several times."""
     hold_out: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
@@ -137,7 +137,7 @@ class IndexQuery(Command):
     problem: str
     """Id of the problem, or the path of its file."""
     k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
-    """How many entries."""
+    """Most entries to show."""
     language: str = "triton"
     """Language of the kernels."""
     device: str = "cpu"

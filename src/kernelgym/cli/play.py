@@ -48,7 +48,7 @@ class Play(MemoryOption, JudgingOptions):
     problem: str = ""
     """Id of the problem, such as Synthetic/L1/2, or the path of a problem file."""
     agent: Literal["human", "scripted"] = "human"
-    """Who plays. The scripted agent knows the Synthetic suite."""
+    """Agent that plays. The scripted one knows the Synthetic suite."""
     max_turns: int | None = None
     """Answers per episode; the environment's own, or 4."""
     reward: str | None = None

@@ -35,7 +35,7 @@ class ShowTrajectory(Command):
     best: bool = False
     """Show the episode with the best turn: correct, then the highest speedup_low, then score."""
     turn: int | None = None
-    """Of that episode, show only this turn, counted from 1, with its whole answer and kernel."""
+    """Number of the only turn to show, from 1, with its whole answer and kernel."""
     prompt: bool = False
     """Also show what the model had read before the turn (with --turn)."""
     gamma: float = GAMMA

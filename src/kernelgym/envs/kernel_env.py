@@ -56,8 +56,8 @@ __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv", "with_budget"]
 
 RENDER_MODES = ("ansi", "human")
 RESET_OPTIONS = ("allow_degenerate", "kernel", "problem_id")
-"""What ``reset(options=...)`` takes: a problem to play, and a kernel to start from; and whether
-the problem may be one that is known to be degenerate."""
+"""Keys of ``reset(options=...)``: a problem to play, a kernel to start from, and whether the
+problem may be one that is known to be degenerate."""
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
 

@@ -46,9 +46,9 @@ class ProblemChoice:
     problems: tuple[Problem, ...]
     """All that are listed."""
     drawn: tuple[Problem, ...]
-    """Those that are drawn."""
+    """Problems that are drawn."""
     fitting: tuple[Problem, ...]
-    """Those that are drawn if degenerate ones are allowed."""
+    """Problems that are drawn if degenerate ones are allowed."""
     ruleset: Ruleset
     device: str
     gated: bool

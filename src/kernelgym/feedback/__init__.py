@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 LEVELS = ("minimal", "standard", "profile")
-"""How much a feedback tells, from least to most."""
+"""Levels of detail of a feedback, the least first."""
 FEEDBACK_TOKENS = 1_000
 """Default budget of one feedback."""
 _LEAST_TOKENS = 100

@@ -30,7 +30,7 @@ class OwnKernel:
     device_code: str = ""
     """Pattern that one of the answer's texts must hold; empty if any text will do."""
     device_marker: str = ""
-    """What messages call that pattern."""
+    """Name of that pattern in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +49,21 @@ class Language:
 
     name: str
     title: str
-    """How prompts call it."""
+    """Name of the language in prompts."""
     noun: str
-    """What messages call a kernel in it."""
+    """Words for a kernel in this language in messages."""
     devices: tuple[str, ...]
     """Device kinds that can run it: ``cpu``, ``cuda``."""
     timed_on: tuple[str, ...]
     """Device kinds on which its speed means something (the Triton interpreter's does not)."""
     task: str
-    """What the system prompt asks for."""
+    """Task that the system prompt sets."""
     examples: tuple[Example, ...]
     """Worked examples for prompts, the simplest first."""
     sample: str
     """A correct kernel for `kernelgym.testing.SAMPLE_PROBLEM`, with a text ``+ 1.0`` to break."""
     own_kernel: OwnKernel
-    """What screening counts as a kernel."""
+    """Pattern that screening counts as a kernel of its own."""
     precisions: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16")
     """Precisions that it can compute in."""
     fence: str = "python"
@@ -73,9 +73,9 @@ class Language:
     interpreted_on: tuple[str, ...] = ()
     """Device kinds on which an interpreter runs its kernels."""
     interpreter_note: str = ""
-    """What prompts say where its interpreter runs kernels."""
+    """Note in prompts on devices where an interpreter runs the kernels."""
     as_gpu_note: str = ""
-    """What they say beside that if the interpreter has a GPU's compiler and values."""
+    """Further note if the interpreter checks kernels by a GPU's compiler and rounding."""
     assembled_on: tuple[str, ...] = ()
     """Device kinds on which the judge's builder assembles what the language's compiler wrote."""
     watched_between_calls: bool = False

@@ -55,10 +55,10 @@ class Shown:
     """One turn that is shown."""
 
     index: int
-    """Which of the turns."""
+    """Index of the turn."""
     detail: Detail
     or_line: bool = True
-    """Whether it gets a line where the budget has no room for more."""
+    """True if the turn gets a line where the budget has no room for more."""
 
 
 @runtime_checkable
@@ -78,13 +78,13 @@ class Context:
     """Shows the last attempts, perhaps the best one, and perhaps a line for each other."""
 
     last: int = 1
-    """How many attempts, counted from the last; at least 1."""
+    """Number of attempts shown, counted from the last; at least 1."""
     best: bool = False
     """Whether the best attempt so far is shown, if it is none of these."""
     lines: bool = True
     """Whether the others, and those that the budget has no room for, get a line each."""
     detail: Detail = Detail.KERNEL
-    """How much is shown of attempts that are shown."""
+    """Detail in which attempts are shown."""
     append_only: bool = False
     """Whether every prompt is a prefix of the next: all attempts are shown whole, nothing is cut,
     and an episode whose next prompt is over the budget ends."""

@@ -13,4 +13,4 @@ PROMPTS: dict[str, type[Observer]] = {
     "short": ShortObserver,
     "kernelbench": KernelBenchObserver,
 }
-"""What writes the prompts of each kind."""
+"""Observer classes by the kind of prompts that they write."""

@@ -64,9 +64,9 @@ class Observer:
     hardware: Hardware | None = None
     parts: tuple[Part, ...] = ()
     context: str | ContextPolicy = "recent"
-    """What is shown of earlier turns: a name from `CONTEXTS`, or a policy."""
+    """Policy that chooses what is shown of earlier turns, or its name in `CONTEXTS`."""
     context_tokens: int = HISTORY_TOKENS
-    """Most tokens for that."""
+    """Most tokens that earlier turns may take."""
     count: TokenCounter = estimate_tokens
     """Counts tokens; four characters each if not given."""
     prompt_tokens: int | None = None
@@ -374,7 +374,7 @@ class Prompt:
     added: tuple[Addition, ...]
     tokens: int
     attempts: int
-    """Those of attempts that are shown in full; lines are part of the first user message."""
+    """Tokens of attempts that are shown in full; lines belong to the first user message."""
 
 
 def shrunk(make: Callable[[int], Prompt], room: int, limit: int) -> tuple[Prompt, int]:

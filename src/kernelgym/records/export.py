@@ -80,7 +80,7 @@ class Rules:
     margin: float = 0.0
     """Least difference in value of the two sides of a pair."""
     pairs: Literal["prompt", "problem"] = "prompt"
-    """What the two sides of a pair have in common: all that was read before them, or only the
+    """Part that the two sides of a pair have in common: all that was read before them, or only the
     problem. With ``problem`` the prompt is the problem's first, which a later answer did not
     follow directly: more pairs, further from what was played."""
     most: int | None = None

@@ -68,7 +68,7 @@ class EpisodeRecord:
     retrieved: tuple[tuple[str, ...], ...] = ()
     """Per turn, the ids of the entries of an index that were read before it; empty if none were."""
     writer: str = "env"
-    """Who played: ``env``, or the name of a trainer or search."""
+    """Program that played: ``env``, or the name of a trainer or search."""
     key: str = ""
     """The writer's own name for the episode."""
     problem_digest: str = ""

@@ -41,7 +41,7 @@ HEADINGS: Mapping[str, str] = MappingProxyType(
         "I": "deferred or hidden work",
     }
 )
-"""What the letters of the classes stand for."""
+"""Meanings of the letters of the exploits' classes."""
 
 _SIZES = {"A": 5, "B": 2, "C": 1, "D": 3, "E": 2, "F": 4, "G": 2, "H": 3, "I": 1}
 _LETTERS = "".join(letter * size for letter, size in _SIZES.items())
@@ -67,7 +67,7 @@ class Entry:
     exploit_class: str = ""
     """One of `CLASSES`; empty for an honest kernel."""
     style: str = ""
-    """What it has in common with others of the corpus; `sample` takes one of each style."""
+    """Name of the style that it shares with others; `sample` takes one of each style."""
     faster_than: float | None = None
     """If set, being correct is not yet success: it must be timed and this much faster."""
     caught_by: tuple[str, ...] = ()
@@ -146,9 +146,9 @@ class Summary:
     name: str
     entries: int
     results: Mapping[str, int]
-    """How often each `Outcome.result` came out; those that never did are left out."""
+    """Number of entries with each result; results that none has are left out."""
     caught_by: tuple[tuple[str, int], ...]
-    """What stopped them, most frequent first."""
+    """Findings or statuses that stopped exploits with their numbers, most frequent first."""
 
 
 def select(entries: Iterable[Entry], device: str, pattern: str = "") -> tuple[Entry, ...]:

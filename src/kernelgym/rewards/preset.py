@@ -20,7 +20,7 @@ SpeedNeed = Literal["none", "optional", "required"]
 """Whether a preset looks at speed; see `RewardPreset.speed`."""
 SpeedShape = Literal["linear", "log", "clipped", "milestones"]
 SHAPES: tuple[SpeedShape, ...] = ("linear", "log", "clipped", "milestones")
-"""How a speedup becomes the speed part; see `RewardPreset.shape`."""
+"""Functions that turn a speedup into the speed part; see `RewardPreset.shape`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class RewardPreset:
     """``none``: it does not look at speed. ``optional``: an untimed kernel earns nothing for it.
     ``required``: refused where kernels cannot be timed."""
     shape: SpeedShape = "log"
-    """Of ``s = min(speedup_low, cap)``: ``linear`` is s; ``log`` is ``log(1 + s) / log(1 + cap)``;
-    ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel slower than the reference;
+    """Function of ``s = min(speedup_low, cap)``: ``linear`` is s;
+    ``log`` is ``log(1 + s) / log(1 + cap)``; ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel slower than the reference;
     ``milestones`` is the share of `milestones` reached."""
     cap: float = 10.0
     """Speedups above this earn nothing more; what looks faster is more often a loophole."""
@@ -70,9 +70,9 @@ class RewardPreset:
     thinking_chars: tuple[int, int] = (2_000, 8_000)
     """The same for the thinking part; without any thinking it is 0."""
     format_penalty: float = 0.0
-    """What an unparsable answer scores; at most 0."""
+    """Score of an answer that cannot be parsed; at most 0."""
     cheating_penalty: float = 0.0
-    """What a rejected kernel scores; at most 0."""
+    """Score of a rejected kernel; at most 0."""
 
     def __post_init__(self) -> None:
         if self.speed not in ("none", "optional", "required"):

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Script = Sequence[Verdict] | Mapping[str, Verdict] | Callable[[Problem, Kernel], Verdict]
-"""How verdicts are chosen; see `ScriptedEvaluator`."""
+"""Source of a scripted evaluator's verdicts; see `ScriptedEvaluator`."""
 
 _MARKER = re.compile(r"^[ \t]*#[ \t]*verdict:[ \t]*(\w+)(?:[ \t]+([0-9.]+))?[ \t]*$", re.MULTILINE)
 _COMPILED = (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.WRONG, Status.CORRECT)
