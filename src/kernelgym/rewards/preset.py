@@ -53,9 +53,9 @@ class RewardPreset:
     """``none``: it does not look at speed. ``optional``: an untimed kernel earns nothing for it.
     ``required``: refused where kernels cannot be timed."""
     shape: SpeedShape = "log"
-    """Function of ``s = min(speedup_low, cap)``: ``linear`` is s;
-    ``log`` is ``log(1 + s) / log(1 + cap)``; ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel slower than the reference;
-    ``milestones`` is the share of `milestones` reached."""
+    """Function of ``s = min(speedup_low, cap)``: ``linear`` is s; ``log`` is
+    ``log(1 + s) / log(1 + cap)``; ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel
+    slower than the reference; ``milestones`` is the share of `milestones` reached."""
     cap: float = 10.0
     """Speedups above this earn nothing more; what looks faster is more often a loophole."""
     milestones: tuple[float, ...] = (1.0, 1.2, 1.5, 2.0, 3.0)
