@@ -61,9 +61,9 @@ class Request:
     """One answer that is asked of a policy."""
 
     key: Key
-    """Which turn it is for."""
+    """Key of the turn that the request is for."""
     messages: tuple[Message, ...]
-    """What the model reads, as its observer gave it."""
+    """Messages that the model reads, as its observer wrote them."""
     seed: int
     """Seed of this answer's sampling, for policies that can be seeded answer by answer."""
 
@@ -83,7 +83,7 @@ class Completion:
     finish: Finish
     """``length`` is a defect of the answer, even if a kernel can be read from it."""
     policy_version: int
-    """How many optimiser steps the policy had taken."""
+    """Number of optimiser steps that the policy had taken."""
 
     def __post_init__(self) -> None:
         _check_lengths(self.ids, self.logprobs)
@@ -96,7 +96,7 @@ class Rollout:
     key: Key
     """The key of its first turn."""
     trajectory: Trajectory
-    """What was played."""
+    """Trajectory that was played."""
     completions: tuple[Completion, ...]
     """One per turn of the trajectory."""
 
@@ -114,7 +114,7 @@ class Sample:
     """One turn to learn from: the loss is ``-sum(weight * advantage * logp)`` over its `ids`."""
 
     key: Key
-    """Which turn it is."""
+    """Key of the turn."""
     prompt_ids: tuple[int, ...]
     """Ids of what the model read; nothing is learned from them."""
     ids: tuple[int, ...]
@@ -122,7 +122,7 @@ class Sample:
     logprobs: tuple[float, ...] | None
     """Log-probability of each of `ids` under the sampler, or None if it did not tell."""
     advantage: float
-    """How much better than expected the turn was; the same for all of its tokens."""
+    """Advantage of the turn over its baseline; the same for all of its tokens."""
     weight: float
     """Weight of each of its tokens in the loss."""
 

@@ -40,12 +40,12 @@ __all__ = [
 ]
 
 Normaliser = Literal["token", "sequence", "constant"]
-"""How weight is spread over tokens."""
+"""Rules by which weight is spread over tokens."""
 
 NORMALISERS: tuple[Normaliser, ...] = ("token", "sequence", "constant")
-"""Of N samples in a step: ``token``: each token weighs one by the number of all their tokens.
-``sequence``: each sample weighs 1/N, spread over its tokens. ``constant``: each token weighs one by
-N times a constant number of tokens."""
+"""Names of the rules. For N samples in a step, ``token``: each token weighs one by the number of
+all tokens. ``sequence``: each sample weighs 1/N, spread over its tokens. ``constant``: each token
+weighs one by N times a constant number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class CreditRule:
     gamma: float = GAMMA
     """Discount factor over the turns of an episode."""
     returns: ReturnVariant = "sum"
-    """How the scores from a turn on become its return; see `kernelgym.returns`."""
+    """Rule by which the scores from a turn on become its return; see `kernelgym.returns`."""
 
     def __post_init__(self) -> None:
         find_estimator(self.estimator)

@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 RULES = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
-"""What the demonstration is judged by: ``strict``, and no call after one that failed, since nothing
-is paid for those."""
+"""Rules that judge the demonstration: ``strict``, without calls after one that failed, since no
+reward depends on them."""
 
 
 def learning_config(

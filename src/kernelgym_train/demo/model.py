@@ -43,7 +43,7 @@ class ModelSize:
 
 
 SMALL = ModelSize(hidden=96, layers=3, heads=4, key_value_heads=4, feed_forward=192, context=512)
-"""What two CPU cores train in minutes."""
+"""Size of a model that two CPU cores train in minutes."""
 
 
 def build_model(

@@ -45,13 +45,13 @@ class Plan:
     vocabulary: int = 1000
     size: ModelSize = SMALL
     fit: FitRule = _WARM
-    """Of the warm start."""
+    """Rule by which the warm start is fitted."""
     settings: tuple[str, ...] = ()
-    """Of the learning, over those of `kernelgym_train.demo.settings`."""
+    """Settings of the learning, over those of `kernelgym_train.demo.settings`."""
     local_settings: tuple[str, ...] = ()
-    """The same, of a model in this process only."""
+    """Further settings for a model in this process."""
     backend: str = "trl"
-    """What samples and learns."""
+    """Backend that samples and learns."""
     steps: int = 44
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
@@ -66,7 +66,7 @@ class Plan:
     samples: int = 16
     """Sampled episodes of each held-out problem."""
     baseline_fit: FitRule = _BASELINE
-    """Of the arms that fit answers instead of learning from rewards."""
+    """Rule of fitting in the arms that fit answers instead of learning from rewards."""
     batch: int = 128
     """Most answers of one generation of a model in this process."""
 

@@ -29,7 +29,7 @@ CURVES = {
     "seconds of the judge": "time/judge_s",
     "seconds of the optimiser": "time/train_s",
 }
-"""What is drawn of a run's steps, and the metric that it is."""
+"""Curves of a run's steps, by title, and the metric of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Demonstration:
     seconds: Mapping[str, float]
     """Wall time by stage, in order."""
     notes: Sequence[str] = ()
-    """What must be said beside the numbers."""
+    """Sentences beside the numbers."""
     specimens: Sequence[Specimen] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further figures, for the JSON file."""

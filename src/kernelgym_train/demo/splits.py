@@ -55,8 +55,8 @@ PLAIN_OPERATORS = frozenset(
         *("sum", "mean", "max", "min", "norm2", "softmax", "log_softmax"),
     }
 )
-"""What a model that is trained in minutes can learn to compose: operators without constants of
-their own (``floor`` is relu's canonical name)."""
+"""Operators that a model trained in minutes can learn to compose: those without constants of their
+own (``floor`` is relu's canonical name)."""
 UNSEEN = ("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign")
 """Operators of which a seed holds one back: nothing else of the demonstration needs them."""
 
@@ -66,9 +66,9 @@ class Splits:
     """The problems of one demonstration; no two fields share a canonical form."""
 
     warmstart: tuple[Problem, ...]
-    """What the warm start's answers are for."""
+    """Problems of the warm start's answers."""
     rl: tuple[Problem, ...]
-    """What is trained on with the judge's rewards."""
+    """Problems that are trained on with the judge's rewards."""
     compositions: tuple[Problem, ...]
     """Held out: chains of seen operators, one per canonical form."""
     shapes: tuple[Problem, ...]

@@ -60,10 +60,10 @@ class Prepared:
     plan: Plan
     seed: int
     folder: Path
-    """Of the demonstration; the model is in ``start/``."""
+    """Folder of the demonstration; the model is in ``start/``."""
     splits: Splits
     about: Mapping[str, Any]
-    """What the warm start came to: numbers of problems, answers, tokens, seconds."""
+    """Numbers of the warm start: problems, answers, tokens, seconds."""
 
     @cached_property
     def tables(self) -> dict[str, tuple[Problem, ...]]:

@@ -46,7 +46,7 @@ VOCABULARY = 3000
 """Default of the most tokens there may be."""
 
 _PIECES = 8
-"""Of the tokens beyond bytes, one in so many is a piece of what is no phrase."""
+"""Tokens beyond bytes for each one that is a piece of text outside all phrases."""
 _OFTEN = 2
 """Least occurrences of a phrase in different texts."""
 _STYLES = 16

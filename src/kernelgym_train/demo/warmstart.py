@@ -69,7 +69,7 @@ class FitProgress:
     of: int
     """Batches of all epochs."""
     loss: float
-    """Of the last batch, in nats per token."""
+    """Loss of the last batch, in nats per token."""
     seconds: float
 
 

@@ -64,7 +64,7 @@ class RunOutcome:
     folder: Path
     steps: int
     stopped: str
-    """Which guard stopped it; empty if it went to its end."""
+    """Name of the guard that stopped the run; empty if it went to its end."""
     was_finished: bool = False
     """True if a run was resumed that had done all its steps; nothing was done."""
 

@@ -44,7 +44,7 @@ class MemoryEstimate:
     """Activations and logits of a micro-batch."""
     overhead: float
     judge: float = 0.0
-    """What judging takes of the same GPU."""
+    """Memory that judging takes of the same GPU."""
 
     @property
     def peak(self) -> float:

@@ -41,7 +41,7 @@ class Filtered:
     seen: int
     """Answers that it decided on."""
     passed: int
-    """Those that it let through."""
+    """Answers that the filter let through."""
 
 
 def filtered(

@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 Action = Literal["off", "warn", "stop", "rollback"]
-"""What is done when a guard is set off."""
+"""Reaction of a run to an alarm."""
 ACTIONS: tuple[Action, ...] = get_args(Action)
-"""From least to most, but for what they mean to the run."""
+"""Reactions, the mildest first."""
 
 _NGRAM = 4
 
@@ -62,7 +62,7 @@ class StepHealth:
     answers: int = 0
     """Answers that were asked for."""
     failures: int = 0
-    """Those that the policy failed to give (`kernelgym.PolicyFailure`), or whose verdict is
+    """Answers that the policy failed to give (`kernelgym.PolicyFailure`), or whose verdict is
     `unavailable`: failures of the machinery, not of the model."""
     filters: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By filter (`kernelgym_train.metrics.filters.FILTERS`): how many answers it decided on, and
@@ -258,7 +258,7 @@ _REMEDIES = {
     "timing": "correct kernels earn nothing for speed; see the messages of their verdicts",
     "zero_variance": "take easier or harder problems, more trajectories or a higher temperature",
 }
-"""What to do about a filter that lets almost nothing through."""
+"""Advice about a filter that lets almost nothing through, by filter."""
 
 
 def _filters(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:

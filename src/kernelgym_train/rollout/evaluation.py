@@ -46,7 +46,7 @@ class ProblemResult:
     problem: str
     level: int
     episodes: int
-    """Those that count."""
+    """Valid episodes, which the rates are of."""
     first: int
     """Episodes whose first answer was correct."""
     within: int

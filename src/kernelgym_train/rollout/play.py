@@ -93,11 +93,11 @@ class EpisodeRules:
     """What `kernelgym.episodes.episode.Episode` needs to know beside observer and evaluator."""
 
     reward: str | RewardPreset = "stage2"
-    """How turns are scored."""
+    """Preset that scores turns."""
     stop_when: str | StopRule = "correct"
-    """When an episode ends before its turns are used up."""
+    """Rule that ends an episode before its turns are used up."""
     feedback_level: str = "standard"
-    """How much feedback tells."""
+    """Level of detail of the feedback."""
     feedback_tokens: int = FEEDBACK_TOKENS
     """Most tokens of one feedback."""
     prompt_tokens: int | None = None

@@ -52,7 +52,7 @@ class Sampling:
     top_p: float = 1.0
     """Share of the likeliest tokens' probability that is kept."""
     top_k: int = 0
-    """How many of the likeliest tokens are kept; 0 for all."""
+    """Number of the likeliest tokens that are kept; 0 for all."""
 
     def __post_init__(self) -> None:
         if self.max_new_tokens < 1:

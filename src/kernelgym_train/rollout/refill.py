@@ -48,9 +48,9 @@ class Refill:
         self.groups = 0
         """Groups played so far: the place of the next one among the step's."""
         self.rollouts: list[Rollout] = []
-        """Those of the groups with signal."""
+        """Rollouts of the groups with signal."""
         self.discarded: list[Rollout] = []
-        """Those of the others; the sampler learns from them too."""
+        """Rollouts of groups without signal; the sampler learns from them too."""
         self._kept = 0
 
     @property

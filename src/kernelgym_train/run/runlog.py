@@ -60,7 +60,7 @@ __all__ = [
 _CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
 
 _ROW = ("step", "path", "sizes", "weights", "good", "score", "time")
-"""What a row of checkpoints.jsonl says of every backend's checkpoints."""
+"""Fields of a row of checkpoints.jsonl that every backend writes."""
 
 _SIGNS_OF_A_STEP = ("metrics.jsonl", "checkpoints.jsonl")
 
@@ -88,7 +88,7 @@ class Checkpoint:
     weights: str
     """Digest of the trained weights; empty if none was taken."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the backend added to its row."""
+    """Fields that the backend added to its row."""
 
     def state(self) -> dict[str, Any]:
         """Return what the run's own parts kept with it."""
@@ -150,7 +150,7 @@ class RunLog:
         self.writes = writes
         """False in a process that only goes along with the one that writes."""
         self.start = start
-        """Where the run goes on; None for the beginning."""
+        """Checkpoint from which the run continues; None for the beginning."""
         self.watchers = list(watchers)
         self.keeps_trajectories = True
         """Whether episodes are written."""

@@ -79,9 +79,9 @@ class Played:
     fill: Refill
     rules: EpisodeRules
     observer: Observer
-    """What was read."""
+    """Observer that wrote the prompts."""
     times: Mapping[str, float]
-    """Seconds that were waited, and for what, as metrics."""
+    """Seconds of waiting by metric, such as that for the model."""
 
 
 @dataclass(frozen=True, slots=True)

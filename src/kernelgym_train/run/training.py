@@ -62,7 +62,7 @@ class Outcome:
     weights: str = ""
     """Digest of what was trained; empty if the weights are not in this process."""
     stopped: str = ""
-    """Which guard stopped it, and why; empty if it went to its end."""
+    """Guard that stopped the run, and why; empty if it went to its end."""
     model: Any = None
     """The trained model, its adapter not merged; None if it is not in this process."""
 
@@ -98,9 +98,9 @@ class Progress:
         self.action = ""
         """``stop`` or ``rollback`` once a guard has asked for it."""
         self.stopped = ""
-        """Which guard did, and why."""
+        """Guard that stopped the run, and why; empty if none did."""
         self.score: float | None = None
-        """What the last evaluation said, until the next step."""
+        """Score of the last evaluation, until the next step."""
         self._alarmed = False
         if log.start is not None:
             steps.load(log.start.state()["steps"])

@@ -21,9 +21,9 @@ __all__ = ["TinkerKey", "is_loopback", "tinker_key"]
 
 _VARIABLE = "TINKER_API_KEY"
 _FORMS = ("tml-", "eyJ")
-"""How keys begin, and the short-lived tokens that the SDK takes in their place."""
+"""Beginnings of keys, and of the short-lived tokens that the SDK takes in their place."""
 _PLACEHOLDER = "tml-loopback"
-"""For servers on this machine, which ask for no key: the SDK asks for one all the same."""
+"""Key for servers on this machine: they ask for none, but the SDK requires one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ __all__ = ["ATTEMPTS", "asked_again", "is_final", "or_lost"]
 _T = TypeVar("_T")
 
 ATTEMPTS = 3
-"""How often a request that changes nothing is made before its failure counts."""
+"""Most attempts at a request that changes nothing before its failure counts."""
 _FINAL = (401, 402, 403, 422)
-"""Answers of HTTP that another client would get as well."""
+"""HTTP statuses that a new client would get as well."""
 _OURS = (UsageError, TypeError, AttributeError, LookupError, AssertionError)
 
 

@@ -44,7 +44,7 @@ class Divergence:
     """Estimate of the divergence ``KL(policy || base)``, in nats a token: the mean of
     ``exp(-d) + d - 1`` (http://joschu.net/blog/kl-approx.html), which is never negative."""
     excess: tuple[tuple[float, ...], ...]
-    """Of each sample's tokens: d without its mean."""
+    """Differences d of each sample's tokens, less their mean."""
 
 
 def divergence(samples: Sequence[Sample], reference: Sequence[Sequence[float]]) -> Divergence:

@@ -30,10 +30,10 @@ class Rows:
     env_mask: list[list[int]]
     """1 for tokens that are trained on."""
     rewards: list[float | None]
-    """What TRL's own bookkeeping is told: the advantage; None for a filler."""
+    """Rewards for TRL's own bookkeeping: the advantage of each row; None for a filler."""
     advantages: list[float]
     weights: list[float]
-    """Of every token of a row."""
+    """Weight of every token of each row."""
 
     def __len__(self) -> int:
         return len(self.advantages)
