@@ -12,11 +12,11 @@ changed, or under other flags, it says nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelgym_train.mcgs.cpp.cost import Cost, cost_of
-from kernelgym_train.mcgs.cpp.loops import Loop, inner_loops, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.variant import Variant, builds_extension
 
@@ -59,7 +59,7 @@ class Report:
         """
         if tuple(sorted(variant.flags)) != self.flags:
             return 0, 0
-        known = [self.loops.get(text_of(loop.node)) for loop in _innermost(variant.file.cpp)]
+        known = [self.loops.get(text_of(loop.node)) for loop in innermost_loops(variant.file.cpp)]
         wide = [bytes_ >= _WIDE for bytes_ in known if bytes_ is not None]
         return sum(wide), len(wide) - sum(wide)
 
@@ -76,20 +76,14 @@ def read_report(variant: Variant, log: str) -> Report | None:
         return None
     found = [(int(each[1]), int(each[2])) for each in _VECTORISED.finditer(log)]
     loops: dict[str, int] = {}
-    for loop in _innermost(variant.file.cpp):
+    for loop in innermost_loops(variant.file.cpp):
         # g++ names the line of the condition, in the head of the loop.
-        body = loop.node.child_by_field_name("body")
-        first, last = loop.node.start_point.row + 1, (body or loop.node).start_point.row + 1
+        first, last = loop.node.start_point.row + 1, loop.body_node.start_point.row + 1
         widest = max((width for line, width in found if first <= line <= last), default=0)
         text = text_of(loop.node)
         # Of loops with one text, what is known is what the worst of them came to.
         loops[text] = min(widest, loops.get(text, widest))
     return Report(tuple(sorted(variant.flags)), loops)
-
-
-def _innermost(cpp: str) -> Iterator[Loop]:
-    for function in read_functions(cpp):
-        yield from (loop for loop in walk_loops(function.loops) if not inner_loops(loop))
 
 
 def static_weights(

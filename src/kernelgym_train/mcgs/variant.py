@@ -7,6 +7,7 @@ whose kernels differ in comments, layout or the order of flags have one key. Pur
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import hashlib
 import json
@@ -14,8 +15,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tree_sitter import Node
+
 from kernelgym import Kernel, UsageError
 from kernelgym.languages import LANGUAGES
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 
@@ -82,6 +86,14 @@ class Variant:
             start, end = found.span(1)
             cpp = f"{cpp[:start]}{value}{cpp[end:]}"
         return file if cpp == file.cpp else file.with_cpp(cpp)
+
+    def with_edits(self, edits: Iterable[tuple[Node, str]]) -> Variant:
+        """Return the variant with other texts in place of disjoint nodes of its C++ text."""
+        return self.with_cpp(replaced(self.file.cpp, edits))
+
+    def with_cpp(self, cpp: str) -> Variant:
+        """Return the variant with another C++ text."""
+        return dataclasses.replace(self, source=self.file.with_cpp(cpp).source)
 
 
 def read_variant(kernel: Kernel) -> Variant:

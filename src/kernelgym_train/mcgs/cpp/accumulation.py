@@ -53,9 +53,8 @@ def read_accumulation(function: Function, loop: Loop) -> Accumulation | None:
         return None
     if store.operator != "=" or store.target.type != "subscript_expression":
         return None
-    output = function.arrays[text_of(store.target.child_by_field_name("argument"))]
-    bounds = terms.lower.names | terms.upper.names
-    if output.element != total.type or loop.variable in bounds:
+    output = function.array_of(store.target)
+    if output.element != total.type or loop.variable in terms.bounds:
         return None
     if any(each.array == output.name and not each.writes for each in accesses(loop.body)):
         return None

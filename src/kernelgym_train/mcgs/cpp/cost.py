@@ -16,11 +16,9 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.loops import (
     Assign,
     Function,
-    Let,
     Loop,
+    each_loop,
     inner_loops,
-    read_functions,
-    walk_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import accesses, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
@@ -67,15 +65,9 @@ def _function(called: str) -> str:
 
 def cost_of(cpp: str) -> Cost:
     """Return what a C++ text's loops cost."""
-    functions = read_functions(cpp)
-    found = [
-        (function, loop)
-        for function in functions
-        for loop in walk_loops(function.loops)
-        if not inner_loops(loop)
-    ]
+    found = [(function, loop) for function, loop in each_loop(cpp) if not inner_loops(loop)]
     strides = [near for _, loop in found for near in _strides(loop)]
-    nodes = [node for _, loop in found for value in _values(loop) for node in walk(value)]
+    nodes = [node for _, loop in found for value in loop.values() for node in walk(value)]
     signs = [
         text_of(node.child_by_field_name("operator"))
         for node in nodes
@@ -92,7 +84,7 @@ def cost_of(cpp: str) -> Cost:
     )
     return Cost(
         loops=len(found),
-        depth=max((_depth(loop) for function in functions for loop in function.loops), default=0),
+        depth=max((_depth(loop) for _, loop in each_loop(cpp)), default=0),
         near=sum(strides),
         far=len(strides) - sum(strides),
         sums=sum(bool(reductions(loop)) for _, loop in found),
@@ -103,12 +95,6 @@ def cost_of(cpp: str) -> Cost:
         atomics=len(_ATOMIC.findall(cpp)),
         parallel="#pragma omp parallel" in cpp,
     )
-
-
-def _values(loop: Loop) -> Iterator[Node]:
-    for statement in loop.body:
-        if isinstance(statement, Let | Assign):
-            yield statement.value
 
 
 def _above(node: Node) -> Iterator[Node]:

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from tree_sitter import Node
 
 __all__ = [
+    "for_head",
     "indent_of",
+    "lines_at",
     "replaced",
     "rewritten",
     "with_lines_above",
@@ -78,6 +80,17 @@ def rewritten(node: Node, rule: Callable[[Node], str | None]) -> str:
         at = child.end_byte
     parts.append(whole[at - node.start_byte :].decode())
     return "".join(parts)
+
+
+def for_head(kind: str, name: str, lower: str, upper: str, step: int = 1) -> str:
+    """Return the head of a loop that counts a number up."""
+    update = f"++{name}" if step == 1 else f"{name} += {step}"
+    return f"for ({kind} {name} = {lower}; {name} < {upper}; {update})"
+
+
+def lines_at(column: int, lines: Iterable[str]) -> str:
+    """Return lines as a text that stands at a column: all but the first line are indented."""
+    return f"\n{' ' * column}".join(lines)
 
 
 def indent_of(text: str, by: int) -> str:

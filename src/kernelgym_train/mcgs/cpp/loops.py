@@ -24,8 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import tree_sitter_cpp
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.scope import (
@@ -41,6 +40,7 @@ from kernelgym_train.mcgs.cpp.syntax import (
     children,
     identifiers,
     index_node,
+    parsed,
     polynomial_of,
     text_of,
     walk,
@@ -54,7 +54,9 @@ __all__ = [
     "Loop",
     "Statement",
     "directive_of",
+    "each_loop",
     "inner_loops",
+    "innermost_loops",
     "read_functions",
     "walk_loops",
 ]
@@ -131,6 +133,47 @@ class Loop:
     pragmas: tuple[str, ...]
     """Directives that concern it: those right before it, or before a loop that it is part of."""
 
+    @property
+    def body_node(self) -> Node:
+        """The statement that the loop repeats."""
+        body = self.node.child_by_field_name("body")
+        assert body is not None, "a recognised loop has a body"
+        return body
+
+    @property
+    def head(self) -> str:
+        """The text up to the closing parenthesis; a comment after it would hide a brace."""
+        closing = next(child for child in reversed(self.node.children) if child.type == ")")
+        data = text_of(self.node).encode()
+        return data[: closing.end_byte - self.node.start_byte].decode()
+
+    @property
+    def column(self) -> int:
+        """Number of characters before the loop in its line."""
+        return self.node.start_point.column
+
+    @property
+    def bounds(self) -> frozenset[str]:
+        """Names in the bounds."""
+        return self.lower.names | self.upper.names
+
+    @property
+    def is_in_block(self) -> bool:
+        """Whether other statements can be put before the loop."""
+        parent = self.node.parent
+        return parent is not None and parent.type == "compound_statement"
+
+    @property
+    def lets(self) -> dict[str, str]:
+        """Types of the numbers that the body declares, by name."""
+        return {each.name: each.type for each in self.body if isinstance(each, Let)}
+
+    def values(self) -> Iterator[Node]:
+        """Yield the values that the body's own statements compute."""
+        for statement in self.body:
+            if isinstance(statement, Let | Assign):
+                yield statement.value
+
 
 Statement = Let | Assign | Buffer | Loop
 
@@ -146,6 +189,22 @@ class Function:
     loops: tuple[Loop, ...]
     """Recognised ones that lie in no other recognised one."""
 
+    def names(self, loop: Loop) -> set[str]:
+        """Return the names that a loop, or the function around it, uses."""
+        return {*identifiers(loop.node), *self.arrays, *self.types}
+
+    def array_of(self, element: Node) -> Array:
+        """Return the array that ``array[subscript]`` is an element of."""
+        return self.arrays[text_of(element.child_by_field_name("argument"))]
+
+    def declared_in_loops(self) -> dict[str, str]:
+        """Return the types of numbers that loops declare; empty ones where two differ."""
+        known: dict[str, str] = {}
+        for loop in walk_loops(self.loops):
+            for name, kind in loop.lets.items():
+                known[name] = kind if known.get(name, kind) == kind else ""
+        return known
+
 
 def directive_of(loop: Loop) -> Node | None:
     """Return the directive right before a loop, comments apart, or None."""
@@ -158,9 +217,7 @@ def directive_of(loop: Loop) -> Node | None:
 @functools.lru_cache(maxsize=256)
 def read_functions(cpp: str) -> tuple[Function, ...]:
     """Return the functions of a C++ text that hold a recognised loop."""
-    data = cpp.encode()
-    tree = Parser(Language(tree_sitter_cpp.language())).parse(data)
-    root = tree.root_node
+    root = parsed(cpp)
     macros = {
         text_of(node.child_by_field_name("name")): text_of(node.child_by_field_name("value"))
         for node in walk(root)
@@ -186,6 +243,18 @@ def walk_loops(loops: tuple[Statement, ...]) -> Iterator[Loop]:
         if isinstance(loop, Loop):
             yield loop
             yield from walk_loops(loop.body)
+
+
+def each_loop(cpp: str) -> Iterator[tuple[Function, Loop]]:
+    """Yield every recognised loop of a text with its function, outer loops first."""
+    for function in read_functions(cpp):
+        for loop in walk_loops(function.loops):
+            yield function, loop
+
+
+def innermost_loops(cpp: str) -> list[Loop]:
+    """Return the recognised loops of a text that hold no other loop."""
+    return [loop for _, loop in each_loop(cpp) if not inner_loops(loop)]
 
 
 def inner_loops(loop: Loop) -> tuple[Loop, ...]:

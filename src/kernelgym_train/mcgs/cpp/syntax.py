@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tree_sitter import Node
+import tree_sitter_cpp
+from tree_sitter import Language, Node, Parser
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 
-__all__ = ["children", "identifiers", "index_node", "polynomial_of", "root_of", "text_of", "walk"]
+__all__ = [
+    "children",
+    "has_type",
+    "identifiers",
+    "index_node",
+    "parsed",
+    "polynomial_of",
+    "root_of",
+    "text_of",
+    "walk",
+]
+
+
+def parsed(cpp: str) -> Node:
+    """Return the root of a C++ text's syntax tree."""
+    return Parser(Language(tree_sitter_cpp.language())).parse(cpp.encode()).root_node
 
 
 def text_of(node: Node | None) -> str:
@@ -40,6 +56,11 @@ def root_of(node: Node) -> Node:
 def identifiers(node: Node) -> set[str]:
     """Return every name that an expression reads."""
     return {text_of(each) for each in walk(node) if each.type == "identifier"}
+
+
+def has_type(node: Node, kind: str) -> bool:
+    """Return True if a node or one below it is of a type."""
+    return any(each.type == kind for each in walk(node))
 
 
 def index_node(node: Node) -> Node | None:

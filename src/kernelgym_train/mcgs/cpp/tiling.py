@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
-from kernelgym_train.mcgs.cpp.editing import indent_of
+from kernelgym_train.mcgs.cpp.editing import for_head, indent_of, lines_at
 from kernelgym_train.mcgs.cpp.loops import Function, Loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
-from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh
 
 __all__ = ["Tiles", "read_nest"]
@@ -32,9 +32,9 @@ def read_nest(function: Function, rows: Loop) -> Accumulation | None:
     found = read_accumulation(function, columns)
     if found is None or found.total.type not in BYTES:
         return None
-    bounds = columns.lower.names | columns.upper.names
-    bounds |= found.terms.lower.names | found.terms.upper.names
-    if rows.variable in bounds or not has_independent_iterations(function, rows):
+    if rows.variable in columns.bounds | found.terms.bounds or not has_independent_iterations(
+        function, rows
+    ):
         return None
     return found
 
@@ -65,7 +65,7 @@ class Tiles:
     ) -> None:
         self._rows, self._found = rows, found
         self._height, self._across, self._lanes, self._step = height, across, lanes, step
-        self._taken = {*identifiers(rows.node), *function.arrays, *function.types}
+        self._taken = function.names(rows)
         i, j = rows.variable, found.elements.variable
         self._row, self.column = self.fresh(f"{i}_0"), self.fresh(f"{j}_0")
         self._row_at, self.column_at = self.fresh("r"), self.fresh("v")
@@ -91,11 +91,9 @@ class Tiles:
         at = self.column_at if self._step == 1 else f"{self.column_at} * {self._step}"
         return [
             f"{pad}#pragma GCC unroll {self._height}",
-            f"{pad}for (int {self._row_at} = 0; {self._row_at} < {self._height}; "
-            f"++{self._row_at}) {{",
+            f"{pad}{for_head('int', self._row_at, '0', str(self._height))} {{",
             f"{pad}  #pragma GCC unroll {self._across}",
-            f"{pad}  for (int {self.column_at} = 0; {self.column_at} < {self._across}; "
-            f"++{self.column_at}) {{",
+            f"{pad}  {for_head('int', self.column_at, '0', str(self._across))} {{",
             f"{pad}    const {self._rows.type} {i} = {self._row} + {self._row_at};",
             f"{pad}    const {self._found.elements.type} {j} = {self.column} + {at};",
             f"{pad}    (void){i}, (void){j};",
@@ -113,15 +111,13 @@ class Tiles:
         rows, elements, kind = self._rows, self._found.elements, self._found.total.type
         i, j, row, column = rows.variable, elements.variable, self._row, self.column
         height, width = self._height, self._across * self._step
-        deeper = rows.node.start_point.column + 8 - elements.node.start_point.column
-        body = indent_of(text_of(elements.node.child_by_field_name("body")), deeper)
+        body = indent_of(text_of(elements.body_node), rows.column + 8 - elements.column)
         lines = [
-            f"for ({rows.type} {row} = {rows.lower_text}; {row} < {rows.upper_text}; "
-            f"{row} += {height}) {{",
+            f"{for_head(rows.type, row, rows.lower_text, rows.upper_text, height)} {{",
             f"  typedef {kind} {self.vector} __attribute__((vector_size("
             f"{self._lanes * BYTES[kind]}), aligned({BYTES[kind]}), may_alias));",
-            f"  for ({elements.type} {column} = {elements.lower_text}; "
-            f"{column} < {elements.upper_text}; {column} += {width}) {{",
+            f"  {for_head(elements.type, column, elements.lower_text, elements.upper_text, width)} "
+            "{",
             f"    if ({row} + {height} <= {rows.upper_text} && "
             f"{column} + {width} <= {elements.upper_text}) {{",
             *inside,
@@ -135,4 +131,4 @@ class Tiles:
             "  }",
             "}",
         ]
-        return ("\n" + " " * rows.node.start_point.column).join(lines)
+        return lines_at(rows.column, lines)

@@ -40,7 +40,6 @@ class Move:
     """A kind of change."""
 
     id: str
-    languages: tuple[str, ...]
     risk: Risk
     """The most that any of its realisations has."""
     phase: int
@@ -53,6 +52,8 @@ class Move:
     knob: Literal["", "choice", "presence"] = ""
     """What of a step a tuner may change without changing the structure: nothing; the choice, where
     the step is made; or whether it is made as well."""
+    languages: tuple[str, ...] = ("cpp",)
+    """Languages of the kernels that the move changes."""
 
 
 def with_flag(variant: Variant, *added: str) -> Variant:

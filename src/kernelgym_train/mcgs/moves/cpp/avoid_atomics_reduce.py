@@ -8,17 +8,15 @@ such a sum is open in the start, too.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterator
 
-import tree_sitter_cpp
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.scope import FLOATS, WHOLE
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
 
@@ -32,7 +30,7 @@ _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield each loop whose atomic sums are one number."""
     file = variant.file
-    root = Parser(Language(tree_sitter_cpp.language())).parse(file.cpp.encode()).root_node
+    root = parsed(file.cpp)
     if any(node.is_error for node in walk(root)):
         return
     count = 0
@@ -51,9 +49,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             name, alone = found
             edits = [(directive, f"{text_of(directive).rstrip()} reduction(+:{name})\n")]
             edits += [(each, "") for each in alone]
-            changed = dataclasses.replace(
-                variant, source=file.with_cpp(replaced(file.cpp, edits)).source
-            )
+            changed = variant.with_cpp(replaced(file.cpp, edits))
             yield Realisation(f"loop {count}", f"reduction of {name}", changed, "reassociates")
 
 
@@ -121,7 +117,6 @@ def _names(node: Node, name: str) -> bool:
 
 AVOID_ATOMICS_REDUCE = Move(
     "avoid_atomics_reduce",
-    ("cpp",),
     "reassociates",
     5,
     2.0,

@@ -7,23 +7,27 @@ address does not fit, they are plain stores.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_text_above
+from kernelgym_train.mcgs.cpp.editing import (
+    for_head,
+    lines_at,
+    replaced,
+    rewritten,
+    with_text_above,
+)
 from kernelgym_train.mcgs.cpp.loops import (
     Assign,
     Function,
     Let,
     Loop,
     directive_of,
-    read_functions,
-    walk_loops,
+    each_loop,
 )
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
-from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh, stride_along
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
@@ -56,20 +60,18 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
     file = variant.file
     if _HELPER in file.cpp:
         return
-    for function in read_functions(file.cpp):
-        for loop in walk_loops(function.loops):
-            store = _store(function, loop)
-            if store is None:
+    for function, loop in each_loop(file.cpp):
+        store = _store(function, loop)
+        if store is None:
+            continue
+        edits = [(loop.node, _filled(function, loop, store))]
+        if loop.pragmas:
+            directive = directive_of(loop)
+            if directive is None:
                 continue
-            edits = [(loop.node, _filled(function, loop, store))]
-            if loop.pragmas:
-                directive = directive_of(loop)
-                if directive is None:
-                    continue
-                edits.append((directive, "\n"))  # it goes to the loop inside
-            cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
-            changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
-            yield Realisation(loop.name, "streamed", changed)
+            edits.append((directive, "\n"))  # it goes to the loop inside
+        cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
+        yield Realisation(loop.name, "streamed", variant.with_cpp(cpp))
 
 
 def _store(function: Function, loop: Loop) -> Assign | None:
@@ -81,14 +83,12 @@ def _store(function: Function, loop: Loop) -> Assign | None:
         return None
     if not isinstance(store, Assign) or store.operator != "=" or carried(loop.body):
         return None
-    if (
-        store.target.type != "subscript_expression"
-        or stride_along(store.target, loop.variable) != 1
-    ):
+    target = store.target
+    if target.type != "subscript_expression" or stride_along(target, loop.variable) != 1:
         return None
-    if {each.name for each in before if isinstance(each, Let)} & identifiers(store.target):
+    if set(loop.lets) & identifiers(target):
         return None  # the subscript is not known outside of the loop
-    output = function.arrays[text_of(store.target.child_by_field_name("argument"))]
+    output = function.array_of(target)
     if output.element != "float":
         return None
     every = accesses(function.loops)
@@ -99,16 +99,14 @@ def _store(function: Function, loop: Loop) -> Assign | None:
 
 def _filled(function: Function, loop: Loop, store: Assign) -> str:
     """Return the loop by way of a buffer."""
-    taken = {*identifiers(loop.node), *function.arrays, *function.types}
-    taken |= {text_of(each) for each in walk(loop.node) if each.type == "identifier"}
+    taken = function.names(loop)
     first, end, kept = (
         fresh(wanted, taken) for wanted in (f"{loop.variable}_0", f"{loop.variable}_end", "kept")
     )
     variable, kind = loop.variable, loop.type
     array = text_of(store.target.child_by_field_name("argument"))
     index = index_node(store.target)
-    body = loop.node.child_by_field_name("body")
-    assert body is not None and index is not None
+    assert index is not None
 
     def buffered(node: Node) -> str | None:
         return f"{kept}[{variable} - {first}]" if node == store.target else None
@@ -118,22 +116,19 @@ def _filled(function: Function, loop: Loop, store: Assign) -> str:
 
     more = f"{first} + {_BLOCK} < {loop.upper_text}"
     lines = [
-        f"for ({kind} {first} = {loop.lower_text}; {first} < {loop.upper_text}; "
-        f"{first} += {_BLOCK}) {{",
+        f"{for_head(kind, first, loop.lower_text, loop.upper_text, _BLOCK)} {{",
         f"  const {kind} {end} = {more} ? {first} + {_BLOCK} : {loop.upper_text};",
         f"  float {kept}[{_BLOCK}];",
         *(f"  {each}" for each in loop.pragmas),
-        f"  for ({kind} {variable} = {first}; {variable} < {end}; ++{variable}) "
-        f"{rewritten(body, buffered)}",
+        f"  {for_head(kind, variable, first, end)} {rewritten(loop.body_node, buffered)}",
         f"  {_HELPER}(&{array}[{rewritten(index, at_first)}], {kept}, {end} - {first});",
         "}",
     ]
-    return ("\n" + " " * loop.node.start_point.column).join(lines)
+    return lines_at(loop.column, lines)
 
 
 CACHE_POLICY_CG = Move(
     "cache_policy_cg",
-    ("cpp",),
     "exact",
     64,
     0.4,

@@ -7,14 +7,13 @@ cores gets a schedule.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import replaced
+from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
 from kernelgym_train.mcgs.cpp.loops import Function, Loop, directive_of, read_functions, walk_loops
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
-from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
@@ -28,15 +27,13 @@ _PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield blocks for each nest of two loops, then schedules."""
-    file = variant.file
-    for function in read_functions(file.cpp):
+    for function in read_functions(variant.file.cpp):
         for loop in walk_loops(function.loops):
             inner = _inner(function, loop)
             if inner is not None:
                 for block in _BLOCKS:
                     text = _blocked(function, loop, inner, block)
-                    cpp = replaced(file.cpp, [(loop.node, text)])
-                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                    changed = variant.with_edits([(loop.node, text)])
                     yield Realisation(loop.name, f"blocks of {block}", changed)
         for loop in function.loops:
             directive = directive_of(loop)
@@ -46,8 +43,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 plain = loop.pragmas[0]
                 for schedule in _SCHEDULES:
                     new = text_of(directive).replace(plain, f"{plain} {schedule}")
-                    cpp = replaced(file.cpp, [(directive, new)])
-                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                    changed = variant.with_edits([(directive, new)])
                     yield Realisation(f"{loop.name} threads", schedule, changed)
 
 
@@ -58,7 +54,7 @@ def _inner(function: Function, loop: Loop) -> Loop | None:
     (inner,) = loop.body
     if not isinstance(inner, Loop) or inner.pragmas or inner.step != 1:
         return None
-    if loop.variable in inner.lower.names | inner.upper.names:
+    if loop.variable in inner.bounds:
         return None
     if inner.type not in ("int64_t", "std::int64_t", "int", "long"):
         return None
@@ -67,28 +63,22 @@ def _inner(function: Function, loop: Loop) -> Loop | None:
 
 
 def _blocked(function: Function, loop: Loop, inner: Loop, block: int) -> str:
-    taken = {*identifiers(loop.node), *function.arrays, *function.types}
+    taken, kind = function.names(loop), inner.type
     first, end = (fresh(f"{inner.variable}_{part}", taken) for part in ("0", "end"))
-    closing = next(child for child in reversed(loop.node.children) if child.type == ")")
-    head = text_of(loop.node).encode()[: closing.end_byte - loop.node.start_byte].decode()
-    body = text_of(inner.node.child_by_field_name("body"))
-    kind = inner.type
+    body = text_of(inner.body_node)
     lines = [
-        f"for ({kind} {first} = {inner.lower_text}; {first} < {inner.upper_text}; "
-        f"{first} += {block}) {{",
+        f"{for_head(kind, first, inner.lower_text, inner.upper_text, block)} {{",
         f"  const {kind} {end} = std::min<{kind}>({first} + {block}, {inner.upper_text});",
-        f"  {head} {{",
-        f"    for ({kind} {inner.variable} = {first}; {inner.variable} < {end}; "
-        f"++{inner.variable}) {body}",
+        f"  {loop.head} {{",
+        f"    {for_head(kind, inner.variable, first, end)} {body}",
         "  }",
         "}",
     ]
-    return ("\n" + " " * loop.node.start_point.column).join(lines)
+    return lines_at(loop.column, lines)
 
 
 CHANGE_BLOCK_SIZES = Move(
     "change_block_sizes",
-    ("cpp",),
     "exact",
     33,
     0.7,

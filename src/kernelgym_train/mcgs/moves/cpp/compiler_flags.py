@@ -41,7 +41,6 @@ def _realise_fast(variant: Variant) -> Iterator[Realisation]:
 
 COMPILER_FLAGS = Move(
     "compiler_flags",
-    ("cpp",),
     "exact",
     70,
     3.0,
@@ -51,7 +50,6 @@ COMPILER_FLAGS = Move(
 )
 FAST_MATH = Move(
     "fast_math",
-    ("cpp",),
     "approximate",
     71,
     1.0,

@@ -7,20 +7,12 @@ nothing has no effect, and addresses are computed as whole numbers.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
-from kernelgym_train.mcgs.cpp.loops import (
-    Assign,
-    Let,
-    Loop,
-    inner_loops,
-    read_functions,
-    walk_loops,
-)
+from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.loops import Loop, innermost_loops
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
@@ -35,13 +27,7 @@ _MOST = 4  # elements fetched by one iteration
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield fetches for each loop with far elements, then the compiler's."""
-    file = variant.file
-    loops = [
-        loop
-        for function in read_functions(file.cpp)
-        for loop in walk_loops(function.loops)
-        if not inner_loops(loop)
-    ]
+    loops = innermost_loops(variant.file.cpp)
     for loop in loops:
         if any("simd" in each for each in loop.pragmas):
             continue
@@ -49,12 +35,9 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             lines = _fetches(loop, distance)
             if not lines:
                 break
-            body = loop.node.child_by_field_name("body")
-            assert body is not None
-            inside = text_of(body)
+            body, inside = loop.body_node, text_of(loop.body_node)
             inner = inside[1:] if body.type == "compound_statement" else f" {inside} }}"
-            cpp = replaced(file.cpp, [(body, f"{{ {' '.join(lines)}{inner}")])
-            changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+            changed = variant.with_edits([(body, f"{{ {' '.join(lines)}{inner}")])
             yield Realisation(loop.name, f"{distance} ahead", changed)
     if loops and _FLAG not in variant.flags:
         yield Realisation("compiler", _FLAG, with_flag(variant, _FLAG))
@@ -63,31 +46,25 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 def _fetches(loop: Loop, distance: int) -> list[str]:
     """Return fetches of elements that lie far from their neighbours."""
     later = f"((int64_t){loop.variable} + {distance * loop.step})"
-    own = {each.name for each in loop.body if isinstance(each, Let)}
     found: dict[str, None] = {}
-    for statement in loop.body:
-        if not isinstance(statement, Let | Assign):
+
+    def ahead(each: Node) -> str | None:
+        return later if text_of(each) == loop.variable else None
+
+    for node in (each for value in loop.values() for each in walk(value)):
+        if node.type != "subscript_expression" or identifiers(node) & set(loop.lets):
             continue
-        for node in walk(statement.value):
-            if node.type != "subscript_expression" or own & identifiers(node):
-                continue
-            stride = index_of(node).coefficient(loop.variable)
-            index = index_node(node)
-            if stride is None or stride.constant in (0, 1) or index is None:
-                continue
-
-            def ahead(each: Node) -> str | None:
-                return later if text_of(each) == loop.variable else None
-
-            array = text_of(node.child_by_field_name("argument"))
-            where = f"(uint64_t)&{array}[0] + sizeof({array}[0]) * ({rewritten(index, ahead)})"
-            found[f"__builtin_prefetch((const void*)({where}));"] = None
+        stride, index = index_of(node).coefficient(loop.variable), index_node(node)
+        if stride is None or stride.constant in (0, 1) or index is None:
+            continue
+        array = text_of(node.child_by_field_name("argument"))
+        where = f"(uint64_t)&{array}[0] + sizeof({array}[0]) * ({rewritten(index, ahead)})"
+        found[f"__builtin_prefetch((const void*)({where}));"] = None
     return list(found)[:_MOST]
 
 
 ENABLE_ASYNC_PIPELINE = Move(
     "enable_async_pipeline",
-    ("cpp",),
     "exact",
     62,
     0.3,

@@ -7,19 +7,18 @@ from the copy is what was computed from the input.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above
+from kernelgym_train.mcgs.cpp.editing import for_head, replaced, rewritten, with_lines_above
 from kernelgym_train.mcgs.cpp.loops import Function, Loop, inner_loops, read_functions
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.scope import Array
-from kernelgym_train.mcgs.cpp.syntax import root_of, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
@@ -46,8 +45,8 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         for outermost in function.loops:
             for around, found in _accumulations(function, outermost, ()):
                 for operand in _operands(function, around, found):
-                    cpp = _copied(function, file.cpp, outermost, around, found, operand)
-                    changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                    cpp = _copied(file.cpp, outermost, around, found, operand)
+                    changed = variant.with_cpp(cpp)
                     target = f"{found.elements.name} {operand.array.name}"
                     yield Realisation(target, operand.choice, changed)
 
@@ -85,12 +84,7 @@ def _operands(
     }
     for name, index in sorted(read.items()):
         array = function.arrays[name]
-        texts = {
-            text_of(each)
-            for each in walk(found.elements.node)
-            if each.type == "subscript_expression"
-            and text_of(each.child_by_field_name("argument")) == name
-        }
+        texts = {text_of(each) for each in _elements(found.elements.node, name)}
         if array.output or len(texts) != 1:
             continue
         for side, across, choice in (
@@ -106,8 +100,15 @@ def _operands(
                 yield _Operand(array, across, side, choice)
 
 
+def _elements(node: Node, array: str) -> Iterator[Node]:
+    """Yield the elements of an array that an expression or a statement names."""
+    for each in walk(node):
+        if each.type == "subscript_expression":
+            if text_of(each.child_by_field_name("argument")) == array:
+                yield each
+
+
 def _copied(
-    function: Function,
     cpp: str,
     outermost: Loop,
     around: tuple[Loop, ...],
@@ -116,18 +117,13 @@ def _copied(
 ) -> str:
     """Return the text with a copy that the loops use."""
     outer, inner, array = operand.outer, operand.inner, operand.array
-    taken = {text_of(each) for each in walk(root_of(outermost.node)) if each.type == "identifier"}
+    taken = identifiers(root_of(outermost.node))
     tensor, packed, outer_size, inner_size, p, q = (
         fresh(f"{array.name}_{part}", taken)
         for part in ("packed_tensor", "packed", "outer", "inner", "p", "q")
     )
     at = {outer.variable: p, inner.variable: q}
-    element = next(
-        each
-        for each in walk(found.add.value)
-        if each.type == "subscript_expression"
-        and text_of(each.child_by_field_name("argument")) == array.name
-    )
+    element = next(_elements(found.add.value, array.name))
 
     def renamed(node: Node) -> str | None:
         return at.get(text_of(node)) if node.type == "identifier" else None
@@ -141,8 +137,8 @@ def _copied(
         f"const int64_t {inner_size} = {runs} ? ({inner.upper_text}) : 0;",
         f"auto {tensor} = torch::empty({{{outer_size}, {inner_size}}}, {array.tensor}.options());",
         f"{array.element}* {packed} = {tensor}.data_ptr<{array.element}>();",
-        f"for (int64_t {p} = 0; {p} < {outer_size}; ++{p}) {{",
-        f"  for (int64_t {q} = 0; {q} < {inner_size}; ++{q}) {{",
+        f"{for_head('int64_t', p, '0', outer_size)} {{",
+        f"  {for_head('int64_t', q, '0', inner_size)} {{",
         f"    {packed}[{p} * {inner_size} + {q}] = {rewritten(element, renamed)};",
         "  }",
         "}",
@@ -158,7 +154,6 @@ def _copied(
 
 GROUPED_GEMM_COLMAJOR = Move(
     "grouped_gemm_colmajor",
-    ("cpp",),
     "exact",
     15,
     1.0,

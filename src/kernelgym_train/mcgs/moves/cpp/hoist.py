@@ -7,7 +7,6 @@ output by the first.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
@@ -20,11 +19,12 @@ from kernelgym_train.mcgs.cpp.loops import (
     Let,
     Loop,
     Statement,
+    inner_loops,
     read_functions,
     walk_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, index_of
-from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import has_type, identifiers, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
 
@@ -35,24 +35,17 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield expressions shared by two loops, then invariant calls."""
     file = variant.file
     for function in read_functions(file.cpp):
-        for body, known in _bodies(function):
-            for first, second in _neighbours(body):
-                text = _kept(function, file.cpp, body, first, second, known)
-                if text is not None:
-                    changed = dataclasses.replace(variant, source=file.with_cpp(text).source)
+        for around in walk_loops(function.loops):
+            for first, second in _neighbours(around.body):
+                edits = _kept(function, around, first, second)
+                if edits:
+                    changed = variant.with_edits(edits)
                     yield Realisation(f"{first.name} {second.name}", "keep", changed)
         for loop in walk_loops(function.loops):
             text = _before(function, file.cpp, loop)
             if text is not None:
-                changed = dataclasses.replace(variant, source=file.with_cpp(text).source)
+                changed = variant.with_cpp(text)
                 yield Realisation(loop.name, "before the loop", changed)
-
-
-def _bodies(function: Function) -> Iterator[tuple[tuple[Statement, ...], dict[str, str]]]:
-    """Yield bodies of loops, with the types that they declare."""
-    for loop in walk_loops(function.loops):
-        lets = {each.name: each.type for each in loop.body if isinstance(each, Let)}
-        yield loop.body, lets
 
 
 def _neighbours(body: tuple[Statement, ...]) -> Iterator[tuple[Loop, Loop]]:
@@ -60,26 +53,19 @@ def _neighbours(body: tuple[Statement, ...]) -> Iterator[tuple[Loop, Loop]]:
     loops = [each for each in body if isinstance(each, Loop)]
     for at, first in enumerate(loops):
         for second in loops[at + 1 :]:
-            same = (first.lower, first.upper, first.step) == (
-                second.lower,
-                second.upper,
-                second.step,
+            one, other = (
+                (each.variable, each.type, each.lower, each.upper, each.step)
+                for each in (first, second)
             )
-            plain = first.variable == second.variable and first.type == second.type
-            if same and plain and len(second.body) == 1:
+            if one == other and len(second.body) == 1:
                 yield first, second
 
 
 def _kept(
-    function: Function,
-    cpp: str,
-    body: tuple[Statement, ...],
-    first: Loop,
-    second: Loop,
-    known: dict[str, str],
-) -> str | None:
-    """Return the text in which `first` leaves a call in `second`'s output."""
-    (store,) = second.body
+    function: Function, around: Loop, first: Loop, second: Loop
+) -> list[tuple[Node, str]] | None:
+    """Return the edits by which `first` leaves a call in `second`'s output."""
+    body, (store,) = around.body, second.body
     if not isinstance(store, Assign) or store.operator != "=":
         return None
     if store.target.type != "subscript_expression" or len(first.body) != 1:
@@ -87,16 +73,14 @@ def _kept(
     (use,) = first.body
     if not isinstance(use, Assign) or use.target.type != "identifier":
         return None
-    output = function.arrays[text_of(store.target.child_by_field_name("argument"))]
-    if any(each.array == output.name for each in accesses(body) if not each.writes):
-        return None
-    if sum(each.array == output.name for each in accesses(body)) != 1:
+    output = function.array_of(store.target)
+    if [each.writes for each in accesses(body) if each.array == output.name] != [True]:
         return None
     stride = index_of(store.target).coefficient(second.variable)
     if stride is None or stride.constant in (None, 0):
-        return None  # another iteration would write over what is kept
+        return None  # another iteration would write over the element that is kept
     shared = _shared_call(use.value, store.value)
-    if shared is None or expression_type(function, shared, known) != output.element:
+    if shared is None or expression_type(function, shared, around.lets) != output.element:
         return None
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
@@ -113,7 +97,7 @@ def _kept(
     text = f"{element} = {wanted};\n{pad}{rewritten(use.node, rule)}"
     if first.node.child_by_field_name("body") == use.node:
         text = f"{{ {text} }}"
-    return replaced(cpp, [(use.node, text), (store.value, rewritten(store.value, rule))])
+    return [(use.node, text), (store.value, rewritten(store.value, rule))]
 
 
 def _shared_call(one: Node, other: Node) -> Node | None:
@@ -127,32 +111,22 @@ def _shared_call(one: Node, other: Node) -> Node | None:
 
 def _before(function: Function, cpp: str, loop: Loop) -> str | None:
     """Return the text with invariant calls made before a loop."""
-    inside = {loop.variable} | {each.name for each in loop.body if isinstance(each, Let)}
-    parent = loop.node.parent
-    if parent is None or parent.type != "compound_statement":
-        return None  # a declaration there would become the outer loop's whole body
-    if any(isinstance(each, Loop) for each in loop.body) or loop.pragmas:
+    # Where it is not in a block, a declaration would become the outer loop's whole body.
+    if not loop.is_in_block or inner_loops(loop) or loop.pragmas:
         return None
-    inside |= carried(loop.body)
-    known: dict[str, str] = {}
-    for outer in walk_loops(function.loops):
-        for each in outer.body:
-            if isinstance(each, Let):
-                known[each.name] = each.type if known.get(each.name, each.type) == each.type else ""
+    inside = {loop.variable, *loop.lets, *carried(loop.body)}
+    known = function.declared_in_loops()
     found: dict[str, str] = {}
-    for statement in loop.body:
-        if isinstance(statement, Loop | Buffer):
+    for node in (each for value in loop.values() for each in walk(value)):
+        read = identifiers(node)
+        if node.type != "call_expression" or read & inside:
             continue
-        for node in walk(statement.value):
-            read = identifiers(node)
-            if node.type != "call_expression" or read & inside:
-                continue
-            if any(each.type == "subscript_expression" for each in walk(node)):
-                continue  # the loop may run zero times, and the element may not be there
-            kind = expression_type(function, node, known)
-            covered = any(text_of(node) in text for text in found)
-            if kind in ("float", "double") and read and not covered:
-                found[text_of(node)] = kind
+        if has_type(node, "subscript_expression"):
+            continue  # the loop may run zero times, and the element may not be there
+        kind = expression_type(function, node, known)
+        covered = any(text_of(node) in text for text in found)
+        if kind in ("float", "double") and read and not covered:
+            found[text_of(node)] = kind
     if not found:
         return None
     names = {text: f"fixed_{at}" for at, text in enumerate(found)}
@@ -162,18 +136,13 @@ def _before(function: Function, cpp: str, loop: Loop) -> str | None:
     def rule(node: Node) -> str | None:
         return names.get(text_of(node)) if node.type == "call_expression" else None
 
-    body = loop.node.child_by_field_name("body")
-    assert body is not None
-    data = cpp.encode()
-    inner = rewritten(body, rule)
-    data = data[: body.start_byte] + inner.encode() + data[body.end_byte :]
+    body = loop.body_node
     lines = [(loop.node, f"const {kind} {names[text]} = {text};") for text, kind in found.items()]
-    return with_lines_before(data.decode(), lines)
+    return with_lines_before(replaced(cpp, [(body, rewritten(body, rule))]), lines)
 
 
 HOIST = Move(
     "hoist",
-    ("cpp",),
     "exact",
     10,
     1.5,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.editing import lines_at, rewritten
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
@@ -20,31 +19,27 @@ __all__ = ["LOOP_ORDER"]
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield accumulations turned inside out, and nests with loops swapped."""
-    file = variant.file
-    for function in read_functions(file.cpp):
-        for loop in walk_loops(function.loops):
-            found: list[tuple[str, str]] = []
-            accumulation = None if loop.pragmas else read_accumulation(function, loop)
-            if accumulation is not None:
-                found.append(("terms outside", _terms_outside(accumulation)))
-            elif (inner := _swappable(function, loop)) is not None:
-                found.append(("swapped", _swapped(loop, inner)))
-            for choice, text in found:
-                cpp = replaced(file.cpp, [(loop.node, text)])
-                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
-                yield Realisation(loop.name, choice, changed)
+    for function, loop in each_loop(variant.file.cpp):
+        accumulation = None if loop.pragmas else read_accumulation(function, loop)
+        if accumulation is not None:
+            choice, text = "terms outside", _terms_outside(accumulation)
+        elif (inner := _swappable(function, loop)) is not None:
+            choice = "swapped"
+            text = f"{inner.head} {{ {loop.head} {text_of(inner.body_node)} }}"
+        else:
+            continue
+        yield Realisation(loop.name, choice, variant.with_edits([(loop.node, text)]))
 
 
 def _terms_outside(found: Accumulation) -> str:
     """Return the terms' loop around the elements': sums keep their order."""
-    pad = " " * found.elements.node.start_point.column
-    head = _head(found.elements)
+    head = found.elements.head
     element = text_of(found.store.target)
     lines = [
         f"{head} {{",
         f"  {element} = {text_of(found.total.value)};",
         "}",
-        f"{_head(found.terms)} {{",
+        f"{found.terms.head} {{",
         f"  {head} {{",
         f"    {element} {found.add.operator} {text_of(found.add.value)};",
         "  }",
@@ -57,10 +52,9 @@ def _terms_outside(found: Accumulation) -> str:
             return element if node.type == "identifier" and text_of(node) == name else None
 
         lines += [f"{head} {{", f"  {element} = {rewritten(found.store.value, rule)};", "}"]
-    parent = found.elements.node.parent
-    if parent is None or parent.type != "compound_statement":
+    if not found.elements.is_in_block:
         lines = ["{", *lines, "}"]
-    return f"\n{pad}".join(lines)
+    return lines_at(found.elements.column, lines)
 
 
 def _swappable(function: Function, loop: Loop) -> Loop | None:
@@ -70,33 +64,14 @@ def _swappable(function: Function, loop: Loop) -> Loop | None:
     (inner,) = loop.body
     if not isinstance(inner, Loop) or inner.pragmas:
         return None
-    bounds = inner.lower.names | inner.upper.names
-    if loop.variable in bounds or inner.variable in loop.lower.names | loop.upper.names:
+    if loop.variable in inner.bounds or inner.variable in loop.bounds:
         return None
-    both = has_independent_iterations(function, loop) and has_independent_iterations(
-        function, inner
-    )
-    return inner if both else None
-
-
-def _swapped(loop: Loop, inner: Loop) -> str:
-    body = inner.node.child_by_field_name("body")
-    return f"{_head(inner)} {{ {_head(loop)} {text_of(body)} }}"
-
-
-def _head(loop: Loop) -> str:
-    """Return a loop's text up to its closing parenthesis.
-
-    A comment after it would hide the brace that follows.
-    """
-    closing = next(child for child in reversed(loop.node.children) if child.type == ")")
-    data = text_of(loop.node).encode()
-    return data[: closing.end_byte - loop.node.start_byte].decode()
+    both = (loop, inner)
+    return inner if all(has_independent_iterations(function, each) for each in both) else None
 
 
 LOOP_ORDER = Move(
     "loop_order",
-    ("cpp",),
     "exact",
     30,
     2.0,

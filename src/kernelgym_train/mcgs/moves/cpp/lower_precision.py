@@ -7,12 +7,11 @@ their types.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
+from kernelgym_train.mcgs.cpp.editing import rewritten
 from kernelgym_train.mcgs.cpp.loops import (
     Assign,
     Function,
@@ -35,14 +34,10 @@ _NEED_ONE_TYPE = ("std::max", "std::min")
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield floats for each function that computes in doubles."""
-    file = variant.file
-    for function in read_functions(file.cpp):
+    for function in read_functions(variant.file.cpp):
         edits = _edits(function)
-        if not edits:
-            continue
-        cpp = replaced(file.cpp, edits)
-        changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
-        if _compiles(cpp, function):
+        changed = variant.with_edits(edits)
+        if edits and _compiles(changed.file.cpp, function):
             yield Realisation(function.name, "float", changed, "approximate")
 
 
@@ -126,7 +121,6 @@ def _compiles(cpp: str, before: Function) -> bool:
 
 LOWER_PRECISION = Move(
     "lower_precision",
-    ("cpp",),
     "approximate",
     7,
     1.0,

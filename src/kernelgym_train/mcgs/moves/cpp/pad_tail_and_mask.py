@@ -6,12 +6,11 @@ remainder for it. Each iteration runs as before, in the same order.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import replaced
-from kernelgym_train.mcgs.cpp.loops import Loop, inner_loops, read_functions, walk_loops
-from kernelgym_train.mcgs.cpp.syntax import text_of, walk
+from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
+from kernelgym_train.mcgs.cpp.loops import Loop, innermost_loops
+from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
@@ -23,59 +22,37 @@ _WIDTHS = (16, 64)
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield each width, for all innermost loops that can be split."""
-    file = variant.file
-    loops = [
-        loop
-        for function in read_functions(file.cpp)
-        for loop in walk_loops(function.loops)
-        if _splits(loop)
-    ]
-    if not loops:
-        return
-    for width in _WIDTHS:
-        root = loops[0].node
-        while root.parent is not None:
-            root = root.parent
-        taken = {text_of(each) for each in walk(root) if each.type == "identifier"}
-        edits = [(loop.node, _split(loop, width, taken)) for loop in loops]
-        changed = dataclasses.replace(
-            variant, source=file.with_cpp(replaced(file.cpp, edits)).source
-        )
+    loops = [loop for loop in innermost_loops(variant.file.cpp) if _splits(loop)]
+    for width in _WIDTHS if loops else ():
+        taken = identifiers(root_of(loops[0].node))
+        changed = variant.with_edits([(loop.node, _split(loop, width, taken)) for loop in loops])
         yield Realisation("innermost", f"{width} wide", changed)
 
 
 def _splits(loop: Loop) -> bool:
     """Return True if a loop may be cut in two."""
-    parent = loop.node.parent
-    plain = not inner_loops(loop) and not loop.pragmas and loop.step == 1
+    if loop.pragmas or loop.step != 1 or not loop.is_in_block:
+        return False
     # A loop that was split before begins at the end of the one that it follows.
-    return (
-        plain
-        and loop.lower.constant == 0
-        and loop.upper.constant is None
-        and not (loop.upper_text.endswith("_whole") and loop.upper_text.isidentifier())
-        and parent is not None
-        and parent.type == "compound_statement"
-    )
+    was_split = loop.upper_text.endswith("_whole") and loop.upper_text.isidentifier()
+    return loop.lower.constant == 0 and loop.upper.constant is None and not was_split
 
 
 def _split(loop: Loop, width: int, taken: set[str]) -> str:
     """Return loops over whole widths and over the rest."""
     whole = fresh(f"{loop.variable}_whole", taken)
-    body = text_of(loop.node.child_by_field_name("body"))
-    head = f"for ({loop.type} {loop.variable}"
+    kind, name, body = loop.type, loop.variable, text_of(loop.body_node)
     lines = [
         # Where the count is negative, it is cut towards zero: neither loop runs then.
-        f"const {loop.type} {whole} = ({loop.upper_text}) / {width} * {width};",
-        f"{head} = 0; {loop.variable} < {whole}; ++{loop.variable}) {body}",
-        f"{head} = {whole}; {loop.variable} < {loop.upper_text}; ++{loop.variable}) {body}",
+        f"const {kind} {whole} = ({loop.upper_text}) / {width} * {width};",
+        f"{for_head(kind, name, '0', whole)} {body}",
+        f"{for_head(kind, name, whole, loop.upper_text)} {body}",
     ]
-    return ("\n" + " " * loop.node.start_point.column).join(lines)
+    return lines_at(loop.column, lines)
 
 
 PAD_TAIL_AND_MASK = Move(
     "pad_tail_and_mask",
-    ("cpp",),
     "exact",
     45,
     0.5,

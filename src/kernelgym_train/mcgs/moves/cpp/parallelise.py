@@ -5,7 +5,6 @@ Fewer threads than cores gain where two of them share a unit, or where a core is
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
@@ -29,7 +28,6 @@ def parallelise(cores: int) -> Move:
     counts = [f"{_ALL} num_threads({count})" for count in fewer]
     return Move(
         "parallelise",
-        ("cpp",),
         "exact",
         20,
         2.0,
@@ -41,8 +39,8 @@ def parallelise(cores: int) -> Move:
 
 def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
     """Yield OpenMP's directives for each outermost loop that allows them."""
-    file = variant.file
-    for function in read_functions(file.cpp):
+    cpp = variant.file.cpp
+    for function in read_functions(cpp):
         for loop in function.loops:
             if loop.pragmas or not has_independent_iterations(function, loop):
                 continue
@@ -51,16 +49,14 @@ def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
             if (
                 isinstance(inner, Loop)
                 and not inner.pragmas
-                and loop.variable not in inner.lower.names | inner.upper.names
+                and loop.variable not in inner.bounds
                 and has_independent_iterations(function, inner)
             ):
                 choices.append(f"{_ALL} collapse(2)")
             for choice in choices + counts:
-                cpp = with_lines_before(file.cpp, [(loop.node, choice)])
-                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
-                yield Realisation(
-                    loop.name, choice.removeprefix("#pragma omp "), with_flag(changed, "-fopenmp")
-                )
+                changed = variant.with_cpp(with_lines_before(cpp, [(loop.node, choice)]))
+                told = choice.removeprefix("#pragma omp ")
+                yield Realisation(loop.name, told, with_flag(changed, "-fopenmp"))
 
 
 PARALLELISE = parallelise(cores=1)

@@ -8,14 +8,13 @@ that the machine lacks is slower and not wrong.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
@@ -30,17 +29,14 @@ _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield every tile for each nest that is recognised."""
-    file = variant.file
-    for function in read_functions(file.cpp):
-        for rows in walk_loops(function.loops):
-            found = _nest(function, rows)
-            if found is None:
-                continue
-            for height, vectors, lanes in _TILES:
-                text = _tile(function, rows, found, height, vectors, lanes)
-                cpp = replaced(file.cpp, [(rows.node, text)])
-                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
-                yield Realisation(rows.name, f"{height} x {vectors} x {lanes}", changed)
+    for function, rows in each_loop(variant.file.cpp):
+        found = _nest(function, rows)
+        if found is None:
+            continue
+        for height, vectors, lanes in _TILES:
+            text = _tile(function, rows, found, height, vectors, lanes)
+            changed = variant.with_edits([(rows.node, text)])
+            yield Realisation(rows.name, f"{height} x {vectors} x {lanes}", changed)
 
 
 def _nest(function: Function, rows: Loop) -> Accumulation | None:
@@ -105,7 +101,6 @@ def _tile(
 
 REGISTER_BLOCK = Move(
     "register_block",
-    ("cpp",),
     "exact",
     31,
     3.0,

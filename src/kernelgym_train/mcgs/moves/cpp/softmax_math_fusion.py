@@ -7,23 +7,21 @@ between -87 and 88, and it returns the value at the nearer end outside of them, 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above, with_text_above
 from kernelgym_train.mcgs.cpp.loops import (
-    Assign,
     Function,
-    Let,
     Loop,
+    each_loop,
     inner_loops,
     read_functions,
     walk_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, root_of, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import children, has_type, identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Move, Realisation
 from kernelgym_train.mcgs.variant import Variant
@@ -58,41 +56,28 @@ static inline float {_HELPER}(float x) {{
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield reciprocals for each loop, then the polynomial for all."""
     file = variant.file
-    functions = read_functions(file.cpp)
-    for function in functions:
-        known = _declared(function)
+    for function in read_functions(file.cpp):
+        known = function.declared_in_loops()
         for loop in walk_loops(function.loops):
             text = _reciprocals(function, file.cpp, loop, known)
             if text is not None:
-                changed = dataclasses.replace(variant, source=file.with_cpp(text).source)
+                changed = variant.with_cpp(text)
                 yield Realisation(loop.name, "reciprocals", changed, "approximate")
     if _HELPER in file.cpp:
         return
     calls = [
         node.child_by_field_name("function")
-        for function in functions
-        for loop in walk_loops(function.loops)
-        for statement in loop.body
-        if isinstance(statement, Let | Assign)
-        for node in walk(statement.value)
-        if _is_exp_of_float(function, node, _declared(function))
+        for function, loop in each_loop(file.cpp)
+        for value in loop.values()
+        for node in walk(value)
+        if _is_exp_of_float(function, node, function.declared_in_loops())
     ]
     found = [call for call in calls if call is not None]
     if found:
         cpp = replaced(file.cpp, [(call, _HELPER) for call in found])
         cpp = with_text_above(cpp, found[0], _TEXT)
-        changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+        changed = variant.with_cpp(cpp)
         yield Realisation("exp", "polynomial", changed, "approximate")
-
-
-def _declared(function: Function) -> dict[str, str]:
-    """Return types of numbers that loops declare; empty ones where two differ."""
-    known: dict[str, str] = {}
-    for loop in walk_loops(function.loops):
-        for each in loop.body:
-            if isinstance(each, Let):
-                known[each.name] = each.type if known.get(each.name, each.type) == each.type else ""
-    return known
 
 
 def _is_exp_of_float(function: Function, node: Node, known: dict[str, str]) -> bool:
@@ -109,12 +94,10 @@ def _is_exp_of_float(function: Function, node: Node, known: dict[str, str]) -> b
 
 def _reciprocals(function: Function, cpp: str, loop: Loop, known: dict[str, str]) -> str | None:
     """Return the text with products in place of divisions by fixed numbers."""
-    parent = loop.node.parent
-    if inner_loops(loop) or parent is None or parent.type != "compound_statement":
+    if inner_loops(loop) or not loop.is_in_block:
         return None
-    inside = {loop.variable} | {each.name for each in loop.body if isinstance(each, Let)}
-    inside |= carried(loop.body)
-    taken = {text_of(node) for node in walk(root_of(loop.node)) if node.type == "identifier"}
+    inside = {loop.variable, *loop.lets, *carried(loop.body)}
+    taken = identifiers(root_of(loop.node))
     names: dict[tuple[str, str], str] = {}
 
     def product(node: Node) -> str | None:
@@ -128,7 +111,7 @@ def _reciprocals(function: Function, cpp: str, loop: Loop, known: dict[str, str]
             return None
         if not identifiers(right) or identifiers(right) & inside:
             return None
-        if any(each.type == "subscript_expression" for each in walk(right)):
+        if has_type(right, "subscript_expression"):
             return None  # the loop may run zero times, and the element may not be there
         if expression_type(function, right, known) not in ("float", "double"):
             return None
@@ -137,24 +120,20 @@ def _reciprocals(function: Function, cpp: str, loop: Loop, known: dict[str, str]
             names[divisor] = fresh("reciprocal", taken)
         return f"({rewritten(left, product)}) * {names[divisor]}"
 
-    body = loop.node.child_by_field_name("body")
-    assert body is not None
+    body = loop.body_node
     inner = rewritten(body, product)
     if not names:
         return None
-    data = cpp.encode()
-    data = data[: body.start_byte] + inner.encode() + data[body.end_byte :]
     one = {"float": "1.0f", "double": "1.0"}
     lines = [
         f"const {kind} {name} = {one[kind]} / ({divisor});"
         for (kind, divisor), name in names.items()
     ]
-    return with_lines_above(data.decode(), [(loop.node, lines)])
+    return with_lines_above(replaced(cpp, [(body, inner)]), [(loop.node, lines)])
 
 
 SOFTMAX_MATH_FUSION = Move(
     "softmax_math_fusion",
-    ("cpp",),
     "approximate",
     52,
     1.0,

@@ -8,14 +8,13 @@ are the compiler's own (``vector_size``), as for `register_block`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
-from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.loops import Function, Loop, each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
@@ -30,19 +29,16 @@ _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield every tile for each nest that is recognised."""
-    file = variant.file
-    for function in read_functions(file.cpp):
-        for rows in walk_loops(function.loops):
-            found = _nest(function, rows)
-            if found is None:
-                continue
-            for height, width, lanes in _TILES:
-                text = _tile(function, rows, found, height, width, lanes)
-                cpp = replaced(file.cpp, [(rows.node, text)])
-                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
-                changed = with_flag(changed, "-march=native", "-ffp-contract=fast")
-                choice = f"{height} x {width} x {lanes}"
-                yield Realisation(rows.name, choice, changed, "reassociates")
+    for function, rows in each_loop(variant.file.cpp):
+        found = _nest(function, rows)
+        if found is None:
+            continue
+        for height, width, lanes in _TILES:
+            text = _tile(function, rows, found, height, width, lanes)
+            changed = variant.with_edits([(rows.node, text)])
+            changed = with_flag(changed, "-march=native", "-ffp-contract=fast")
+            choice = f"{height} x {width} x {lanes}"
+            yield Realisation(rows.name, choice, changed, "reassociates")
 
 
 def _nest(function: Function, rows: Loop) -> Accumulation | None:
@@ -98,7 +94,6 @@ def _tile(
 
 SWITCH_TO_MMA_OR_WGMMA = Move(
     "switch_to_mma_or_wgmma",
-    ("cpp",),
     "reassociates",
     32,
     2.0,

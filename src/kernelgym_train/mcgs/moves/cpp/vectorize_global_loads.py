@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.editing import replaced, with_lines_before
+from kernelgym_train.mcgs.cpp.editing import with_lines_before
 from kernelgym_train.mcgs.cpp.loops import (
     Function,
     Loop,
     directive_of,
+    each_loop,
     inner_loops,
     read_functions,
-    walk_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of
@@ -29,11 +28,10 @@ _PARALLEL = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(?!.*\b(simd|collapse|
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield OpenMP's simd directive for all loops, then for one."""
-    file = variant.file
+    cpp = variant.file.cpp
     found = [
         (loop, directive)
-        for function in read_functions(file.cpp)
-        for loop in walk_loops(function.loops)
+        for function, loop in each_loop(cpp)
         if (directive := _directive(function, loop)) is not None
     ]
     groups = [("all", found)]
@@ -45,18 +43,17 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
     for choice, chosen in groups:
         if not chosen:
             continue
-        cpp = with_lines_before(file.cpp, [(loop.node, directive) for loop, directive in chosen])
-        changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+        lines = [(loop.node, directive) for loop, directive in chosen]
+        changed = variant.with_cpp(with_lines_before(cpp, lines))
         if "-fopenmp" not in variant.flags:
             changed = with_flag(changed, "-fopenmp-simd")
         sums = any("reduction" in directive for _, directive in chosen)
         yield Realisation("innermost", choice, changed, "reassociates" if sums else "exact")
-    for function in read_functions(file.cpp):
+    for function in read_functions(cpp):
         for loop in function.loops:
             shared = _shared(function, loop)
             if shared is not None:
-                cpp = replaced(file.cpp, [shared])
-                changed = dataclasses.replace(variant, source=file.with_cpp(cpp).source)
+                changed = variant.with_edits([shared])
                 yield Realisation(loop.name, "parallel for simd", changed)
 
 
@@ -86,7 +83,6 @@ def _directive(function: Function, loop: Loop) -> str | None:
 
 VECTORIZE = Move(
     "vectorize_global_loads",
-    ("cpp",),
     "reassociates",
     50,
     1.5,
