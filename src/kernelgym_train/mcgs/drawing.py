@@ -1,19 +1,19 @@
-"""Drawings of a report, as SVG: gain by evaluation, and graph.
+"""Drawings of a report: gain by evaluation, and graph.
 
-Contract: each function returns one ``<svg>`` element that needs no other file and no script. Every
-text in it is escaped here. Pure.
+Contract: each function returns the shapes of a `Drawing`, which ``report.html`` writes as SVG and
+escapes. Pure.
 """
 
 from __future__ import annotations
 
-import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kernelgym_train.mcgs.graph import Graph
 from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["MOST_NODES", "gain_chart", "graph_drawing"]
+__all__ = ["MOST_NODES", "Drawing", "gain_chart", "graph_drawing"]
 
 MOST_NODES = 80
 """Nodes that a drawing shows; of a larger graph the best, with what leads to them."""
@@ -22,7 +22,27 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 40
 _GOOD, _BAD, _PLAIN, _LINE = "#1a7f37", "#cf222e", "#57606a", "#d0d7de"
 
 
-def gain_chart(state: SearchState) -> str:
+@dataclass(slots=True)
+class Drawing:
+    """Shapes of one drawing, with coordinates in pixels from the upper left corner."""
+
+    label: str
+    """Description for readers who cannot see the drawing."""
+    height: int
+    width: int = _WIDTH
+    lines: list[tuple[float, float, float, float, str, str]] = field(default_factory=list)
+    """(x, y) of both ends, colour, and the text that is shown on hovering."""
+    path: str = ""
+    """Path of the curve, in SVG's notation."""
+    crosses: list[tuple[float, float, str]] = field(default_factory=list)
+    """(x, y), and the text that is shown on hovering."""
+    dots: list[tuple[float, float, int, str, str]] = field(default_factory=list)
+    """(x, y), radius, colour, and the text that is shown on hovering."""
+    texts: list[tuple[float, float, str, str]] = field(default_factory=list)
+    """(x, y), anchor (``start``, ``middle`` or ``end``), and the text."""
+
+
+def gain_chart(state: SearchState) -> Drawing:
     """Return a chart of every evaluation's speedup over the start, and of the best so far.
 
     A cross at the bottom is a failure. A vertical line is a comparison with the best so far, green
@@ -35,39 +55,37 @@ def gain_chart(state: SearchState) -> str:
     last = max(len(trials), 1)
 
     def x(number: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * number / last
+        return round(_LEFT + (_WIDTH - _LEFT - _RIGHT) * number / last, 1)
 
     def y(value: float) -> float:
-        return _TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low)
+        return round(_TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low), 1)
 
-    parts: list[str] = []
+    drawing = Drawing("speedup over the start by evaluation", height)
     for value in sorted({low + (high - low) * part / 5 for part in range(6)} | {0.0}):
-        parts.append(_segment(_LEFT, y(value), _WIDTH - _RIGHT, y(value), _LINE))
-        parts.append(_text(_LEFT - 6, y(value) + 4, f"{math.exp(value):.3g}x", "end"))
+        drawing.lines.append((_LEFT, y(value), _WIDTH - _RIGHT, y(value), _LINE, ""))
+        drawing.texts.append((_LEFT - 6, y(value) + 4, "end", f"{math.exp(value):.3g}x"))
     for duel in state.duels:
         if duel.kind == "duel":
             colour, at = _GOOD if duel.decided == "second" else _LINE, x(duel.after)
             told = f"times as fast: {duel.ratio:.3g} ({duel.low:.3g} to {duel.high:.3g})"
-            parts.append(_segment(at, _TOP, at, height - _BOTTOM, colour, told))
-    best, path, dots = 0.0, [f"M{x(0):.1f},{y(0.0):.1f}"], list[str]()
+            drawing.lines.append((at, _TOP, at, height - _BOTTOM, colour, told))
+    best, path = 0.0, [f"M{x(0)},{y(0.0)}"]
     for number, trial in enumerate(trials, 1):
         told = f"{number}: {state.steps(trial.proposed)}"
         if trial.value is None:
-            dots.append(_cross(x(number), height - _BOTTOM, f"{told}: {trial.status}"))
+            drawing.crosses.append((x(number), height - _BOTTOM, f"{told}: {trial.status}"))
             continue
         factor = f"{math.exp(trial.value):.3g}x"
-        dots.append(_dot(x(number), y(trial.value), 3, _PLAIN, f"{told}: {factor}"))
+        drawing.dots.append((x(number), y(trial.value), 3, _PLAIN, f"{told}: {factor}"))
         if trial.value > best:
-            path.append(f"H{x(number):.1f}V{y(trial.value):.1f}")
+            path.append(f"H{x(number)}V{y(trial.value)}")
             best = trial.value
-    path.append(f"H{x(last):.1f}")
-    parts.append(f'<path d="{" ".join(path)}" fill="none" stroke="{_GOOD}" stroke-width="2"/>')
-    parts += dots
-    parts.append(_text(_WIDTH / 2, height - 8, f"evaluations (1 to {len(trials)})", "middle"))
-    return _svg(height, "speedup over the start by evaluation", parts)
+    drawing.path = " ".join([*path, f"H{x(last)}"])
+    drawing.texts.append((_WIDTH / 2, height - 8, "middle", f"evaluations (1 to {len(trials)})"))
+    return drawing
 
 
-def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> str:
+def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> Drawing:
     """Return states and moves, from the start at the left.
 
     Args:
@@ -84,28 +102,30 @@ def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> str:
     height = max(120, _TOP + _BOTTOM + 22 * tallest)
     step = (_WIDTH - 2 * _LEFT) / max(1, max(columns))
     place = {
-        key: (_LEFT + step * column, _TOP + (height - _TOP - _BOTTOM) * (row + 0.5) / len(keys))
+        key: (
+            round(_LEFT + step * column, 1),
+            round(_TOP + (height - _TOP - _BOTTOM) * (row + 0.5) / len(keys), 1),
+        )
         for column, keys in columns.items()
         for row, key in enumerate(keys)
     }
-    parts: list[str] = []
+    drawing = Drawing("states and moves", height)
     for key in sorted(shown, key=lambda key: graph.nodes[key].created):
         for move, action in sorted(graph.nodes[key].actions.items()):
             for child in sorted(action.visits, key=lambda child: graph.nodes[child].created):
                 if child in shown:
-                    (x1, y1), (x2, y2) = place[key], place[child]
-                    parts.append(_segment(x1, y1, x2, y2, _LINE, move))
+                    drawing.lines.append((*place[key], *place[child], _LINE, move))
     for key, (x, y) in place.items():
         value = graph.nodes[key].value
         colour = _GOOD if value > 0 else _BAD if value < 0 else _PLAIN
-        told = f"{math.exp(value):.3g}x: {steps(key)}"
-        parts.append(_dot(x, y, 9 if key == best else 5, colour, told))
+        factor = f"{math.exp(value):.3g}x"
+        drawing.dots.append((x, y, 9 if key == best else 5, colour, f"{factor}: {steps(key)}"))
         if key in (best, graph.start):
-            parts.append(_text(x, y - 12, f"{math.exp(value):.3g}x", "middle"))
-    left_out = len(graph.nodes) - len(shown)
-    if left_out:
-        parts.append(_text(_WIDTH / 2, height - 8, f"{left_out} slower states left out", "middle"))
-    return _svg(height, "states and moves", parts)
+            drawing.texts.append((x, y - 12, "middle", factor))
+    if left_out := len(graph.nodes) - len(shown):
+        told = f"{left_out} slower states left out"
+        drawing.texts.append((_WIDTH / 2, height - 8, "middle", told))
+    return drawing
 
 
 def _shown(graph: Graph, best: str) -> set[str]:
@@ -134,32 +154,3 @@ def _depths(graph: Graph, shown: set[str]) -> dict[str, int]:
                 waiting.append(key)
         left = waiting
     return depth
-
-
-def _svg(height: float, label: str, parts: Sequence[str]) -> str:
-    box = f'viewBox="0 0 {_WIDTH} {height:.0f}"'
-    return f'<svg {box} role="img" aria-label="{html.escape(label)}">{"".join(parts)}</svg>'
-
-
-def _segment(x1: float, y1: float, x2: float, y2: float, colour: str, told: str = "") -> str:
-    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
-    return f'<line {ends} stroke="{colour}" stroke-width="1.5">{_title(told)}</line>'
-
-
-def _dot(x: float, y: float, radius: float, colour: str, told: str) -> str:
-    place = f'cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"'
-    return f'<circle {place} fill="{colour}">{_title(told)}</circle>'
-
-
-def _cross(x: float, y: float, told: str) -> str:
-    path = f"M{x - 4:.1f},{y - 4:.1f}l8,8m0,-8l-8,8"
-    return f'<path d="{path}" stroke="{_BAD}" fill="none">{_title(told)}</path>'
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {place} font-size="12" fill="{_PLAIN}">{html.escape(text)}</text>'
-
-
-def _title(told: str) -> str:
-    return f"<title>{html.escape(told)}</title>" if told else ""

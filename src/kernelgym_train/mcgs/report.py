@@ -8,10 +8,11 @@ no scripts and needs no other file. Pure.
 from __future__ import annotations
 
 import collections
-import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
 from kernelgym_train.mcgs.state import SearchState
@@ -26,15 +27,6 @@ _COMPARED_WITH = {
     "reduced": "the best, which has one step more",
 }
 _MARKUP = frozenset("\\|`*_<>&[]#")
-_STYLE = """\
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #1f2328; background: #fff; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d0d7de;
-  vertical-align: top; overflow-wrap: anywhere; }
-svg { width: 100%; height: auto; }
-pre { background: #f6f8fa; padding: 1rem; overflow-x: auto; font-size: 13px; }
-"""
 
 
 def trace(state: SearchState, title: str) -> str:
@@ -62,33 +54,23 @@ def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: s
         sentence: The result in one sentence.
         diff: Difference of the best from the start; empty where the start is the best.
     """
-    best, title = result["best"]["state"], html.escape(f"Search: {result['task']}")
-    body = [
-        f"<h1>{title}</h1>",
-        f"<p>{html.escape(sentence)}</p>",
-        _html((), _summary(result)),
-        "<h2>Gain by evaluation</h2>",
-        gain_chart(state),
-        "<h2>Graph</h2>",
-        graph_drawing(state.graph, state.steps, best if best in state.graph.nodes else ""),
-        "<h2>Comparisons</h2>",
-        _html(*_comparisons(state)),
-        "<h2>Moves</h2>",
-        _html(*_moves(state)),
-        "<h2>Failures</h2>",
-        _html(*_failures(state)),
-        "<h2>Time</h2>",
-        _html(*_times(state)),
-        "<p>Kernels are built and judged side by side, so that parts can add up to more than the "
-        "whole.</p>",
-    ]
-    if diff:
-        body += ["<h2>The best, as a change to the start</h2>", f"<pre>{html.escape(diff)}</pre>"]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{title}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
+    best = result["best"]["state"]
+    page = Environment(
+        loader=PackageLoader("kernelgym_train.mcgs", ""), autoescape=True, undefined=StrictUndefined
+    )
+    return page.get_template("report.html").render(
+        result=result,
+        sentence=sentence,
+        summary=_summary(result),
+        gain=gain_chart(state),
+        graph=graph_drawing(state.graph, state.steps, best if best in state.graph.nodes else ""),
+        tables={
+            "Comparisons": _comparisons(state),
+            "Moves": _moves(state),
+            "Failures": _failures(state),
+            "Time": _times(state),
+        },
+        diff=diff,
     )
 
 
@@ -178,17 +160,6 @@ def _interval(data: Mapping[str, Any]) -> str:
         return "not measured"
     low, high = data["speedup_low"], data["speedup_high"]
     return f"{data['speedup']:.3g} (95 %: {low:.3g} to {high:.3g})"
-
-
-def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def cells(kind: str, values: Sequence[str]) -> str:
-        return "".join(f"<{kind}>{html.escape(value)}</{kind}>" for value in values)
-
-    if not rows:
-        return "<p>None.</p>"
-    top = f"<thead><tr>{cells('th', head)}</tr></thead>" if head else ""
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<table>{top}<tbody>{body}</tbody></table>"
 
 
 def _markdown(table: _Table) -> list[str]:
