@@ -54,15 +54,12 @@ class KernelFile:
         found = _call_of(self.source)
         edits: list[tuple[_Span, str]] = []
         added: list[str] = []
-        for name, span, values in (
-            ("extra_cflags", found.flags, flags),
-            ("extra_ldflags", found.link_flags, link),
-        ):
-            text = f"[{', '.join(_quoted(value) for value in values)}]"
-            if span is not None:
+        for argument, values in (("extra_cflags", flags), ("extra_ldflags", link)):
+            text = f"[{', '.join(map(_quoted, values))}]"
+            if (span := found.lists[argument][1]) is not None:
                 edits.append((span, text))
             elif values:
-                added.append(f"{name}={text}")
+                added.append(f"{argument}={text}")
         if added:
             edits.append(((found.end, found.end), f"{found.comma} {', '.join(added)}"))
         return read_kernel_file(_spliced(self.source, edits))
@@ -99,13 +96,8 @@ def read_kernel_file(source: str) -> KernelFile:
         UsageError: If it is not Python, or builds no extension that a search can change.
     """
     found = _call_of(source)
-    return KernelFile(
-        source,
-        ast.literal_eval(found.cpp_node),
-        found.values("flags"),
-        found.values("link_flags"),
-        found.names,
-    )
+    flags, link_flags = (found.lists[name][0] for name in ("extra_cflags", "extra_ldflags"))
+    return KernelFile(source, found.text, flags, link_flags, found.names)
 
 
 class _Call:
@@ -119,18 +111,15 @@ class _Call:
             tree = ast.parse(source)
         except (SyntaxError, ValueError) as error:
             raise UsageError(f"the kernel is not a Python module: {error}") from None
-        lines = source.encode().split(b"\n")
         self._starts = [0]
-        for line in lines:
+        for line in source.encode().split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
         calls = [
             node
             for node in ast.walk(tree)
             if isinstance(node, ast.Call)
-            and (
-                (isinstance(node.func, ast.Name) and node.func.id == "load_inline")
-                or (isinstance(node.func, ast.Attribute) and node.func.attr == "load_inline")
-            )
+            and isinstance(node.func, ast.Name | ast.Attribute)
+            and ast.unparse(node.func).rpartition(".")[2] == "load_inline"
         ]
         if len(calls) != 1:
             raise UsageError(
@@ -139,32 +128,18 @@ class _Call:
         (call,) = calls
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         self._bound = _bound_once(tree)
-        self.cpp_node = self._text(given.get("cpp_sources"))
-        self.cpp = self._span(self.cpp_node)
-        self._lists = {
-            name: self._list(argument, given.get(argument))
-            for name, argument in (("flags", "extra_cflags"), ("link_flags", "extra_ldflags"))
+        self.text, self.cpp = self._cpp(given.get("cpp_sources"))
+        self.lists = {
+            argument: self._list(argument, given.get(argument))
+            for argument in ("extra_cflags", "extra_ldflags")
         }
+        """(flags, place of the list) by argument; no place if the call has no such argument."""
         self.names, self.functions = self._functions(given.get("functions"))
         self.start, self.stop = self._span(call)
-        before = source.encode()[: self._span(call)[1] - 1].rstrip()
+        before = source.encode()[: self.stop - 1].rstrip()
         self.end = len(before)
         """Where another argument of the call can be put."""
         self.comma = "" if before.endswith(b",") else ","
-
-    @property
-    def flags(self) -> _Span | None:
-        return None if (node := self._lists["flags"]) is None else self._span(node)
-
-    @property
-    def link_flags(self) -> _Span | None:
-        return None if (node := self._lists["link_flags"]) is None else self._span(node)
-
-    def values(self, name: str) -> tuple[str, ...]:
-        """Return the flags of a list, one a word."""
-        node = self._lists[name]
-        texts = [] if node is None else [str(ast.literal_eval(item)) for item in node.elts]
-        return tuple(word for text in texts for word in text.split())
 
     def _functions(self, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
         """Return the names of bound functions, and where they are listed."""
@@ -190,7 +165,8 @@ class _Call:
             return self._bound.get(node.id)
         return node
 
-    def _text(self, node: ast.expr | None) -> ast.Constant:
+    def _cpp(self, node: ast.expr | None) -> tuple[str, _Span]:
+        """Return the C++ text, and its place."""
         node = self._value(node)
         if isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1:
             node = self._value(node.elts[0])
@@ -199,17 +175,18 @@ class _Call:
                 "a C++ kernel to search gives load_inline one string literal as cpp_sources, "
                 "or a name that is bound to one once"
             )
-        return node
+        return node.value, self._span(node)
 
-    def _list(self, argument: str, node: ast.expr | None) -> ast.List | None:
+    def _list(self, argument: str, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
+        """Return the words of a list of string literals, and its place."""
         node = self._value(node)
         if node is None:
-            return None
-        if not isinstance(node, ast.List) or not all(
-            isinstance(item, ast.Constant) and isinstance(item.value, str) for item in node.elts
-        ):
+            return (), None
+        items = [item for item in getattr(node, "elts", ()) if isinstance(item, ast.Constant)]
+        texts = [item.value for item in items if isinstance(item.value, str)]
+        if not isinstance(node, ast.List) or len(texts) != len(node.elts):
             raise UsageError(f"{argument} of load_inline must be a list of string literals")
-        return node
+        return tuple(word for text in texts for word in text.split()), self._span(node)
 
 
 @functools.lru_cache(maxsize=1024)
