@@ -26,6 +26,13 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from kernelgym_train.mcgs.cpp.expressions import (
+    BUFFER,
+    NARROW_LIMIT,
+    is_element,
+    is_exact,
+    is_pure,
+)
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.scope import (
     FLOATS,
@@ -39,7 +46,6 @@ from kernelgym_train.mcgs.cpp.scope import (
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
     identifiers,
-    index_node,
     parsed,
     polynomial_of,
     text_of,
@@ -61,24 +67,6 @@ __all__ = [
     "walk_loops",
 ]
 
-PURE_CALLS = frozenset(
-    f"{prefix}{name}{suffix}"
-    for name in (
-        *("exp", "log", "sqrt", "abs", "fabs", "tanh", "sin", "cos", "pow", "max", "min", "erf"),
-        *("floor", "ceil", "exp2", "log2", "fmax", "fmin", "log1p", "expm1"),
-    )
-    for prefix in ("std::", "")
-    for suffix in ("", "f")
-)
-"""Functions that a recognised loop may call: their value depends on their arguments alone."""
-_EXPRESSIONS = frozenset(
-    ("binary_expression", "unary_expression", "parenthesized_expression", "number_literal")
-)
-_LIBRARY_NUMBERS = frozenset(
-    ("INFINITY", "NAN", "FLT_MAX", "FLT_MIN", "DBL_MAX", "DBL_MIN", "M_PI")
-)
-_NARROW_LIMIT = 2**31
-_KNOWN_BUFFER = "std::vector"
 _VECTOR = re.compile(rf"std::vector<({'|'.join(FLOATS)})>")
 _LIMIT = r"std::numeric_limits<\w+>::\w+\(\)"
 _OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))
@@ -230,7 +218,7 @@ def read_functions(cpp: str) -> tuple[Function, ...]:
     # A constant's name that is declared again may stand for something else in a function.
     fixed = {name: kind for name, kind in constants(root).items() if declared[name] == 1}
     for name in numbers - own:
-        fixed[name] = "int" if int(macros[name]) < _NARROW_LIMIT else "int64_t"
+        fixed[name] = "int" if int(macros[name]) < NARROW_LIMIT else "int64_t"
     # A name that is a macro may stand for anything.
     plain = [node for node in defined if not identifiers(node) & (set(macros) - numbers)]
     found = (_function(node, own, fixed) for node in plain)
@@ -331,7 +319,7 @@ def _loop(
     if step is None or bounds[0] is None or bounds[1] is None:
         return None
     first_value = bounds[0].constant
-    if kind in NARROW and first_value is not None and first_value >= _NARROW_LIMIT:
+    if kind in NARROW and first_value is not None and first_value >= NARROW_LIMIT:
         return None
     known = {**outer, variable: kind}
     for name in identifiers(lower) | identifiers(upper):
@@ -407,7 +395,7 @@ def _statements(
                     return None
                 known[statement.name] = statement.type
             elif statement is not None:
-                known[statement.name] = _KNOWN_BUFFER
+                known[statement.name] = BUFFER
         elif node.type == "expression_statement":
             statement = _assign(node, scope, known)
         if statement is None:
@@ -427,9 +415,9 @@ def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
     target, value = (parts[0].child_by_field_name(name) for name in ("declarator", "value"))
     if target is None or target.type != "identifier" or value is None:
         return None
-    if not _pure(value, scope, known):
+    if not is_pure(value, scope, known):
         return None
-    return Let(node, text_of(target), kind, value, _is_exact(kind, value, scope, known))
+    return Let(node, text_of(target), kind, value, is_exact(kind, value, scope, known))
 
 
 def _buffer(node: Node, scope: Scope, known: dict[str, str]) -> Buffer | None:
@@ -464,25 +452,6 @@ def _is_stored(declaration: Node) -> bool:
     return any(child.type == "storage_class_specifier" for child in declaration.children)
 
 
-def _is_exact(kind: str, value: Node, scope: Scope, known: dict[str, str]) -> bool:
-    """Return True if a number of a kind holds the whole of a polynomial's value."""
-    if kind not in WHOLE or polynomial_of(value) is None or not _is_whole(value, scope, known):
-        return False
-    if kind not in NARROW:
-        return True
-    # Where all parts have 32 bits, so has the value: an overflow is undefined, nothing is cut off.
-    kinds = {scope.type_of(name, known) for name in identifiers(value)}
-    literals = [text_of(each) for each in walk(value) if each.type == "number_literal"]
-    return kinds <= set(NARROW) and all(
-        each.isdigit() and int(each) < _NARROW_LIMIT for each in literals
-    )
-
-
-def _is_whole(node: Node, scope: Scope, known: dict[str, str]) -> bool:
-    """Return True if every name in an expression is a whole number."""
-    return all(scope.type_of(name, known) in WHOLE for name in identifiers(node))
-
-
 def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
     (inner,) = children(node) or [node]
     if inner.type != "assignment_expression":
@@ -491,63 +460,12 @@ def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
     operator = text_of(inner.child_by_field_name("operator"))
     if target is None or value is None or operator not in _OPERATORS:
         return None
-    if not _pure(value, scope, known):
+    if not is_pure(value, scope, known):
         return None
     if target.type == "identifier":
         kind = known.get(text_of(target))
         return Assign(node, target, operator, value) if kind in FLOATS else None
-    if target.type != "subscript_expression" or not _element(target, scope, known):
+    if target.type != "subscript_expression" or not is_element(target, scope, known):
         return None
     array = scope.arrays.get(text_of(target.child_by_field_name("argument")))
     return Assign(node, target, operator, value) if array is None or array.output else None
-
-
-def _element(node: Node, scope: Scope, known: dict[str, str]) -> bool:
-    """Return True for ``array[polynomial of whole numbers]``."""
-    index = index_node(node)
-    name = text_of(node.child_by_field_name("argument"))
-    if (
-        not (name in scope.arrays or known.get(name) == _KNOWN_BUFFER)
-        or index is None
-        or polynomial_of(index) is None
-    ):
-        return False
-    return _is_whole(index, scope, known)
-
-
-def _pure(node: Node, scope: Scope, known: dict[str, str]) -> bool:
-    """Return True if an expression only computes: numbers, elements and known functions."""
-    if node.type == "identifier":
-        name = text_of(node)
-        if name in _LIBRARY_NUMBERS:
-            return name not in scope.own
-        return scope.type_of(name, known) in (*WHOLE, *FLOATS)
-    if node.type == "subscript_expression":
-        return _element(node, scope, known)
-    if node.type == "call_expression":
-        called, given = (node.child_by_field_name(name) for name in ("function", "arguments"))
-        text = re.sub(r"\s", "", text_of(called))
-        cast = re.fullmatch(r"static_cast<([\w:]+)>", text)
-        limit = re.fullmatch(r"-?std::numeric_limits<\w+>::(infinity|lowest|max|min)", text)
-        built_in = bool(cast and cast[1] in (*FLOATS, *WHOLE)) or bool(limit)
-        plain = re.sub(r"<(float|double)>$", "", text)
-        if not built_in and (plain not in PURE_CALLS or plain in scope.own):
-            return False
-        return given is not None and all(_pure(each, scope, known) for each in children(given))
-    if node.type == "conditional_expression":
-        # An element that is read in one case alone might not be there in the other.
-        if any(each.type == "subscript_expression" for each in walk(node)):
-            return False
-        condition, *values = children(node)
-        compared = condition.type == "binary_expression" and text_of(
-            condition.child_by_field_name("operator")
-        ) in ("<", ">", "<=", ">=")
-        return compared and all(
-            _pure(each, scope, known) for each in (*children(condition), *values)
-        )
-    if node.type in ("binary_expression", "unary_expression"):
-        if text_of(node.child_by_field_name("operator")) not in ("+", "-", "*", "/"):
-            return False
-    if node.type in _EXPRESSIONS:
-        return all(_pure(each, scope, known) for each in children(node))
-    return False
