@@ -26,7 +26,7 @@ from benchmarks.search.table import Config, Table, write_table
 from kernelgym import LocalEvaluator
 from kernelgym.types import Evaluator, Job, Kernel, Problem
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.knobs import Knob, Space
+from kernelgym_train.mcgs.knobs import Knob, KnobSpace
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.together import MOST_TOGETHER, together
@@ -41,14 +41,14 @@ COLUMNS = (
 )
 
 
-def space_of(proposer: RuleProposer, moves: Sequence[str]) -> Space:
+def space_of(proposer: RuleProposer, moves: Sequence[str]) -> KnobSpace:
     """Return the whole space of some moves."""
     whole = proposer.space(None)
     knobs = [knob for knob in whole.knobs if knob.name.partition("/")[0] in moves]
-    return Space(whole.base, tuple(knobs))
+    return KnobSpace(whole.base, tuple(knobs))
 
 
-def _variants(proposer: RuleProposer, space: Space) -> Iterator[tuple[Config, Variant]]:
+def _variants(proposer: RuleProposer, space: KnobSpace) -> Iterator[tuple[Config, Variant]]:
     for config in itertools.product(*(knob.choices for knob in space.knobs)):
         names = [knob.name for knob in space.knobs]
         proposal = proposer.tuned(space, dict(zip(names, config, strict=True)))
@@ -60,7 +60,7 @@ def measured(
     name: str,
     problem: Problem,
     proposer: RuleProposer,
-    space: Space,
+    space: KnobSpace,
     evaluator: Evaluator,
     kept: Path,
     most: int = 0,

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.search.table import Config, Table, TableProposer
-from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.proposing import Proposer
-from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings
+from kernelgym_train.mcgs.selection import Algorithm, SearchChoice, SelectionContext
 from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.variant import Variant, state_key
 
@@ -47,10 +47,14 @@ class Seen:
 
     def __init__(self, proposer: Proposer, first: Variant, seed: int) -> None:
         key = state_key(first)
-        self.graph, self._variants, self._history = Graph(key), {key: first}, list[SearchTrial]()
-        self.around = Surroundings(self.graph, self._variants, proposer, seed, self._history)
+        self.graph, self._variants, self._history = (
+            SearchGraph(key),
+            {key: first},
+            list[SearchTrial](),
+        )
+        self.around = SelectionContext(self.graph, self._variants, proposer, seed, self._history)
 
-    def repeats(self, choice: Choice) -> bool:
+    def repeats(self, choice: SearchChoice) -> bool:
         """Take in a choice whose state is known; False if it is new."""
         key, graph = state_key(choice.proposal.variant), self.graph
         if not graph.knows(key):
@@ -61,7 +65,7 @@ class Seen:
             self._history.append(SearchTrial(key, choice.node, choice.move, value, charged=False))
         return True
 
-    def settle(self, choice: Choice, value: float | None) -> None:
+    def settle(self, choice: SearchChoice, value: float | None) -> None:
         """Take in a new state's value, or None for a failure."""
         key = state_key(choice.proposal.variant)
         self._variants[key] = choice.proposal.variant
@@ -157,7 +161,7 @@ def play_from(
     return Play(tuple(shares), duplicates, tuple(configs))
 
 
-def anywhere(around: Surroundings) -> Choice | None:
+def anywhere(around: SelectionContext) -> SearchChoice | None:
     """Try any configuration of the table: random search over the whole space."""
     proposer, start = around.proposer, around.graph.start
     assert isinstance(proposer, TableProposer)
@@ -169,7 +173,7 @@ def anywhere(around: Surroundings) -> Choice | None:
     names = [knob.name for knob in space.knobs]
     proposal = proposer.tuned(space, {name: config[name] for name in names})
     assert proposal is not None
-    return Choice(start, "anywhere", made, proposal)
+    return SearchChoice(start, "anywhere", made, proposal)
 
 
 def _gauss(seed: int, config: Config, noise: float) -> float:

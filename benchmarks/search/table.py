@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym_train.mcgs.knobs import Knob, Space
+from kernelgym_train.mcgs.knobs import Knob, KnobSpace
 from kernelgym_train.mcgs.proposing import Proposal
-from kernelgym_train.mcgs.variant import Step, Variant
+from kernelgym_train.mcgs.variant import MoveStep, Variant
 
 __all__ = ["Config", "Table", "TableProposer", "read_table", "write_table"]
 
@@ -125,7 +125,7 @@ class TableProposer:
     def variant(self, config: Config) -> Variant:
         """Return a configuration as a state."""
         steps = tuple(
-            Step(name, "", choice)
+            MoveStep(name, "", choice)
             for name, choice, before in zip(self._names, config, self._start, strict=True)
             if choice != before
         )
@@ -171,16 +171,16 @@ class TableProposer:
         config = dict(zip(self._names, self.config(variant), strict=True))
         return repr([config[name] for name in self._names if name in self._table.structure])
 
-    def space(self, variant: Variant | None) -> Space:
+    def space(self, variant: Variant | None) -> KnobSpace:
         """Return the knobs; all columns if None."""
         names = [
             name for name in self._names if variant is None or name not in self._table.structure
         ]
         knobs = [Knob(name, self._table.columns[name]) for name in names]
         base = self.variant(self._start) if variant is None else variant
-        return Space(base, tuple(knob for knob in knobs if len(knob.choices) > 1))
+        return KnobSpace(base, tuple(knob for knob in knobs if len(knob.choices) > 1))
 
-    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+    def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return a state's choices; None if another column differs."""
         here = dict(zip(self._names, self.config(variant), strict=True))
         base = dict(zip(self._names, self.config(space.base), strict=True))
@@ -189,7 +189,7 @@ class TableProposer:
             return None
         return {knob.name: here[knob.name] for knob in space.knobs}
 
-    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+    def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
         """Return the configuration with these choices; None if the table has none."""
         base = self.config(space.base)
         config = tuple(
@@ -197,7 +197,7 @@ class TableProposer:
         )
         if config not in self._table.times_ms:
             return None
-        return Proposal(Step("tune", "knobs", repr(values)), self.variant(config), "exact")
+        return Proposal(MoveStep("tune", "knobs", repr(values)), self.variant(config), "exact")
 
     def _others(self, config: Config, name: str) -> tuple[Proposal, ...]:
         at, choices = self._names.index(name), self._table.columns[name]
@@ -207,6 +207,6 @@ class TableProposer:
         for there in near:
             other = (*config[:at], choices[there], *config[at + 1 :])
             if there != here and other in self._table.times_ms:
-                step = Step(name, "", choices[there])
+                step = MoveStep(name, "", choices[there])
                 found.append(Proposal(step, self.variant(other), "exact"))
         return tuple(found)

@@ -14,7 +14,7 @@ from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.task import Task, task_of
+from kernelgym_train.mcgs.task import SearchTask, task_of
 from kernelgym_train.mcgs.variant import Variant, state_key
 
 WORTH = {
@@ -59,7 +59,7 @@ def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) 
 
 
 def searched(
-    task: Task, judge: Any, outdir: Path, *, resume: bool = False, **given: Any
+    task: SearchTask, judge: Any, outdir: Path, *, resume: bool = False, **given: Any
 ) -> dict[str, Any]:
     """Search a task with options of `SearchConfig`, and return the result."""
     return search(task, judge, outdir, SearchConfig(**given), resume=resume)

@@ -24,10 +24,10 @@ from kernelgym.episodes.episode import refusal
 from kernelgym.evaluators.abilities import Builds
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.together import Shared, Together
+from kernelgym_train.mcgs.together import BuildGroups, BuildMember
 from kernelgym_train.mcgs.variant import launch_key
 
-__all__ = ["Judged", "Judging", "build_key", "build_s", "judge_s"]
+__all__ = ["JudgedState", "StateJudge", "build_key", "build_s", "judge_s"]
 
 _WORTH_S = 1.0  # of a verdict, beyond its build; loading a kernel to build it takes about 0.2 s
 
@@ -53,7 +53,7 @@ def judge_s(verdict: Verdict) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedState:
     """What came of a state."""
 
     build: str
@@ -64,7 +64,7 @@ class Judged:
     """Seconds that building took, for this state or for many with it."""
 
 
-class Judging:
+class StateJudge:
     """Judges states of one search.
 
     Args:
@@ -80,7 +80,7 @@ class Judging:
         awaited: AwaitedEvaluator,
         problem: Problem,
         state: SearchState,
-        together: Together | None = None,
+        together: BuildGroups | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._awaited, self._problem, self._state = awaited, problem, state
@@ -95,7 +95,7 @@ class Judging:
         self._broken: dict[str, int] = {}
         self._screens = self._refusal(state.variants[state.start].kernel()) is None
 
-    def begin(self, key: str) -> Coroutine[Any, Any, Judged]:
+    def begin(self, key: str) -> Coroutine[Any, Any, JudgedState]:
         """Judge a state that was dispatched, unless it is a twin.
 
         All text is read before this returns: what is awaited may run beside a comparison, and two
@@ -105,7 +105,7 @@ class Judging:
         kernel = variant.kernel()
         self._prepared[key] = kernel, launch_key(variant)
         if self._screens and (refused := self._refusal(kernel)) is not None:
-            return _known(Judged("", refused))
+            return _known(JudgedState("", refused))
         if self._together is not None and self._build is not None:
             if (shared := self._together.find(key)) is not None:
                 return self._judge_shared(key, shared, self._build)
@@ -117,9 +117,9 @@ class Judging:
     async def _judge_shared(
         self,
         key: str,
-        shared: Shared,
+        shared: BuildMember,
         build: Callable[[Kernel], Build | None],
-    ) -> Judged:
+    ) -> JudgedState:
         """Judge a state in a build of many, or alone."""
         async with self._locks.setdefault(shared.build, asyncio.Lock()):
             if shared.build not in self._ready:
@@ -134,7 +134,7 @@ class Judging:
                 return self._judged(key, "", verdict)
         return await self.insist(key)
 
-    async def _judge(self, key: str) -> Judged:
+    async def _judge(self, key: str) -> JudgedState:
         kernel, launch = self._prepared[key]
         if self._build is not None and self._is_worth_it(key):
             build = build_key(launch, await self._timed_build(key, self._build, kernel))
@@ -152,16 +152,16 @@ class Judging:
         if self._together is not None and key in self._broken:
             self._together.part(self._broken.pop(key))
 
-    async def insist(self, key: str) -> Judged:
+    async def insist(self, key: str) -> JudgedState:
         """Judge a state that was begun, whatever is known of its code."""
         kernel, launch = self._prepared[key]
         verdict = await self._awaited.evaluate(self._problem, kernel)
         return self._judged(key, build_key(launch, verdict.build), verdict)
 
-    def _judged(self, key: str, build: str, verdict: Verdict | None) -> Judged:
+    def _judged(self, key: str, build: str, verdict: Verdict | None) -> JudgedState:
         """Return what came of a state, with its builds' time."""
         took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
-        return Judged(build, verdict, round(took, 3))
+        return JudgedState(build, verdict, round(took, 3))
 
     async def _timed_build(
         self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel
@@ -189,5 +189,5 @@ class Judging:
         )
 
 
-async def _known(judged: Judged) -> Judged:
+async def _known(judged: JudgedState) -> JudgedState:
     return judged

@@ -25,7 +25,7 @@ from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.task import Task, read_task
+from kernelgym_train.mcgs.task import SearchTask, read_task
 from kernelgym_train.mcgs.variant import read_variant
 
 __all__ = ["estimate", "help_settings", "run_search"]
@@ -127,7 +127,7 @@ class _Evaluators(contextlib.ExitStack):
         self._settings = settings
         self._made: dict[Ruleset, LocalEvaluator] = {}
 
-    def __call__(self, task: Task) -> LocalEvaluator:
+    def __call__(self, task: SearchTask) -> LocalEvaluator:
         """Return the evaluator that follows a task's rules."""
         self.check(task)
         rules = task.rules(self._settings.ruleset)
@@ -136,7 +136,7 @@ class _Evaluators(contextlib.ExitStack):
             self._made[rules] = self.enter_context(evaluator)
         return self._made[rules]
 
-    def check(self, task: Task) -> None:
+    def check(self, task: SearchTask) -> None:
         """Make sure that a task's shapes fit in memory.
 
         Raises:
@@ -146,7 +146,7 @@ class _Evaluators(contextlib.ExitStack):
             check_memory(task.spec, memory_budget(None, self._settings.device), "cpu")
 
 
-def _print_plan(settings: SearchSettings, task: Task) -> None:
+def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     """Print the settings, the start's proposals, and an estimate."""
     for name, value in plain(settings).items():
         print(f"{name}: {value}")

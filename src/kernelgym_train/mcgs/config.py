@@ -20,10 +20,10 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["Duelling", "SearchConfig"]
+__all__ = ["CompareKernels", "SearchConfig"]
 
 
-class Duelling(Protocol):
+class CompareKernels(Protocol):
     """Compares two kernels, as `kernelgym.duel` does."""
 
     def __call__(
@@ -73,7 +73,7 @@ class SearchConfig:
     build without judging."""
     proposer: Proposer | None = None
     """Proposer of variants; the rules of `kernelgym_train.mcgs.moves` if None."""
-    compare: Duelling = duel
+    compare: CompareKernels = duel
     """Function that compares two kernels."""
     say: Callable[[str], None] = lambda line: None
     """Function that is given each line for the reader at the terminal."""

@@ -27,7 +27,7 @@ from typing import Any
 from kernelgym import AwaitedEvaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.building import Judged, Judging, judge_s
+from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
 from kernelgym_train.mcgs.proposing import source_of
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.state import plain_state, plain_variant, value_of
@@ -64,7 +64,7 @@ def explore(session: SearchSession, budget: Budget | None = None, *, contests: b
 async def _run(session: SearchSession, contests: bool) -> None:
     state = session.state
     async with AwaitedEvaluator(session.evaluator) as awaited:
-        judging = Judging(
+        judging = StateJudge(
             awaited, session.task.problem, state, session.together, session.config.clock
         )
         await _evaluate(session, judging)
@@ -77,10 +77,10 @@ async def _run(session: SearchSession, contests: bool) -> None:
             session.cut_short()
 
 
-async def _evaluate(session: SearchSession, judging: Judging) -> None:
+async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
     """Judge states until a limit is met."""
     state, config = session.state, session.config
-    running: deque[tuple[str, asyncio.Task[Judged]]] = deque()
+    running: deque[tuple[str, asyncio.Task[JudgedState]]] = deque()
 
     def begin(key: str) -> None:
         running.append((key, asyncio.create_task(judging.begin(key))))
@@ -172,14 +172,14 @@ def _dispatch(session: SearchSession) -> str | None:
     return None
 
 
-def _contradicts(session: SearchSession, judged: Judged, twin: str) -> bool:
+def _contradicts(session: SearchSession, judged: JudgedState, twin: str) -> bool:
     """Return True if a state failed whose twin was correct."""
     verdict = judged.verdict
     failed = verdict is not None and verdict.valid and not verdict.correct
     return failed and twin in session.state.graph.nodes
 
 
-def _take_in_twin(session: SearchSession, key: str, twin: str, judged: Judged) -> None:
+def _take_in_twin(session: SearchSession, key: str, twin: str, judged: JudgedState) -> None:
     """Record that a state's code is that of an earlier one."""
     node, verdict = session.state.graph.nodes.get(twin), judged.verdict
     if verdict is not None:
@@ -201,7 +201,7 @@ def _take_in_twin(session: SearchSession, key: str, twin: str, judged: Judged) -
     _tell(session, key, f"as {twin[:8]}")
 
 
-def _take_in(session: SearchSession, key: str, judged: Judged, build: str) -> None:
+def _take_in(session: SearchSession, key: str, judged: JudgedState, build: str) -> None:
     """Record a state's verdict."""
     state, verdict = session.state, judged.verdict
     assert verdict is not None
@@ -248,7 +248,7 @@ async def _challenge(session: SearchSession, key: str) -> None:
     )
 
 
-async def _first_done(running: Sequence[tuple[str, asyncio.Task[Judged]]]) -> int:
+async def _first_done(running: Sequence[tuple[str, asyncio.Task[JudgedState]]]) -> int:
     """Wait for a result; return the position of the first task that has one."""
     tasks = [task for _, task in running]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
 """Drawings of a report: gain by evaluation, and graph.
 
-Contract: each function returns the shapes of a `Drawing`, which ``report.html`` writes as SVG and
-escapes. Pure.
+Contract: each function returns the shapes of a `SearchDrawing`, which ``report.html`` writes as
+SVG and escapes. Pure.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["MOST_NODES", "Drawing", "gain_chart", "graph_drawing"]
+__all__ = ["MOST_NODES", "SearchDrawing", "gain_chart", "graph_drawing"]
 
 MOST_NODES = 80
 """Nodes that a drawing shows; of a larger graph the best, with what leads to them."""
@@ -23,7 +23,7 @@ _GOOD, _BAD, _PLAIN, _LINE = "#1a7f37", "#cf222e", "#57606a", "#d0d7de"
 
 
 @dataclass(slots=True)
-class Drawing:
+class SearchDrawing:
     """Shapes of one drawing, with coordinates in pixels from the upper left corner."""
 
     label: str
@@ -42,7 +42,7 @@ class Drawing:
     """(x, y), anchor (``start``, ``middle`` or ``end``), and the text."""
 
 
-def gain_chart(state: SearchState) -> Drawing:
+def gain_chart(state: SearchState) -> SearchDrawing:
     """Return a chart of every evaluation's speedup over the start, and of the best so far.
 
     A cross at the bottom is a failure. A vertical line is a comparison with the best so far, green
@@ -60,7 +60,7 @@ def gain_chart(state: SearchState) -> Drawing:
     def y(value: float) -> float:
         return round(_TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low), 1)
 
-    drawing = Drawing("speedup over the start by evaluation", height)
+    drawing = SearchDrawing("speedup over the start by evaluation", height)
     for value in sorted({low + (high - low) * part / 5 for part in range(6)} | {0.0}):
         drawing.lines.append((_LEFT, y(value), _WIDTH - _RIGHT, y(value), _LINE, ""))
         drawing.texts.append((_LEFT - 6, y(value) + 4, "end", f"{math.exp(value):.3g}x"))
@@ -85,7 +85,7 @@ def gain_chart(state: SearchState) -> Drawing:
     return drawing
 
 
-def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> Drawing:
+def graph_drawing(graph: SearchGraph, steps: Callable[[str], str], best: str) -> SearchDrawing:
     """Return states and moves, from the start at the left.
 
     Args:
@@ -109,7 +109,7 @@ def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> Drawi
         for column, keys in columns.items()
         for row, key in enumerate(keys)
     }
-    drawing = Drawing("states and moves", height)
+    drawing = SearchDrawing("states and moves", height)
     for key in sorted(shown, key=lambda key: graph.nodes[key].created):
         for move, action in sorted(graph.nodes[key].actions.items()):
             for child in sorted(action.visits, key=lambda child: graph.nodes[child].created):
@@ -128,7 +128,7 @@ def graph_drawing(graph: Graph, steps: Callable[[str], str], best: str) -> Drawi
     return drawing
 
 
-def _shown(graph: Graph, best: str) -> set[str]:
+def _shown(graph: SearchGraph, best: str) -> set[str]:
     """Return the best nodes, and one way from the start to each."""
     shown = {graph.start}
     for key in (*([best] if best else []), *(node.key for node in graph.ranked())):
@@ -140,7 +140,7 @@ def _shown(graph: Graph, best: str) -> set[str]:
     return shown
 
 
-def _depths(graph: Graph, shown: set[str]) -> dict[str, int]:
+def _depths(graph: SearchGraph, shown: set[str]) -> dict[str, int]:
     """Return the length of each node's longest way from the start."""
     depth: dict[str, int] = {}
     left = sorted(shown, key=lambda key: graph.nodes[key].created)

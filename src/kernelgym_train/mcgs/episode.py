@@ -19,7 +19,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.types import Trajectory, Turn, Verdict, text_digest
 from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["WRITER", "episode_of", "way_to"]
@@ -47,7 +47,7 @@ def way_to(state: SearchState, best: str) -> tuple[str, ...]:
 
 
 def episode_of(
-    task: Task,
+    task: SearchTask,
     state: SearchState,
     best: str,
     verdict_of: Callable[[str], Verdict | None],

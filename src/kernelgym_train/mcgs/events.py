@@ -1,4 +1,4 @@
-"""`EventLog`: what happened in a search, one JSON object a line.
+"""`SearchLog`: what happened in a search, one JSON object a line.
 
 Contract: a line holds its number, the seconds that the search had run for, the event's name, its
 fields, and a checksum of all that. `EventLog.open` reads what is there: a last line that a kill cut
@@ -18,11 +18,11 @@ from typing import IO, Any
 
 from kernelgym import UsageError
 
-__all__ = ["Event", "EventLog", "read_events"]
+__all__ = ["SearchEvent", "SearchLog", "read_events"]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SearchEvent:
     """One thing that happened."""
 
     number: int
@@ -38,17 +38,17 @@ class Event:
         return json.dumps({**row, "crc": _checksum(row)}, allow_nan=False) + "\n"
 
 
-class EventLog:
+class SearchLog:
     """A log that is open for writing. Make one with `open`."""
 
-    def __init__(self, file: IO[bytes], events: list[Event]) -> None:
+    def __init__(self, file: IO[bytes], events: list[SearchEvent]) -> None:
         self._file = file
         self.past = tuple(events)
         """What the file held when it was opened."""
         self._next = len(events)
 
     @classmethod
-    def open(cls, path: Path) -> EventLog:
+    def open(cls, path: Path) -> SearchLog:
         """Open a log, or begin one.
 
         Raises:
@@ -74,9 +74,9 @@ class EventLog:
             raise
         return cls(file, events)
 
-    def append(self, seconds: float, name: str, fields: Mapping[str, Any]) -> Event:
+    def append(self, seconds: float, name: str, fields: Mapping[str, Any]) -> SearchEvent:
         """Write an event, and wait until it is on the disk."""
-        event = Event(self._next, round(seconds, 3), name, fields)
+        event = SearchEvent(self._next, round(seconds, 3), name, fields)
         self._file.write(event.line().encode())
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -87,14 +87,14 @@ class EventLog:
         """Let another process open it."""
         self._file.close()
 
-    def __enter__(self) -> EventLog:
+    def __enter__(self) -> SearchLog:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def read_events(path: Path) -> list[Event]:
+def read_events(path: Path) -> list[SearchEvent]:
     """Return the whole events of a log, which another may have open.
 
     Raises:
@@ -107,9 +107,9 @@ def read_events(path: Path) -> list[Event]:
     return _read(data, path)[0]
 
 
-def _read(data: bytes, path: Path) -> tuple[list[Event], int]:
+def _read(data: bytes, path: Path) -> tuple[list[SearchEvent], int]:
     """Return whole events, and the number of bytes that they take."""
-    events: list[Event] = []
+    events: list[SearchEvent] = []
     length = 0
     for line in data.splitlines(keepends=True):
         try:
@@ -125,7 +125,7 @@ def _read(data: bytes, path: Path) -> tuple[list[Event], int]:
                 )
             break
         length += len(line)
-        events.append(Event(row.pop("number"), row.pop("seconds"), row.pop("event"), row))
+        events.append(SearchEvent(row.pop("number"), row.pop("seconds"), row.pop("event"), row))
     return events, length
 
 

@@ -38,7 +38,7 @@ from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.tactics import add_tactics
-from kernelgym_train.mcgs.variant import Step
+from kernelgym_train.mcgs.variant import MoveStep
 
 __all__ = ["VERSION", "finish", "sentence", "write_result"]
 
@@ -263,7 +263,7 @@ def _judged_again(session: SearchSession, kernel: Kernel) -> Verdict:
     return session.evaluator.evaluate(session.task.problem, kernel, seed=seed)
 
 
-def _plain(step: Step) -> list[str]:
+def _plain(step: MoveStep) -> list[str]:
     return [step.move, step.target, step.choice]
 
 

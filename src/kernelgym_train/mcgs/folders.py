@@ -40,7 +40,7 @@ from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
 from kernelgym_train.mcgs.starting import begin
 from kernelgym_train.mcgs.tactics import read_tactics
-from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
+from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
 
 __all__ = ["VERSION", "read_tasks", "search_folder", "whole_sentence"]
 
@@ -49,7 +49,7 @@ _SAME_SHARE = 1.05  # a share of the time that is larger by less is the one of b
 _PROBLEM, _KERNEL = ".problem.py", ".kernel.py"
 
 
-def read_tasks(folder: str | Path, language: str) -> tuple[Task, ...]:
+def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
     """Return the tasks of a folder, by name.
 
     Args:
@@ -59,7 +59,7 @@ def read_tasks(folder: str | Path, language: str) -> tuple[Task, ...]:
     Raises:
         UsageError: If there is none, a file cannot be used, or two have one name.
     """
-    folder, found = Path(folder), list[Task]()
+    folder, found = Path(folder), list[SearchTask]()
     files = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
     for path in files:
         if path.suffix == ".json":
@@ -93,8 +93,8 @@ def read_tasks(folder: str | Path, language: str) -> tuple[Task, ...]:
 
 
 def search_folder(
-    tasks: Sequence[Task],
-    evaluator_for: Callable[[Task], Evaluator],
+    tasks: Sequence[SearchTask],
+    evaluator_for: Callable[[SearchTask], Evaluator],
     outdir: Path,
     config: SearchConfig,
     *,
@@ -121,7 +121,7 @@ def search_folder(
         SearchFolder(outdir, task.name).check_unused(resume)
     read_tactics(outdir, {})  # refused before anything is judged, and once for all kernels
 
-    def opened(task: Task, limits: Budget) -> SearchSession:
+    def opened(task: SearchTask, limits: Budget) -> SearchSession:
         own = dataclasses.replace(
             config, budget=limits, say=lambda line: config.say(f"{task.name}: {line}")
         )
@@ -144,9 +144,9 @@ class _FolderSearch:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[SearchTask],
         config: SearchConfig,
-        opened: Callable[[Task, Budget], SearchSession],
+        opened: Callable[[SearchTask, Budget], SearchSession],
         stack: contextlib.ExitStack,
     ) -> None:
         self._tasks = {task.name: task for task in tasks}

@@ -1,4 +1,4 @@
-"""`Graph`: states of a search, ways to them, and the best that they led to.
+"""`SearchGraph`: states of a search, ways to them, and the best that they led to.
 
 A node is a correct, timed kernel; its value is ln(speedup over the start). An action is a move at a
 node; its attempts lead to nodes, new or known, or fail. Failures are attempts and carry no value,
@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Action", "Graph", "Link", "Node"]
+__all__ = ["GraphNode", "Link", "MoveCounts", "SearchGraph"]
 
 Link = tuple[str, str, str]
 """(node, move, node that the move led to)."""
 
 
 @dataclass(slots=True)
-class Action:
+class MoveCounts:
     """A move at a node."""
 
     attempts: int = 0
@@ -45,7 +45,7 @@ class Action:
 
 
 @dataclass(slots=True)
-class Node:
+class GraphNode:
     """A correct, timed state."""
 
     key: str
@@ -53,13 +53,13 @@ class Node:
     """0 for the start, then in the order in which results were taken in."""
     value: float
     """ln(speedup over the start)."""
-    actions: dict[str, Action] = field(default_factory=dict)
+    actions: dict[str, MoveCounts] = field(default_factory=dict)
     parents: list[str] = field(default_factory=list)
     best: float = 0.0
     """Best value of the node and of all that is reached from it: what a selection compares."""
 
 
-class Graph:
+class SearchGraph:
     """The graph of one search.
 
     Args:
@@ -67,7 +67,7 @@ class Graph:
     """
 
     def __init__(self, start: str) -> None:
-        self.nodes: dict[str, Node] = {start: Node(start, 0, 0.0)}
+        self.nodes: dict[str, GraphNode] = {start: GraphNode(start, 0, 0.0)}
         self.start = start
         self.failed: set[str] = set()
         """Keys of states that were judged and are no node."""
@@ -77,12 +77,12 @@ class Graph:
         """Key: (links that led to the node, the node, the move)."""
         self._waiting: dict[str, list[tuple[str, str]]] = {}
 
-    def action(self, node: str, move: str) -> Action:
+    def action(self, node: str, move: str) -> MoveCounts:
         """Return a move at a node."""
         actions = self.nodes[node].actions
         found = actions.get(move)
         if found is None:
-            found = actions[move] = Action()
+            found = actions[move] = MoveCounts()
         return found
 
     def knows(self, key: str) -> bool:
@@ -110,7 +110,7 @@ class Graph:
         if value is None:
             self.failed.add(key)
         else:
-            self.nodes[key] = Node(key, len(self.nodes), value, best=value)
+            self.nodes[key] = GraphNode(key, len(self.nodes), value, best=value)
         self._land(key, key)
 
     def join(self, key: str, twin: str) -> None:
@@ -166,7 +166,7 @@ class Graph:
                     left.append(child)
         return False
 
-    def ranked(self) -> list[Node]:
+    def ranked(self) -> list[GraphNode]:
         """Return all nodes, the best first; of equal ones the oldest."""
         return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
 
@@ -207,6 +207,6 @@ class Graph:
             stack.append((key, True))
             stack += [(child, False) for child in self._children(key) if child in affected]
 
-    def _compute(self, node: Node) -> None:
+    def _compute(self, node: GraphNode) -> None:
         below = (self.nodes[child].best for child in self._children(node.key))
         node.best = max([node.value, *below])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["ABSENT", "Knob", "Space"]
+__all__ = ["ABSENT", "Knob", "KnobSpace"]
 
 ABSENT = ""
 """The choice of a knob that is left as it was in the start."""
@@ -27,7 +27,7 @@ class Knob:
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class KnobSpace:
     """The variants that differ from one in given knobs alone."""
 
     base: Variant

@@ -12,13 +12,13 @@ import dataclasses
 from collections.abc import Iterator
 
 from kernelgym.suites.spec import KernelSpec
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant, meta_parameter
 
 __all__ = ["launch_choices"]
 
 
-def launch_choices(spec: KernelSpec | None, language: str) -> tuple[Move, ...]:
+def launch_choices(spec: KernelSpec | None, language: str) -> tuple[SearchMove, ...]:
     """Return the moves that a spec's meta-parameters give.
 
     Args:
@@ -44,7 +44,7 @@ def launch_choices(spec: KernelSpec | None, language: str) -> tuple[Move, ...]:
                     yield Realisation(name, str(choice), changed, "reassociates")
 
     return (
-        Move(
+        SearchMove(
             id="launch_choice",
             languages=(language,),
             risk="reassociates",

@@ -11,10 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelgym_train.mcgs.graph import Node
+from kernelgym_train.mcgs.graph import GraphNode
 from kernelgym_train.mcgs.selection import (
-    Choice,
-    Surroundings,
+    SearchChoice,
+    SelectionContext,
     at_random,
     best_first,
     likeliest,
@@ -28,14 +28,14 @@ _HOT, _COLD, _COOLING = 0.5, 0.02, 0.95  # temperatures in ln of the speedup, an
 _POPULATION, _TOURNAMENT = 16, 4
 
 
-def beam(around: Surroundings) -> Choice | None:
+def beam(around: SelectionContext) -> SearchChoice | None:
     """Try moves of the few best states in turns.
 
     Of states with the same set of applied moves only the best is taken before those of other sets.
     A state leaves the beam, for the next ones, after `_ROUND` attempts.
     """
     seen: dict[tuple[str, ...], int] = {}
-    ranked: list[tuple[int, int, int, Node]] = []
+    ranked: list[tuple[int, int, int, GraphNode]] = []
     for order, node in enumerate(around.graph.ranked()):
         moves = tuple(sorted({step.move for step in around.variants[node.key].applied}))
         same = seen[moves] = seen.get(moves, -1) + 1
@@ -47,7 +47,7 @@ def beam(around: Surroundings) -> Choice | None:
     return likeliest(around, (each[3] for each in members))
 
 
-def anneal(around: Surroundings) -> Choice | None:
+def anneal(around: SelectionContext) -> SearchChoice | None:
     """Wander to neighbours, less and less to slower ones.
 
     Simulated annealing (Kirkpatrick and others, Science 220, 1983): a result with a value lower by
@@ -70,7 +70,7 @@ def anneal(around: Surroundings) -> Choice | None:
     return _any(around, [around.graph.nodes[current]], made) or best_first(around)
 
 
-def evolution(around: Surroundings) -> Choice | None:
+def evolution(around: SelectionContext) -> SearchChoice | None:
     """Change the best of a few drawn from the youngest states.
 
     Regularised evolution (Real and others, AAAI 2019): of the last `_POPULATION` states a few are
@@ -87,15 +87,15 @@ def evolution(around: Surroundings) -> Choice | None:
     return _any(around, parents, made) or best_first(around)
 
 
-def _attempts(node: Node) -> int:
+def _attempts(node: GraphNode) -> int:
     return sum(action.attempts for action in node.actions.values())
 
 
-def _is_open(around: Surroundings, node: Node) -> bool:
+def _is_open(around: SelectionContext, node: GraphNode) -> bool:
     return any(around.untried(node, move) is not None for move, _ in around.moves(node))
 
 
-def _any(around: Surroundings, nodes: Sequence[Node], made: int) -> Choice | None:
+def _any(around: SelectionContext, nodes: Sequence[GraphNode], made: int) -> SearchChoice | None:
     """Return any proposal of the first node that has one left."""
     for node in nodes:
         left = [
@@ -107,5 +107,5 @@ def _any(around: Surroundings, nodes: Sequence[Node], made: int) -> Choice | Non
             move, attempt, proposal = stream(around.seed, node.key, made).choice(left)
             counts = Counter(name for name, _, _ in left)
             scores = tuple((name, count / len(left)) for name, count in counts.items())
-            return Choice(node.key, move, attempt, proposal, (), scores)
+            return SearchChoice(node.key, move, attempt, proposal, (), scores)
     return None

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kernelgym import UnknownName, UsageError
-from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
-from kernelgym_train.mcgs.moves.definition import RISKS, Move, Realisation, Risk
+from kernelgym_train.mcgs.knobs import ABSENT, Knob, KnobSpace
+from kernelgym_train.mcgs.moves.definition import RISKS, Realisation, Risk, SearchMove
 from kernelgym_train.mcgs.moves.table import known_moves
-from kernelgym_train.mcgs.static_priors import Report, read_report, static_weights
-from kernelgym_train.mcgs.variant import Step, Variant
+from kernelgym_train.mcgs.static_priors import VectorReport, read_report, static_weights
+from kernelgym_train.mcgs.variant import MoveStep, Variant
 
 __all__ = ["Proposal", "Proposer", "RuleProposer", "source_of"]
 
@@ -32,7 +32,7 @@ __all__ = ["Proposal", "Proposer", "RuleProposer", "source_of"]
 class Proposal:
     """One variant to try."""
 
-    step: Step
+    step: MoveStep
     variant: Variant
     risk: Risk
     """The most that any of the variant's steps has."""
@@ -53,13 +53,13 @@ class Proposer(Protocol):
     def structure(self, variant: Variant) -> str:
         """Return a text that variants share which differ in knobs alone."""
 
-    def space(self, variant: Variant | None) -> Space:
+    def space(self, variant: Variant | None) -> KnobSpace:
         """Return a structure's variants; if None, all that the start gives."""
 
-    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+    def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
 
-    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+    def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
         """Return the variant with these choices; None if there is none."""
 
 
@@ -90,7 +90,7 @@ class RuleProposer:
         approximate: bool = False,
         moves: Collection[str] | None = None,
         static: bool = True,
-        more: Sequence[Move] = (),
+        more: Sequence[SearchMove] = (),
     ) -> None:
         known = known_moves()
         for name in moves or ():
@@ -98,7 +98,7 @@ class RuleProposer:
                 raise UnknownName("move", name, known)
         self._start, self._static = dataclasses.replace(start, applied=()), static
         self.prior_source = "static" if static else "moves"
-        self._report: Report | None = None
+        self._report: VectorReport | None = None
         self._most = RISKS.index("approximate" if approximate else "reassociates")
         self._moves = {
             move.id: move
@@ -158,13 +158,13 @@ class RuleProposer:
                 parts.append((step.move, step.target, "" if knob == "choice" else step.choice))
         return repr(parts)
 
-    def space(self, variant: Variant | None) -> Space:
+    def space(self, variant: Variant | None) -> KnobSpace:
         """Return a structure's variants; if None, all that the start gives."""
         if variant is None:
-            return Space(self._start, self._knobs((), whole=True))
-        return Space(variant, self._knobs(variant.applied))
+            return KnobSpace(self._start, self._knobs((), whole=True))
+        return KnobSpace(variant, self._knobs(variant.applied))
 
-    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+    def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
         places = {_place(knob): knob for knob in space.knobs}
         fixed = [
@@ -178,18 +178,18 @@ class RuleProposer:
         fits = all(values[knob.name] in knob.choices for knob in space.knobs)
         return values if fits else None
 
-    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+    def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
         """Return the variant with these choices; None if there is none."""
         places = {_place(knob): values[knob.name] for knob in space.knobs}
         steps = [step for step in space.base.applied if (step.move, step.target) not in places]
-        steps += [Step(*place, choice) for place, choice in places.items() if choice != ABSENT]
+        steps += [MoveStep(*place, choice) for place, choice in places.items() if choice != ABSENT]
         made = self.replay(steps)
         if made is None:
             return None
         told = ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
-        return Proposal(Step("tune", "knobs", told), *made)
+        return Proposal(MoveStep("tune", "knobs", told), *made)
 
-    def replay(self, steps: Sequence[Step]) -> tuple[Variant, Risk] | None:
+    def replay(self, steps: Sequence[MoveStep]) -> tuple[Variant, Risk] | None:
         """Return the start with all steps made; None if one fails."""
         variant, risk = self._start, 0
         for step in self._ordered(steps):
@@ -206,7 +206,7 @@ class RuleProposer:
             variant, risk = found.variant, max(risk, RISKS.index(found.risk))
         return dataclasses.replace(variant, applied=self._ordered(steps)), RISKS[risk]
 
-    def _all_knobs(self, steps: tuple[Step, ...], whole: bool = False) -> tuple[Knob, ...]:
+    def _all_knobs(self, steps: tuple[MoveStep, ...], whole: bool = False) -> tuple[Knob, ...]:
         found: list[Knob] = []
         made = {(step.move, step.target) for step in steps}
         for move in self._moves.values():
@@ -228,26 +228,26 @@ class RuleProposer:
                     found.append(Knob(f"{move.id}/{target}", (*absent, *offered)))
         return tuple(found)
 
-    def _ordered(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+    def _ordered(self, steps: Sequence[MoveStep]) -> tuple[MoveStep, ...]:
         return tuple(sorted(steps, key=lambda step: (self._moves[step.move].phase, step)))
 
     def _offered(self, move: str, variant: Variant) -> tuple[Realisation, ...]:
         plain = dataclasses.replace(variant, applied=())
         return tuple(self._moves[move].realise(plain))
 
-    def _proposals(self, steps: tuple[Step, ...], name: str) -> tuple[Proposal, ...]:
+    def _proposals(self, steps: tuple[MoveStep, ...], name: str) -> tuple[Proposal, ...]:
         """Return every proposal of a move, in the order of its realisations."""
         move = self._moves[name]
         before = [step for step in steps if self._moves[step.move].phase < move.phase]
         same = [step for step in steps if step.move == name]
         places = [self.replay(before)]
         places += [self.replay([*before, *same])] if same else []
-        found: dict[Step, Proposal] = {}
+        found: dict[MoveStep, Proposal] = {}
         for place in places:
             if place is None:
                 continue
             for each in self._offered(name, place[0]):
-                step = Step(name, each.target, each.choice)
+                step = MoveStep(name, each.target, each.choice)
                 if step in steps or step in found:
                     continue
                 kept = [other for other in steps if not _excludes(step, other, move)]
@@ -263,6 +263,6 @@ def _place(knob: Knob) -> tuple[str, str]:
     return move, target
 
 
-def _excludes(step: Step, other: Step, move: Move) -> bool:
+def _excludes(step: MoveStep, other: MoveStep, move: SearchMove) -> bool:
     """Return True if a step stands in place of another one."""
     return other.move == move.id and other.target == step.target

@@ -14,7 +14,7 @@ from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import finish, write_result
 from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.starting import begin
-from kernelgym_train.mcgs.task import Task, task_of, task_of_spec
+from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
 
 __all__ = ["optimize", "optimize_spec", "search"]
 
@@ -75,7 +75,7 @@ def optimize_spec(
 
 
 def search(
-    task: Task,
+    task: SearchTask,
     evaluator: Evaluator,
     outdir: Path,
     config: SearchConfig = _DEFAULT,

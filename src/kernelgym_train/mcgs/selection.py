@@ -23,16 +23,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelgym_train.mcgs.graph import Graph, Link, Node
+from kernelgym_train.mcgs.graph import GraphNode, Link, SearchGraph
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
 from kernelgym_train.mcgs.state import SearchTrial
-from kernelgym_train.mcgs.tactics import Experience, last_move
+from kernelgym_train.mcgs.tactics import MoveExperience, last_move
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = [
     "Algorithm",
-    "Choice",
-    "Surroundings",
+    "SearchChoice",
+    "SelectionContext",
     "at_random",
     "best_first",
     "likeliest",
@@ -47,7 +47,7 @@ _AMONG_CHILDREN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SearchChoice:
     """What to try next."""
 
     node: str
@@ -62,17 +62,17 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SelectionContext:
     """What a choice follows from."""
 
-    graph: Graph
+    graph: SearchGraph
     variants: Mapping[str, Variant]
     """Of each node."""
     proposer: Proposer
     seed: int
     history: Sequence[SearchTrial] = ()
     """Results, in the order in which they were taken in."""
-    experience: Experience | None = None
+    experience: MoveExperience | None = None
     """Weighs priors by what moves came to; None to leave them as they are."""
     root_noise: float = 0.0
     """Share of the start's priors that is random, for `mcgs` and `auto`: 0 to 1."""
@@ -80,7 +80,7 @@ class Surroundings:
     """What choices computed, to save time: what stays true as results are added, or is kept with
     what it holds for. Without it, all choices are the same."""
 
-    def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
+    def moves(self, node: GraphNode) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, with their priors."""
         variant = self.variants[node.key]
         priors = self.proposer.priors(variant)
@@ -88,7 +88,7 @@ class Surroundings:
             return priors
         return self.experience.weighed(last_move(variant), priors)
 
-    def names(self, node: Node) -> tuple[str, ...]:
+    def names(self, node: GraphNode) -> tuple[str, ...]:
         """Return moves that fit a node."""
         key = ("names", node.key)
         if key not in self.memo:
@@ -97,7 +97,7 @@ class Surroundings:
         found: tuple[str, ...] = self.memo[key]
         return found
 
-    def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
+    def untried(self, node: GraphNode, move: str) -> tuple[int, Proposal] | None:
         """Return the first untried proposal of a move, or None."""
         tried = self.graph.action(node.key, move).tried
         key = ("untried", node.key, move)
@@ -110,7 +110,7 @@ class Surroundings:
         first: tuple[int, Proposal] | None = found
         return first
 
-    def is_spent(self, node: Node) -> bool:
+    def is_spent(self, node: GraphNode) -> bool:
         """Return True if no move has a proposal left."""
         if ("spent", node.key) in self.memo:
             return True
@@ -119,7 +119,7 @@ class Surroundings:
         self.memo["spent", node.key] = True
         return True
 
-    def is_over(self, node: Node) -> bool:
+    def is_over(self, node: GraphNode) -> bool:
         """Return True if nothing is left here and below, for good."""
         if ("over", node.key) in self.memo:
             return True
@@ -130,7 +130,7 @@ class Surroundings:
         self.memo["over", node.key] = True
         return True
 
-    def all_untried(self, node: Node, move: str) -> list[tuple[int, Proposal]]:
+    def all_untried(self, node: GraphNode, move: str) -> list[tuple[int, Proposal]]:
         """Return every proposal of a move that was not tried."""
         tried = self.graph.action(node.key, move).tried
         found: list[tuple[int, Proposal]] = []
@@ -142,7 +142,7 @@ class Surroundings:
         return found
 
 
-Algorithm = Callable[[Surroundings], Choice | None]
+Algorithm = Callable[[SelectionContext], SearchChoice | None]
 """Returns None if nothing is left to try until a result comes in."""
 
 
@@ -151,7 +151,7 @@ def stream(*parts: object) -> random.Random:
     return random.Random(":".join(str(part) for part in parts))
 
 
-def mcgs(around: Surroundings) -> Choice | None:
+def mcgs(around: SelectionContext) -> SearchChoice | None:
     """Walk from the start to a move worth another attempt.
 
     At a node, ``q + c p sqrt(1 + n) / (1 + n_a)`` is highest: q is the best value that the move
@@ -191,7 +191,7 @@ def mcgs(around: Surroundings) -> Choice | None:
         ]
         if found is not None and (action.attempts < limit or not below):
             scores = tuple((each[3], each[0]) for each in sorted(scored, reverse=True))
-            return Choice(node.key, move, found[0], found[1], tuple(links), scores)
+            return SearchChoice(node.key, move, found[0], found[1], tuple(links), scores)
         spread = math.log(1 + _count(graph, node, move))
         child = max(
             below,
@@ -205,12 +205,12 @@ def mcgs(around: Surroundings) -> Choice | None:
         node = graph.nodes[child]
 
 
-def best_first(around: Surroundings) -> Choice | None:
+def best_first(around: SelectionContext) -> SearchChoice | None:
     """Try the likeliest move of the best node that has one left."""
     return likeliest(around, around.graph.ranked())
 
 
-def likeliest(around: Surroundings, nodes: Iterable[Node]) -> Choice | None:
+def likeliest(around: SelectionContext, nodes: Iterable[GraphNode]) -> SearchChoice | None:
     """Return the likeliest move of the first node that has one left.
 
     A move's share falls with its attempts.
@@ -225,11 +225,11 @@ def likeliest(around: Surroundings, nodes: Iterable[Node]) -> Choice | None:
         if scored:
             _, _, move, (attempt, proposal) = max(scored, key=lambda each: each[:2])
             scores = tuple((each[2], each[0]) for each in scored)
-            return Choice(node.key, move, attempt, proposal, (), scores)
+            return SearchChoice(node.key, move, attempt, proposal, (), scores)
     return None
 
 
-def at_random(around: Surroundings) -> Choice | None:
+def at_random(around: SelectionContext) -> SearchChoice | None:
     """Try any proposal of any node."""
     nodes = sorted(around.graph.nodes.values(), key=lambda node: node.created)
     made = sum(action.attempts for node in nodes for action in node.actions.values())
@@ -240,12 +240,12 @@ def at_random(around: Surroundings) -> Choice | None:
             if left := around.all_untried(node, move):
                 attempt, proposal = numbers.choice(left)
                 scores = tuple((name, 1.0 / len(moves)) for name in sorted(moves))
-                return Choice(node.key, move, attempt, proposal, (), scores)
+                return SearchChoice(node.key, move, attempt, proposal, (), scores)
     return None
 
 
 def with_noise(
-    around: Surroundings, moves: tuple[tuple[str, float], ...]
+    around: SelectionContext, moves: tuple[tuple[str, float], ...]
 ) -> tuple[tuple[str, float], ...]:
     """Return priors mixed with random ones, the same in each selection.
 
@@ -260,12 +260,12 @@ def with_noise(
     return tuple((move, (1.0 - share) * p + share * drawn[move] / total) for move, p in moves)
 
 
-def _count(graph: Graph, node: Node, move: str) -> int:
+def _count(graph: SearchGraph, node: GraphNode, move: str) -> int:
     action = graph.action(node.key, move)
     return action.passes + action.in_flight
 
 
-def _is_open(around: Surroundings, node: Node, move: str, closed: dict[str, bool]) -> bool:
+def _is_open(around: SelectionContext, node: GraphNode, move: str, closed: dict[str, bool]) -> bool:
     """Return True if something is left to try by a move."""
     if around.untried(node, move) is not None:
         return True
@@ -273,7 +273,7 @@ def _is_open(around: Surroundings, node: Node, move: str, closed: dict[str, bool
     return any(not _is_closed(around, around.graph.nodes[child], closed) for child in children)
 
 
-def _is_closed(around: Surroundings, node: Node, closed: dict[str, bool]) -> bool:
+def _is_closed(around: SelectionContext, node: GraphNode, closed: dict[str, bool]) -> bool:
     """Return True if nothing is left at a node or below.
 
     Without recursion: a search may be deeper than Python's stack.
@@ -304,7 +304,7 @@ def _is_closed(around: Surroundings, node: Node, closed: dict[str, bool]) -> boo
     return closed[node.key]
 
 
-def _below(around: Surroundings, node: Node, closed: dict[str, bool]) -> list[str]:
+def _below(around: SelectionContext, node: GraphNode, closed: dict[str, bool]) -> list[str]:
     """Return the children that decide whether a node is closed.
 
     None where the node itself has something left, which is then in `closed`, or is over.
@@ -317,6 +317,6 @@ def _below(around: Surroundings, node: Node, closed: dict[str, bool]) -> list[st
     return _children(around, node)
 
 
-def _children(around: Surroundings, node: Node) -> list[str]:
+def _children(around: SelectionContext, node: GraphNode) -> list[str]:
     actions = [node.actions[move] for move in around.names(node) if move in node.actions]
     return [child for action in actions for child in action.visits]

@@ -25,17 +25,17 @@ from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
-from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import read_tactics
-from kernelgym_train.mcgs.task import Task
-from kernelgym_train.mcgs.together import Together
+from kernelgym_train.mcgs.task import SearchTask
+from kernelgym_train.mcgs.together import BuildGroups
 from kernelgym_train.mcgs.variant import (
     Variant,
     builds_extension,
@@ -52,7 +52,7 @@ _MOST_ROUNDS = 6  # of a duel after Ctrl-C
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for trying the best without each step
 
 
-def rules_for(task: Task, approximate: bool) -> RuleProposer:
+def rules_for(task: SearchTask, approximate: bool) -> RuleProposer:
     """Return the rules' proposer, with the moves of the task's spec and of this machine.
 
     Args:
@@ -83,7 +83,7 @@ class SearchSession:
 
     def __init__(
         self,
-        task: Task,
+        task: SearchTask,
         evaluator: Evaluator,
         outdir: Path,
         config: SearchConfig,
@@ -115,7 +115,7 @@ class SearchSession:
         self.proposer: Proposer = config.proposer or rules_for(task, self.approximate)
         start = read_variant(task.start)
         self.state = SearchState.begin(state_key(start), start)
-        self.around = Surroundings(
+        self.around = SelectionContext(
             graph=self.state.graph,
             variants=self.state.variants,
             proposer=self.proposer,
@@ -124,12 +124,12 @@ class SearchSession:
             experience=self.state.experience,
             root_noise=config.root_noise,
         )
-        self.together = Together(self.around) if config.together else None
+        self.together = BuildGroups(self.around) if config.together else None
         self._stop = threading.Event()
         self._by_shape: dict[tuple[str, str], Mapping[str, float]] = {}
         if not self.folder.is_begun:  # a damaged file is refused before there is a folder
             read_tactics(outdir, self.context)
-        self._log = EventLog.open(self.folder.events)
+        self._log = SearchLog.open(self.folder.events)
         try:
             if self._log.past:
                 _check_context(dict(self._log.past[0].fields["context"]), self.context)

@@ -26,11 +26,11 @@ from typing import Any
 
 from kernelgym.types import Verdict
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.events import Event
-from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.events import SearchEvent
+from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.moves.definition import RISKS
-from kernelgym_train.mcgs.tactics import Experience, last_move
-from kernelgym_train.mcgs.variant import Step, Variant, steps_in_words
+from kernelgym_train.mcgs.tactics import MoveExperience, last_move
+from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words
 
 __all__ = [
     "SearchDuel",
@@ -113,7 +113,7 @@ class SearchState:
     """Key of the start."""
     variants: dict[str, Variant]
     """By key: of all states that were proposed."""
-    graph: Graph
+    graph: SearchGraph
     risks: dict[str, str] = field(default_factory=dict)
     """Risk of each state."""
     start_speedup: float = 0.0
@@ -165,7 +165,7 @@ class SearchState:
     """Share of the device's bandwidth that the node with the best value achieves."""
     minimal: str = ""
     """Key of the confirmed best without steps that it does not need; empty if none is known."""
-    needed: set[Step] = field(default_factory=set)
+    needed: set[MoveStep] = field(default_factory=set)
     """Steps without which that best is slower, or wrong."""
     led_since: tuple[str, int] = ("", 0)
     """The node with the best value, and how many evaluations there were when it came to be."""
@@ -176,7 +176,7 @@ class SearchState:
     """Comparisons with the incumbent since then."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """Limits under which it ended."""
-    experience: Experience = field(default_factory=Experience)
+    experience: MoveExperience = field(default_factory=MoveExperience)
     """What moves came to, in this search and before it."""
     finished: Mapping[str, Any] | None = None
     """The result, once it is written."""
@@ -185,9 +185,9 @@ class SearchState:
     def begin(cls, start: str, variant: Variant) -> SearchState:
         """Return a search that has done nothing."""
         risks = {start: "exact"}
-        return cls(start, {start: variant}, Graph(start), risks, incumbent=start)
+        return cls(start, {start: variant}, SearchGraph(start), risks, incumbent=start)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: SearchEvent) -> None:
         """Take in one event."""
         self.seconds, self.begun = event.seconds, True
         given = event.fields
@@ -290,14 +290,14 @@ class SearchState:
             self.leads.append((self.evaluations, value))
             self.floor_share, self.lead_low = given["floor_share"], given["speedup_low"]
 
-    def _compared(self, event: Event) -> None:
+    def _compared(self, event: SearchEvent) -> None:
         if not event.fields.get("rounds"):
             return  # the outcome was known without a duel
         names = ("ratio", "low", "high", "rounds", "decided", "took_s")
         given = {name: event.fields[name] for name in names}
         self.duels.append(SearchDuel(event.name, self.evaluations, event.fields["second"], **given))
 
-    def _reduced(self, event: Event) -> None:
+    def _reduced(self, event: SearchEvent) -> None:
         given = event.fields
         self._compared(event)
         self.variants[given["second"]] = variant_of(given["variant"])
@@ -305,7 +305,7 @@ class SearchState:
             self.minimal = given["second"]
             self.risks[given["second"]] = given["risk"]
         else:
-            self.needed.add(Step(*given["step"]))
+            self.needed.add(MoveStep(*given["step"]))
 
     @property
     def evaluated(self) -> list[SearchTrial]:
@@ -409,7 +409,7 @@ def variant_of(data: Mapping[str, Any]) -> Variant:
         data["language"],
         tuple(data["flags"]),
         tuple((name, value) for name, value in data.get("launch", [])),
-        tuple(Step(**step) for step in data["applied"]),
+        tuple(MoveStep(**step) for step in data["applied"]),
     )
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelgym_train.mcgs.cpp.cost import Cost, cost_of
+from kernelgym_train.mcgs.cpp.cost import LoopCost, cost_of
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.variant import Variant, builds_extension
@@ -24,7 +24,7 @@ __all__ = [
     "LEAST",
     "MOST",
     "REPORT_FLAG",
-    "Report",
+    "VectorReport",
     "factors",
     "read_report",
     "report_factors",
@@ -44,7 +44,7 @@ _INTENSE = 0.5  # operations a byte, above which arithmetic counts as the limit
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VectorReport:
     """Which innermost loops of a kernel g++ made vectors of."""
 
     flags: tuple[str, ...]
@@ -64,7 +64,7 @@ class Report:
         return sum(wide), len(wide) - sum(wide)
 
 
-def read_report(variant: Variant, log: str) -> Report | None:
+def read_report(variant: Variant, log: str) -> VectorReport | None:
     """Return what g++ said of loops; None without C++.
 
     Args:
@@ -83,11 +83,11 @@ def read_report(variant: Variant, log: str) -> Report | None:
         text = text_of(loop.node)
         # Of loops with one text, what is known is what the worst of them came to.
         loops[text] = min(widest, loops.get(text, widest))
-    return Report(tuple(sorted(variant.flags)), loops)
+    return VectorReport(tuple(sorted(variant.flags)), loops)
 
 
 def static_weights(
-    variant: Variant, weights: Mapping[str, float], report: Report | None = None
+    variant: Variant, weights: Mapping[str, float], report: VectorReport | None = None
 ) -> dict[str, float]:
     """Return weights of moves, multiplied by what is known of the kernel.
 
@@ -124,7 +124,7 @@ def _bounded(factor: float) -> float:
     return min(MOST, max(LEAST, factor))
 
 
-def factors(cost: Cost) -> dict[str, float]:
+def factors(cost: LoopCost) -> dict[str, float]:
     """Return factors by move; other moves keep their weights."""
     work = cost.operations + _DEAR * (cost.divisions + cost.exponentials)
     intense = work > _INTENSE * max(cost.bytes_moved, 1)

@@ -1,4 +1,4 @@
-"""`Experience`: how often moves gained, as weights of priors.
+"""`MoveExperience`: how often moves gained, as weights of priors.
 
 ``outdir/global_tactic_graph.json`` (version 1) is a graph of moves: ``contexts`` by key, each with
 its ``context`` (what times depend on, the task apart), the number of ``searches``, and ``edges``:
@@ -36,7 +36,7 @@ from typing import Any
 from kernelgym import UsageError
 from kernelgym_train.mcgs.variant import Variant, context_key
 
-__all__ = ["START", "Experience", "add_tactics", "last_move", "read_tactics", "tactics_path"]
+__all__ = ["START", "MoveExperience", "add_tactics", "last_move", "read_tactics", "tactics_path"]
 
 START = "start"
 VERSION = 1
@@ -62,7 +62,7 @@ class _Rates:
         return (successes + _STRENGTH * rate) / (attempts + _STRENGTH)
 
 
-class Experience:
+class MoveExperience:
     """What moves came to."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""`Task`: a problem, its shapes, and a correct kernel to start from."""
+"""`SearchTask`: a problem, its shapes, and a correct kernel to start from."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.shapes import TaskShape
 from kernelgym_train.mcgs.variant import read_variant
 
-__all__ = ["Task", "read_task", "task_of", "task_of_spec"]
+__all__ = ["SearchTask", "read_task", "task_of", "task_of_spec"]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SearchTask:
     """A problem and its start kernel."""
 
     name: str
@@ -57,7 +57,7 @@ class Task:
         return text_digest(f"{self.problem.digest}\0{self.start.digest}{shapes}")
 
 
-def task_of(problem: Problem, start: Kernel, name: str = "") -> Task:
+def task_of(problem: Problem, start: Kernel, name: str = "") -> SearchTask:
     """Return a task.
 
     Raises:
@@ -72,10 +72,10 @@ def task_of(problem: Problem, start: Kernel, name: str = "") -> Task:
         )
     read_variant(start)
     name = name or problem.name or problem.id
-    return Task(re.sub(r"[^\w.-]+", "_", name).strip("._") or "kernel", problem, start)
+    return SearchTask(re.sub(r"[^\w.-]+", "_", name).strip("._") or "kernel", problem, start)
 
 
-def task_of_spec(given: KernelSpec | str | Path) -> Task:
+def task_of_spec(given: KernelSpec | str | Path) -> SearchTask:
     """Return the task of a kernel spec.
 
     Args:
@@ -101,7 +101,7 @@ def task_of_spec(given: KernelSpec | str | Path) -> Task:
     return dataclasses.replace(plain, shapes=shapes, spec=spec)
 
 
-def read_task(given: str, problem: str, kernel: str, language: str) -> Task:
+def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTask:
     """Return the task that a command names.
 
     Args:

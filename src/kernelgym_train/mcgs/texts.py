@@ -12,10 +12,10 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from kernelgym import Kernel, UsageError
-from kernelgym_train.mcgs.knobs import Space
+from kernelgym_train.mcgs.knobs import KnobSpace
 from kernelgym_train.mcgs.moves.definition import Risk
 from kernelgym_train.mcgs.proposing import Proposal
-from kernelgym_train.mcgs.variant import Step, Variant, read_variant
+from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
 
 __all__ = ["TextProposer", "without_each_hunk"]
 
@@ -45,7 +45,7 @@ class TextProposer:
                     f"the kernel {name!r} is in {kernel.language}, and the start in "
                     f"{start.language}; give kernels of one language"
                 )
-            step = Step(_MOVE, "module", name)
+            step = MoveStep(_MOVE, "module", name)
             variant = dataclasses.replace(read_variant(kernel), applied=(step,))
             self._offered.append(Proposal(step, variant, risk))
 
@@ -67,24 +67,24 @@ class TextProposer:
                 less = read_variant(Kernel(source, variant.language))
             except UsageError:
                 continue  # half of a change that only makes sense whole
-            applied = (*variant.applied, Step("without", where, digest))
+            applied = (*variant.applied, MoveStep("without", where, digest))
             less = dataclasses.replace(less, applied=applied)
-            found.append(Proposal(Step("hunk", where, digest), less, self._risk))
+            found.append(Proposal(MoveStep("hunk", where, digest), less, self._risk))
         return found
 
     def structure(self, variant: Variant) -> str:
         """Return the variant's text: nothing in it is a knob."""
         return variant.source
 
-    def space(self, variant: Variant | None) -> Space:
+    def space(self, variant: Variant | None) -> KnobSpace:
         """Return the variant alone: it has no knobs."""
-        return Space(variant or read_variant(self._start), ())
+        return KnobSpace(variant or read_variant(self._start), ())
 
-    def values(self, space: Space, variant: Variant) -> Mapping[str, str] | None:
+    def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return no values: there are no knobs."""
         return {} if variant.source == space.base.source else None
 
-    def tuned(self, space: Space, values: Mapping[str, str]) -> Proposal | None:
+    def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
         """Return None: there is nothing to tune."""
         return None
 

@@ -16,12 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kernelgym import Kernel
-from kernelgym_train.mcgs.graph import Node
+from kernelgym_train.mcgs.graph import GraphNode
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
-from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
 
-__all__ = ["MOST_TOGETHER", "Shared", "Together", "together"]
+__all__ = ["MOST_TOGETHER", "BuildGroups", "BuildMember", "together"]
 
 MOST_TOGETHER = 32
 _MOST_FAILED = 3  # builds of many, after which each state is built alone
@@ -73,7 +73,7 @@ def _scoped(file: KernelFile, number: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class BuildMember:
     """A state's part in a build of many."""
 
     build: int
@@ -81,7 +81,7 @@ class Shared:
     kernel: Kernel
 
 
-class Together:
+class BuildGroups:
     """Chooses which variants are built together.
 
     With a state come those that the search may try next: other ways of its move at its node, other
@@ -91,13 +91,13 @@ class Together:
         around: What the search knows.
     """
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: SelectionContext) -> None:
         self._around = around
-        self._members: dict[str, Shared] = {}
+        self._members: dict[str, BuildMember] = {}
         self._alone: set[str] = set()
         self._builds = self._failed = 0
 
-    def find(self, key: str) -> Shared | None:
+    def find(self, key: str) -> BuildMember | None:
         """Return a state's part in a build of many, or None.
 
         Args:
@@ -136,7 +136,7 @@ class Together:
         if len(chosen) > 1 and (kernels := together(list(chosen.values()))) is not None:
             self._builds += 1
             for each, kernel in zip(chosen, kernels, strict=True):
-                self._members[each] = Shared(self._builds, kernel)
+                self._members[each] = BuildMember(self._builds, kernel)
 
     def _fits(self, key: str, variant: Variant, beside: Variant) -> bool:
         """Return True if a text can be part of a build."""
@@ -154,7 +154,7 @@ class Together:
         yield from self._untried(node, [move])
         yield from self._untried(node, [each for each in moves if each != move])
 
-    def _untried(self, node: Node, moves: Iterable[str]) -> Iterator[Variant]:
+    def _untried(self, node: GraphNode, moves: Iterable[str]) -> Iterator[Variant]:
         for move in moves:
             for _, proposal in self._around.all_untried(node, move):
                 yield proposal.variant

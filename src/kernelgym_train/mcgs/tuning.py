@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kernelgym_train.mcgs.graph import Node
-from kernelgym_train.mcgs.knobs import ABSENT, Knob, Space
+from kernelgym_train.mcgs.graph import GraphNode
+from kernelgym_train.mcgs.knobs import ABSENT, Knob, KnobSpace
 from kernelgym_train.mcgs.proposing import Proposal
-from kernelgym_train.mcgs.selection import Choice, Surroundings, best_first, mcgs, stream
+from kernelgym_train.mcgs.selection import SearchChoice, SelectionContext, best_first, mcgs, stream
 from kernelgym_train.mcgs.variant import state_key
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ _OTHERS = 4  # such structures, the best ones
 _REACHED = 0.01  # prior of going on below a tuned state
 
 
-def tpe(around: Surroundings) -> Choice | None:
+def tpe(around: SelectionContext) -> SearchChoice | None:
     """Tune all steps as one space, then take the likeliest move."""
     start = around.graph.nodes[around.graph.start]
     return tune(around, start, around.proposer.space(None)) or best_first(around)
 
 
-def auto(around: Surroundings) -> Choice | None:
+def auto(around: SelectionContext) -> SearchChoice | None:
     """Change the structure, or tune the knobs of the best one.
 
     Each has a count of its results since the last one that was better than all before; the one with
@@ -76,7 +76,7 @@ def auto(around: Surroundings) -> Choice | None:
     space = around.proposer.space(variant)
     stuck = idle[TUNE] >= _IDLE
     tuned = whole if stuck and idle[TUNE] % 2 else space
-    arms: list[Callable[[], Choice | None]] = [
+    arms: list[Callable[[], SearchChoice | None]] = [
         lambda: _structural(around),
         lambda: tune(around, best_node, tuned),
     ]
@@ -94,7 +94,7 @@ def auto(around: Surroundings) -> Choice | None:
     return best_first(around)
 
 
-def _structural(around: Surroundings) -> Choice | None:
+def _structural(around: SelectionContext) -> SearchChoice | None:
     """Return the next new structure by `mcgs`; None if there is none."""
     structures = _Structures.of(around)
     now = structures.known, len(around.graph.nodes)
@@ -106,7 +106,7 @@ def _structural(around: Surroundings) -> Choice | None:
     return choice
 
 
-def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
+def _moved(around: SelectionContext, best: GraphNode, space: KnobSpace) -> SearchChoice | None:
     """Return the best node's knobs with another structure, or None."""
     proposer, variants = around.proposer, around.variants
     knobs = proposer.values(space, variants[best.key]) or {}
@@ -129,19 +129,19 @@ def _moved(around: Surroundings, best: Node, space: Space) -> Choice | None:
         found = _Settings.of(around, there).new(wanted)
         if found is not None:
             made = around.graph.action(node.key, TUNE).attempts
-            return Choice(node.key, TUNE, made, found, (), tuple(scores))
+            return SearchChoice(node.key, TUNE, made, found, (), tuple(scores))
     return None
 
 
 @dataclass(frozen=True)
-class _Structures(Surroundings):
+class _Structures(SelectionContext):
     """The same, without proposals whose structure is known."""
 
     known: frozenset[str] = frozenset()
     """Structures of nodes, and of what is being judged."""
 
     @classmethod
-    def of(cls, around: Surroundings) -> _Structures:
+    def of(cls, around: SelectionContext) -> _Structures:
         """Return the surroundings with what is known of structures."""
         fields = {field.name: getattr(around, field.name) for field in dataclasses.fields(around)}
         known = set()
@@ -152,19 +152,19 @@ class _Structures(Surroundings):
             known.add(around.memo[place])
         return cls(**fields, known=frozenset(known))
 
-    def moves(self, node: Node) -> tuple[tuple[str, float], ...]:
+    def moves(self, node: GraphNode) -> tuple[tuple[str, float], ...]:
         """Return moves that fit a node, the tuner's among them."""
-        moves = Surroundings.moves(self, node)
+        moves = SelectionContext.moves(self, node)
         tuned = node.actions.get(TUNE)
         return (*moves, (TUNE, _REACHED)) if tuned is not None and tuned.visits else moves
 
-    def names(self, node: Node) -> tuple[str, ...]:
+    def names(self, node: GraphNode) -> tuple[str, ...]:
         """Return moves that fit a node, the tuner's among them."""
-        names = Surroundings.names(self, node)
+        names = SelectionContext.names(self, node)
         tuned = node.actions.get(TUNE)
         return (*names, TUNE) if tuned is not None and tuned.visits else names
 
-    def untried(self, node: Node, move: str) -> tuple[int, Proposal] | None:
+    def untried(self, node: GraphNode, move: str) -> tuple[int, Proposal] | None:
         """Return the first untried proposal of a new structure, or None."""
         if move == TUNE:
             return None
@@ -176,15 +176,15 @@ class _Structures(Surroundings):
                 return None if found is None else (attempt, found)
         return None
 
-    def is_spent(self, node: Node) -> bool:
+    def is_spent(self, node: GraphNode) -> bool:
         """Return True if no move leads to a new structure."""
-        return all(self.untried(node, move) is None for move in Surroundings.names(self, node))
+        return all(self.untried(node, move) is None for move in SelectionContext.names(self, node))
 
-    def is_over(self, node: Node) -> bool:
+    def is_over(self, node: GraphNode) -> bool:
         """Return False: a structure that fails is new again."""
         return False
 
-    def _structures(self, node: Node, move: str) -> list[str]:
+    def _structures(self, node: GraphNode, move: str) -> list[str]:
         """Return the structures of all proposals of a move."""
         key = ("structures", node.key, move)
         if key not in self.memo:
@@ -195,13 +195,13 @@ class _Structures(Surroundings):
         structures: list[str] = self.memo[key]
         return structures
 
-    def all_untried(self, node: Node, move: str) -> list[tuple[int, Proposal]]:
+    def all_untried(self, node: GraphNode, move: str) -> list[tuple[int, Proposal]]:
         """Return the first untried proposal of each new structure."""
         if move == TUNE:
             return []
         known = set(self.known)
         found: list[tuple[int, Proposal]] = []
-        for attempt, proposal in Surroundings.all_untried(self, node, move):
+        for attempt, proposal in SelectionContext.all_untried(self, node, move):
             structure = self.proposer.structure(proposal.variant)
             if structure not in known:
                 known.add(structure)
@@ -209,7 +209,7 @@ class _Structures(Surroundings):
         return found
 
 
-def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
+def tune(around: SelectionContext, node: GraphNode, space: KnobSpace) -> SearchChoice | None:
     """Return the next setting of knobs; None if all are known.
 
     Args:
@@ -242,20 +242,20 @@ def tune(around: Surroundings, node: Node, space: Space) -> Choice | None:
         scores.append(("drawn at random" if len(past) < _AT_RANDOM else "drawn by TPE", 1.0))
     if found is None:
         found, scores = _neighbour(known, past)
-    return None if found is None else Choice(node.key, TUNE, made, found, (), tuple(scores))
+    return None if found is None else SearchChoice(node.key, TUNE, made, found, (), tuple(scores))
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
     """A space, and what is known of its settings for good."""
 
-    around: Surroundings
-    space: Space
+    around: SelectionContext
+    space: KnobSpace
     name: str
     """Differs where another state could be in the space, or have other choices."""
 
     @classmethod
-    def of(cls, around: Surroundings, space: Space) -> _Settings:
+    def of(cls, around: SelectionContext, space: KnobSpace) -> _Settings:
         """Return the settings of a space."""
         names = {knob.name for knob in space.knobs}
         fixed = [step for step in space.base.applied if f"{step.move}/{step.target}" not in names]

@@ -24,7 +24,7 @@ from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 
 __all__ = [
-    "Step",
+    "MoveStep",
     "Variant",
     "builds_extension",
     "context_key",
@@ -37,7 +37,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Step:
+class MoveStep:
     """One move that was made, at one place, in one way."""
 
     move: str
@@ -60,7 +60,7 @@ class Variant:
     launch: tuple[tuple[str, int], ...] = ()
     """Choices of meta-parameters, sorted by name. In C++ each is one ``constexpr int NAME = ...;``,
     whose value the choice takes the place of."""
-    applied: tuple[Step, ...] = ()
+    applied: tuple[MoveStep, ...] = ()
     """Moves that led here from the start. History: no part of the key."""
 
     def kernel(self) -> Kernel:
@@ -108,7 +108,7 @@ def read_variant(kernel: Kernel) -> Variant:
     return Variant(kernel.source, kernel.language, flags=flags)
 
 
-def steps_in_words(steps: Iterable[Step]) -> str:
+def steps_in_words(steps: Iterable[MoveStep]) -> str:
     """Return steps as a text for a reader, such as ``unroll (4 times), hoist (keep)``."""
     return ", ".join(f"{step.move} ({step.choice})" for step in steps)
 

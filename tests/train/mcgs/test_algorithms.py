@@ -14,9 +14,15 @@ from hypothesis import strategies as st
 from benchmarks.search.offline import anywhere, play, play_from
 from benchmarks.search.table import Table, TableProposer
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
-from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.populations import anneal, beam, evolution
-from kernelgym_train.mcgs.selection import Algorithm, Choice, Surroundings, mcgs, with_noise
+from kernelgym_train.mcgs.selection import (
+    Algorithm,
+    SearchChoice,
+    SelectionContext,
+    mcgs,
+    with_noise,
+)
 from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.tuning import TUNE, auto, tpe
 from kernelgym_train.mcgs.variant import state_key
@@ -43,10 +49,10 @@ class Known:
     def __init__(self, space: Table, start: tuple[str, ...], seed: int = 0) -> None:
         self.proposer = TableProposer(space, start)
         first = self.proposer.variant(start)
-        self.graph = Graph(state_key(first))
+        self.graph = SearchGraph(state_key(first))
         self.variants = {self.graph.start: first}
         self.history: list[SearchTrial] = []
-        self.around = Surroundings(self.graph, self.variants, self.proposer, seed, self.history)
+        self.around = SelectionContext(self.graph, self.variants, self.proposer, seed, self.history)
 
     def add(self, move: str, attempt: int, value: float | None, node: str = "") -> str:
         """Judge a proposal; returns its key."""
@@ -124,7 +130,7 @@ def test_choices_do_not_depend_on_what_was_kept(algo: str, seed: int, fails: int
     """A resumed search has kept nothing, and goes on as the unbroken one."""
     algorithm = ALGORITHMS[algo]
 
-    def forgetful(around: Surroundings) -> Choice | None:
+    def forgetful(around: SelectionContext) -> SearchChoice | None:
         return algorithm(dataclasses.replace(around, memo={}))
 
     space = table((3, 4, 3), structure=("c2",), fails=fails)
@@ -254,7 +260,7 @@ def test_evolution_lets_old_states_die() -> None:
         known.add("c2", attempt, 0.2)
     parents = []
     for seed in range(30):
-        around = Surroundings(known.graph, known.variants, known.proposer, seed, known.history)
+        around = SelectionContext(known.graph, known.variants, known.proposer, seed, known.history)
         choice = evolution(around)
         assert choice is not None
         parents.append(choice.node)

@@ -17,14 +17,14 @@ from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
 from kernelgym.verdict import Stages
-from kernelgym_train.mcgs.building import Judging, build_key
-from kernelgym_train.mcgs.events import Event, read_events
+from kernelgym_train.mcgs.building import StateJudge, build_key
+from kernelgym_train.mcgs.events import SearchEvent, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.texts import TextProposer
-from kernelgym_train.mcgs.together import Shared, Together
+from kernelgym_train.mcgs.together import BuildGroups, BuildMember
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches
 from support.searches import TASK
@@ -169,8 +169,8 @@ def test_twins_share_a_node_of_no_more_risk(cases: list, order) -> None:
         assert state.builds[code] == min(same)[1]  # of those of least risk the oldest
 
 
-def event(name: str, fields: dict) -> Event:
-    return Event(0, 0.0, name, fields)
+def event(name: str, fields: dict) -> SearchEvent:
+    return SearchEvent(0, 0.0, name, fields)
 
 
 def test_a_twin_waits_for_no_failed_judge() -> None:
@@ -182,7 +182,7 @@ def test_a_twin_waits_for_no_failed_judge() -> None:
 
     async def run() -> None:
         async with AwaitedEvaluator(Building(slow)) as awaited:
-            judging = Judging(awaited, TASK.problem, state)
+            judging = StateJudge(awaited, TASK.problem, state)
             first, second = await judging.begin("first"), await judging.begin("second")
             assert first.verdict is not None and second.verdict is None
             assert first.build == second.build
@@ -198,26 +198,26 @@ def test_a_build_beside_the_verdict_counts(shared: bool) -> None:
     state.start_wall_s = 5.0
     fields = {"key": "one", "node": state.start, "move": "m", "attempt": 0, "links": []}
     state.take(event("proposed", fields | {"variant": plain_variant(START), "risk": "exact"}))
-    together = Scripted({"one": Shared(1, TASK.start)}) if shared else None
+    together = Scripted({"one": BuildMember(1, TASK.start)}) if shared else None
 
     async def run() -> None:
         stages = Stages(build_s=0.25)
         judge = Building(lambda *job: dataclasses.replace(slow(*job), stages=stages))
         clock = itertools.count(0.0, 5.0).__next__
         async with AwaitedEvaluator(judge) as awaited:
-            found = await Judging(awaited, TASK.problem, state, together, clock).begin("one")
+            found = await StateJudge(awaited, TASK.problem, state, together, clock).begin("one")
             assert judge.built == 1 and found.build_s == 5.25
 
     asyncio.run(run())
 
 
-class Scripted(Together):
+class Scripted(BuildGroups):
     """Knows beforehand what is built together."""
 
-    def __init__(self, members: dict[str, Shared]) -> None:
+    def __init__(self, members: dict[str, BuildMember]) -> None:
         self._members = members
 
-    def find(self, key: str) -> Shared | None:
+    def find(self, key: str) -> BuildMember | None:
         return self._members.get(key)
 
 

@@ -17,7 +17,7 @@ from kernelgym.suites.spec import spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
-from kernelgym_train.mcgs.task import Task, task_of_spec
+from kernelgym_train.mcgs.task import SearchTask, task_of_spec
 from support import searches
 from support.searches import searched
 from support.specs import PRODUCT, changed
@@ -25,7 +25,7 @@ from support.specs import PRODUCT, changed
 FASTER = Kernel("faster", "cpp")
 
 
-def task() -> Task:
+def task() -> SearchTask:
     return task_of_spec(spec_from(changed(PRODUCT), Path()))
 
 

@@ -14,7 +14,7 @@ from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.suites.spec import spec_from
 from kernelgym.testing import verdict
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.task import Task, task_of_spec
+from kernelgym_train.mcgs.task import SearchTask, task_of_spec
 from support import searches
 from support.searches import searched
 from support.specs import PRODUCT, changed
@@ -85,7 +85,7 @@ def test_states_whose_verdict_is_gone_are_left_out(tmp_path: Path) -> None:
 
 
 def test_hidden_shapes_are_not_in_it(tmp_path: Path) -> None:
-    task: Task = task_of_spec(spec_from(changed(PRODUCT), Path()))
+    task: SearchTask = task_of_spec(spec_from(changed(PRODUCT), Path()))
     judge = searches.evaluator(
         lambda problem, kernel: verdict("correct", speedup=searches.speedup(kernel))
     )

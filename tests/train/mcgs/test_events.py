@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import UsageError
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import SearchLog
 
 FIELDS = [{"value": None, "text": "ü\n"}, {"list": [[1, 2.5]]}, {"nested": {"a": "b"}}]
 
 
 def written(path: Path) -> bytes:
-    with EventLog.open(path) as log:
+    with SearchLog.open(path) as log:
         for at, fields in enumerate(FIELDS):
             log.append(at + 0.5, "thing", fields)
     return path.read_bytes()
@@ -31,7 +31,7 @@ def test_log_cut_anywhere_keeps_its_whole_lines(data: st.DataObject) -> None:
         length = data.draw(st.integers(0, len(whole)))
         path.write_bytes(whole[:length])
         kept = whole[:length].count(b"\n")
-        with EventLog.open(path) as log:
+        with SearchLog.open(path) as log:
             assert [event.fields for event in log.past] == FIELDS[:kept]
             for at in range(kept, len(FIELDS)):
                 log.append(at + 0.5, "thing", FIELDS[at])
@@ -42,11 +42,11 @@ def test_log_damaged_line_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_bytes(written(path).replace(b"2.5", b"3.5", 1))
     with pytest.raises(UsageError, match=r"line 2 of .* is damaged"):
-        EventLog.open(path)
+        SearchLog.open(path)
 
 
 def test_log_open_elsewhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    with EventLog.open(path), pytest.raises(UsageError, match="a search is running in"):
-        EventLog.open(path)
-    EventLog.open(path).close()
+    with SearchLog.open(path), pytest.raises(UsageError, match="a search is running in"):
+        SearchLog.open(path)
+    SearchLog.open(path).close()

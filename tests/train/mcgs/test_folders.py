@@ -21,7 +21,7 @@ from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
 from kernelgym_train.mcgs.tactics import tactics_path
-from kernelgym_train.mcgs.task import Task
+from kernelgym_train.mcgs.task import SearchTask
 from support import searches
 from support.specs import PRODUCT, SPEC, TRITON_SPEC, changed, written
 
@@ -132,7 +132,7 @@ def test_ctrl_c_ends_all_searches_of_a_round(kernels: Path, tmp_path: Path) -> N
 def test_ctrl_c_ends_a_search_that_is_being_opened(kernels: Path, tmp_path: Path) -> None:
     judge = ScriptedEvaluator(judged)
 
-    def evaluator_for(task: Task) -> ScriptedEvaluator:
+    def evaluator_for(task: SearchTask) -> ScriptedEvaluator:
         signal.raise_signal(signal.SIGINT)
         return judge
 
@@ -240,4 +240,4 @@ def test_a_plan_of_a_folder_lists_kernels(
 def test_tasks_without_a_spec_weigh_one(kernels: Path) -> None:
     weights = {task.name: task.weight for task in read_tasks(kernels, "cpp")}
     assert weights == {"product": 1.0, "scaled": 3.0, "softmax": 1.0}
-    assert isinstance(read_tasks(kernels, "cpp")[0], Task)
+    assert isinstance(read_tasks(kernels, "cpp")[0], SearchTask)

@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.graph import SearchGraph
 
 MOVES = ("a", "b", "c")
 STEPS = st.lists(
@@ -22,9 +22,9 @@ STEPS = st.lists(
 )
 
 
-def played(steps: list[tuple[int, str, int, float | None, bool]]) -> Graph:
+def played(steps: list[tuple[int, str, int, float | None, bool]]) -> SearchGraph:
     """Return a graph after proposals, each settled at once or when the next one has begun."""
-    graph = Graph("start")
+    graph = SearchGraph("start")
     left: list[tuple[str, float | None]] = []
     for attempt, (at, move, state, value, later) in enumerate(steps):
         nodes = list(graph.nodes)
@@ -47,7 +47,7 @@ def played(steps: list[tuple[int, str, int, float | None, bool]]) -> Graph:
     return graph
 
 
-def edges(graph: Graph) -> dict[str, set[str]]:
+def edges(graph: SearchGraph) -> dict[str, set[str]]:
     return {
         node.key: {child for action in node.actions.values() for child in action.visits}
         for node in graph.nodes.values()
@@ -109,7 +109,7 @@ def test_visits_are_of_ways_and_count_once(steps: list) -> None:
 
 
 def test_failure_is_an_attempt_and_no_node() -> None:
-    graph = Graph("start")
+    graph = SearchGraph("start")
     graph.dispatch([], "start", "a", 0, "wrong")
     graph.settle("wrong", None)
     action = graph.action("start", "a")
@@ -119,7 +119,7 @@ def test_failure_is_an_attempt_and_no_node() -> None:
 
 
 def test_second_way_to_a_node_shares_its_best() -> None:
-    graph = Graph("start")
+    graph = SearchGraph("start")
     for key, value in (("x", 0.5), ("y", 0.2)):
         graph.dispatch([], "start", "a", 0, key)
         graph.settle(key, value)
@@ -132,7 +132,7 @@ def test_second_way_to_a_node_shares_its_best() -> None:
 
 
 def test_repeat_in_flight_gets_its_edge_later() -> None:
-    graph = Graph("start")
+    graph = SearchGraph("start")
     graph.dispatch([], "start", "a", 0, "x")
     graph.repeat("start", "b", 0, "x")
     graph.settle("x", 1.0)
@@ -140,7 +140,7 @@ def test_repeat_in_flight_gets_its_edge_later() -> None:
 
 
 def test_edge_that_closes_a_cycle_is_refused() -> None:
-    graph = Graph("start")
+    graph = SearchGraph("start")
     graph.dispatch([], "start", "a", 0, "x")
     graph.settle("x", 1.0)
     graph.repeat("x", "a", 0, "start")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelgym_train.mcgs.events import Event
+from kernelgym_train.mcgs.events import SearchEvent
 from kernelgym_train.mcgs.live import cells, live_table
 from kernelgym_train.mcgs.state import SearchState, plain_variant
 from kernelgym_train.mcgs.variant import read_variant
@@ -18,7 +18,7 @@ START = read_variant(searches.TASK.start)
 
 
 def take(state: SearchState, name: str, seconds: float = 1.0, **fields: Any) -> None:
-    state.take(Event(0, seconds, name, fields))
+    state.take(SearchEvent(0, seconds, name, fields))
 
 
 def begun() -> SearchState:

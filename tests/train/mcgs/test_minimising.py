@@ -17,12 +17,12 @@ from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.texts import TextProposer
-from kernelgym_train.mcgs.variant import Step, Variant, read_variant
+from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
 from support import searches
 
-LOOPS = Step("compiler_flags", "unrolling", "-funroll-loops")
-FLAG = Step("compiler_flags", "level", "-O3 -march=native")
-TILE = Step("register_block", "matrix_product/i", "4 x 2 x 8")
+LOOPS = MoveStep("compiler_flags", "unrolling", "-funroll-loops")
+FLAG = MoveStep("compiler_flags", "level", "-O3 -march=native")
+TILE = MoveStep("register_block", "matrix_product/i", "4 x 2 x 8")
 START = read_variant(searches.TASK.start)
 
 

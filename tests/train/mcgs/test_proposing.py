@@ -7,25 +7,25 @@ import pytest
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.knobs import ABSENT
 from kernelgym_train.mcgs.proposing import RuleProposer
-from kernelgym_train.mcgs.variant import Step, Variant, read_variant, state_key
+from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant, state_key
 
 START = read_variant(EXAMPLES["matmul"][1])
 RULES = RuleProposer(START)
 TILE = "register_block/matrix_product/i"
 
 
-def made(*steps: Step) -> Variant:
+def made(*steps: MoveStep) -> Variant:
     found = RULES.replay(steps)
     assert found is not None
     return found[0]
 
 
-def tile(choice: str) -> Step:
-    return Step("register_block", "matrix_product/i", choice)
+def tile(choice: str) -> MoveStep:
+    return MoveStep("register_block", "matrix_product/i", choice)
 
 
-def flags(target: str, choice: str) -> Step:
-    return Step("compiler_flags", target, choice)
+def flags(target: str, choice: str) -> MoveStep:
+    return MoveStep("compiler_flags", target, choice)
 
 
 def test_knobs_change_no_structure() -> None:
@@ -62,7 +62,7 @@ def test_values_and_tuned_are_inverse(whole: bool) -> None:
 def test_other_structures_are_not_of_the_space() -> None:
     space = RULES.space(made(tile("4 x 2 x 8")))
     assert RULES.values(space, START) is None
-    parallel = Step("parallelise", "matrix_product/i", "parallel for")
+    parallel = MoveStep("parallelise", "matrix_product/i", "parallel for")
     assert RULES.values(space, made(tile("4 x 2 x 8"), parallel)) is None
 
 

@@ -26,7 +26,7 @@ from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs import Budget, SearchConfig, optimize
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
-from kernelgym_train.mcgs.events import EventLog
+from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.state import SearchState, plain_state
@@ -112,7 +112,7 @@ def test_search_replayed_events_are_the_live_state(algo: str, tmp_path: Path) ->
     result = searches.run(tmp_path, searches.evaluator(), algo=algo)
     start = read_variant(searches.TASK.start)
     replayed = SearchState.begin(state_key(start), start)
-    with EventLog.open(tmp_path / "kernels" / "matmul" / "events.jsonl") as log:
+    with SearchLog.open(tmp_path / "kernels" / "matmul" / "events.jsonl") as log:
         for event in log.past:
             replayed.take(event)
     assert replayed.finished == result

@@ -27,7 +27,7 @@ from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, TaskShape, together
-from kernelgym_train.mcgs.task import Task, task_of_spec
+from kernelgym_train.mcgs.task import SearchTask, task_of_spec
 from kernelgym_train.mcgs.variant import Variant, read_variant
 from support import searches
 from support.searches import searched
@@ -50,7 +50,7 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
     return verdict("correct", speedup=searches.speedup(kernel))
 
 
-def found(outdir: Path, task: Task, judge: ScriptedEvaluator, **given: Any) -> dict[str, Any]:
+def found(outdir: Path, task: SearchTask, judge: ScriptedEvaluator, **given: Any) -> dict[str, Any]:
     return searched(task, judge, outdir, **{"budget": Budget(30), **given})
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernelgym import Kernel, LocalEvaluator
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym.types import Build
-from kernelgym_train.mcgs.cpp.cost import Cost, cost_of
+from kernelgym_train.mcgs.cpp.cost import LoopCost, cost_of
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.table import MOVES
@@ -33,7 +33,7 @@ STARTS = {name: read_variant(kernel) for name, (_, kernel) in EXAMPLES.items()}
 
 
 def test_costs_of_the_examples_are_counted() -> None:
-    assert cost_of(STARTS["matmul"].file.cpp) == Cost(
+    assert cost_of(STARTS["matmul"].file.cpp) == LoopCost(
         loops=1, depth=3, near=1, far=1, sums=1, operations=2, bytes_moved=8
     )
     softmax = cost_of(STARTS["softmax"].file.cpp)
@@ -41,7 +41,7 @@ def test_costs_of_the_examples_are_counted() -> None:
     gelu = STARTS["softmax"].file.cpp.replace("std::exp", "std::erf")
     assert gelu != STARTS["softmax"].file.cpp and cost_of(gelu) == softmax
     changed = cost_of("#pragma omp parallel for\nfor (;;) {\n#pragma omp atomic\nx += 1;}")
-    assert changed == Cost(atomics=1, parallel=True)
+    assert changed == LoopCost(atomics=1, parallel=True)
 
 
 def prior(start: Variant, move: str, static: bool = True) -> float:
@@ -69,8 +69,8 @@ def test_exponentials_speak_for_hoisting() -> None:
 counts = st.integers(0, 50)
 
 
-@given(st.builds(Cost, *[counts] * 9, atomics=counts, parallel=st.booleans()))
-def test_factors_never_rule_a_move_out(cost: Cost) -> None:
+@given(st.builds(LoopCost, *[counts] * 9, atomics=counts, parallel=st.booleans()))
+def test_factors_never_rule_a_move_out(cost: LoopCost) -> None:
     found = factors(cost)
     assert set(found) <= set(MOVES)
     assert all(LEAST <= factor <= MOST for factor in found.values())
@@ -174,8 +174,8 @@ def test_loops_without_vectors_speak_for_vectors() -> None:
     ).priors(start)
 
 
-@given(counts, counts, st.builds(Cost, *[counts] * 9, atomics=counts, parallel=st.booleans()))
-def test_reports_never_rule_a_move_out(wide: int, plain: int, cost: Cost) -> None:
+@given(counts, counts, st.builds(LoopCost, *[counts] * 9, atomics=counts, parallel=st.booleans()))
+def test_reports_never_rule_a_move_out(wide: int, plain: int, cost: LoopCost) -> None:
     found = report_factors(wide, plain)
     assert set(found) <= set(MOVES) and (not found) == (wide + plain == 0)
     assert all(LEAST <= factor <= MOST for factor in found.values())

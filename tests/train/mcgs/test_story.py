@@ -16,10 +16,10 @@ from kernelgym import Kernel
 from kernelgym.testing import verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.drawing import MOST_NODES, graph_drawing
-from kernelgym_train.mcgs.graph import Graph
+from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.report import report, trace
 from kernelgym_train.mcgs.state import SearchTrial
-from kernelgym_train.mcgs.variant import Step, read_variant
+from kernelgym_train.mcgs.variant import MoveStep, read_variant
 from support import searches
 
 EVIL = "</td></table><script>alert(1)</script>| `x` \n# Title <b onload='x'>\"&amp;"
@@ -118,7 +118,7 @@ def test_failure_leaves_its_log_beside_it(folder: Path) -> None:
 def test_trace_cells_stay_cells(message: str, choice: str) -> None:
     start = read_variant(searches.TASK.start)
     state = searches.empty_state(start)
-    state.variants["k"] = dataclasses.replace(start, applied=(Step("m", "t", choice),))
+    state.variants["k"] = dataclasses.replace(start, applied=(MoveStep("m", "t", choice),))
     state.risks["k"] = "exact"
     failed = SearchTrial("k", "s", "m", None, charged=True, status="wrong", message=message)
     state.history.append(failed)
@@ -142,7 +142,7 @@ def test_empty_search_has_a_report() -> None:
 
 
 def test_drawing_of_a_large_graph_shows_the_best() -> None:
-    graph = Graph("start")
+    graph = SearchGraph("start")
     keys = ["start"]
     for number in range(300):
         key = f"n{number}"

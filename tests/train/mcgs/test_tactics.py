@@ -20,7 +20,7 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import (
     START,
     Edges,
-    Experience,
+    MoveExperience,
     add_tactics,
     read_tactics,
     tactics_path,
@@ -33,8 +33,8 @@ MOVES = st.sampled_from("abc")
 RESULTS = st.lists(st.tuples(MOVES | st.just(START), MOVES, st.booleans()), max_size=40)
 
 
-def experience(results: list[tuple[str, str, bool]]) -> Experience:
-    made = Experience()
+def experience(results: list[tuple[str, str, bool]]) -> MoveExperience:
+    made = MoveExperience()
     for after, move, gained in results:
         made.add(after, move, gained)
     return made
@@ -58,7 +58,7 @@ def test_what_gains_is_tried_sooner() -> None:
     elsewhere = dict(experience([("a", "c", True)] * 4).weighed("b", PRIORS))
     after_a = dict(experience([("a", "c", True)] * 4).weighed("a", PRIORS))
     assert 0.2 < elsewhere["c"] < after_a["c"]
-    assert Experience().weighed("a", PRIORS) == PRIORS
+    assert MoveExperience().weighed("a", PRIORS) == PRIORS
 
 
 def test_late_results_count_more() -> None:
@@ -73,7 +73,7 @@ def test_what_is_written_is_read(results: list[tuple[str, str, bool]]) -> None:
     made = experience(results)
     with tempfile.TemporaryDirectory() as name:
         add_tactics(Path(name), CONTEXT, made.fresh)
-        again = Experience()
+        again = MoveExperience()
         again.begin(read_tactics(Path(name), CONTEXT))
     for after in (START, "a"):
         for mine, read in zip(

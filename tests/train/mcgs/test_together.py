@@ -17,10 +17,10 @@ from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer
-from kernelgym_train.mcgs.selection import Surroundings
+from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
-from kernelgym_train.mcgs.together import MOST_TOGETHER, Together, together
-from kernelgym_train.mcgs.variant import Step, Variant, read_variant, state_key
+from kernelgym_train.mcgs.together import MOST_TOGETHER, BuildGroups, together
+from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant, state_key
 from support import searches
 from support.searches import TASK
 
@@ -173,17 +173,17 @@ class Ways:
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
         found = self.variants[attempt : attempt + 1]
-        return Proposal(Step("m", "t", str(attempt)), found[0], "exact") if found else None
+        return Proposal(MoveStep("m", "t", str(attempt)), found[0], "exact") if found else None
 
 
-def gathered(texts: list[str]) -> tuple[Together, list[str]]:
+def gathered(texts: list[str]) -> tuple[BuildGroups, list[str]]:
     """Return what builds the texts' states together, and their keys."""
     ways, state = Ways(texts), searches.empty_state(START)
     keys = [state_key(variant) for variant in ways.variants]
     state.variants |= zip(keys, ways.variants, strict=True)
     state.graph.in_flight = InFlight(state.start)
-    around = Surroundings(state.graph, state.variants, cast("Proposer", ways), 0)
-    return Together(around), keys
+    around = SelectionContext(state.graph, state.variants, cast("Proposer", ways), 0)
+    return BuildGroups(around), keys
 
 
 class InFlight(dict):

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.variant import Step, context_key, read_variant, state_key
+from kernelgym_train.mcgs.variant import MoveStep, context_key, read_variant, state_key
 
 START = read_variant(EXAMPLES["matmul"][1])
 
@@ -30,7 +30,7 @@ def test_key_comments_and_layout_do_not_count() -> None:
 def test_key_order_of_flags_and_history_do_not_count() -> None:
     one = dataclasses.replace(START, flags=("-O3", "-march=native"))
     other = dataclasses.replace(
-        START, flags=("-march=native", "-O3"), applied=(Step("a", "b", "c"),)
+        START, flags=("-march=native", "-O3"), applied=(MoveStep("a", "b", "c"),)
     )
     assert state_key(one) == state_key(other) != state_key(START)
 

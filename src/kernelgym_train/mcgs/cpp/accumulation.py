@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelgym_train.mcgs.cpp.loops import Assign, Function, Let, Loop
+from kernelgym_train.mcgs.cpp.loops import CppAssign, CppFunction, CppLet, CppLoop
 from kernelgym_train.mcgs.cpp.proofs import accesses, has_independent_iterations
-from kernelgym_train.mcgs.cpp.scope import Array
+from kernelgym_train.mcgs.cpp.scope import CppArray
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 
 __all__ = ["Accumulation", "read_accumulation"]
@@ -29,25 +29,27 @@ __all__ = ["Accumulation", "read_accumulation"]
 class Accumulation:
     """The parts of the loop above."""
 
-    elements: Loop
-    total: Let
-    terms: Loop
-    add: Assign
-    store: Assign
-    output: Array
+    elements: CppLoop
+    total: CppLet
+    terms: CppLoop
+    add: CppAssign
+    store: CppAssign
+    output: CppArray
 
 
-def read_accumulation(function: Function, loop: Loop) -> Accumulation | None:
+def read_accumulation(function: CppFunction, loop: CppLoop) -> Accumulation | None:
     """Return the accumulation that a loop is; None if it is none."""
     if len(loop.body) != 3 or loop.step != 1:
         return None
     total, terms, store = loop.body
-    if not (isinstance(total, Let) and isinstance(terms, Loop) and isinstance(store, Assign)):
+    if not (
+        isinstance(total, CppLet) and isinstance(terms, CppLoop) and isinstance(store, CppAssign)
+    ):
         return None
     if terms.pragmas or terms.step != 1 or len(terms.body) != 1:
         return None
     (add,) = terms.body
-    if not isinstance(add, Assign) or add.operator not in ("+=", "-="):
+    if not isinstance(add, CppAssign) or add.operator not in ("+=", "-="):
         return None
     if text_of(add.target) != total.name or total.name in identifiers(add.value):
         return None

@@ -1,4 +1,4 @@
-"""`Cost`: what a kernel's recognised loops do, counted from the text.
+"""`LoopCost`: what a kernel's recognised loops do, counted from the text.
 
 Counted are the innermost loops: what one iteration reads, writes and computes, and how it walks
 through memory. Counts are of the text, not of a run: a loop that runs once counts as one that runs
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.loops import (
-    Assign,
-    Function,
-    Loop,
+    CppAssign,
+    CppFunction,
+    CppLoop,
     each_loop,
     inner_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import accesses, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 
-__all__ = ["Cost", "cost_of"]
+__all__ = ["LoopCost", "cost_of"]
 
 _ATOMIC = re.compile(r"^\s*#\s*pragma\s+omp\s+(atomic|critical)\b", re.MULTILINE)
 _BYTES = {"float": 4, "int": 4, "int32_t": 4}
@@ -31,7 +31,7 @@ _DEAR = ("exp", "log", "tanh", "erf", "pow", "sin", "cos", "expm1", "log1p", "ex
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class LoopCost:
     """What one iteration of each innermost loop costs, added up."""
 
     loops: int = 0
@@ -63,7 +63,7 @@ def _function(called: str) -> str:
     return name if name in _DEAR else name.removesuffix("f")
 
 
-def cost_of(cpp: str) -> Cost:
+def cost_of(cpp: str) -> LoopCost:
     """Return what a C++ text's loops cost."""
     found = [(function, loop) for function, loop in each_loop(cpp) if not inner_loops(loop)]
     strides = [near for _, loop in found for near in _strides(loop)]
@@ -80,9 +80,11 @@ def cost_of(cpp: str) -> Cost:
         if node.type == "call_expression"
     ]
     updates = sum(
-        isinstance(each, Assign) and each.operator != "=" for _, loop in found for each in loop.body
+        isinstance(each, CppAssign) and each.operator != "="
+        for _, loop in found
+        for each in loop.body
     )
-    return Cost(
+    return LoopCost(
         loops=len(found),
         depth=max((_depth(loop) for _, loop in each_loop(cpp)), default=0),
         near=sum(strides),
@@ -104,18 +106,18 @@ def _above(node: Node) -> Iterator[Node]:
         parent = parent.parent
 
 
-def _strides(loop: Loop) -> Iterator[bool]:
+def _strides(loop: CppLoop) -> Iterator[bool]:
     """Yield whether each element lies near the one before."""
     for access in accesses(loop.body):
         stride = access.index.coefficient(loop.variable)
         yield stride is not None and stride.constant in (0, 1)
 
 
-def _moved(function: Function, loop: Loop) -> int:
+def _moved(function: CppFunction, loop: CppLoop) -> int:
     return sum(
         _BYTES.get(function.arrays[access.array].element, 8) for access in accesses(loop.body)
     )
 
 
-def _depth(loop: Loop) -> int:
+def _depth(loop: CppLoop) -> int:
     return 1 + max((_depth(inner) for inner in inner_loops(loop)), default=0)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.scope import FLOATS, NARROW, WHOLE, Scope
+from kernelgym_train.mcgs.cpp.scope import FLOATS, NARROW, WHOLE, CppScope
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
     has_type,
@@ -46,7 +46,7 @@ _LIBRARY_NUMBERS = frozenset(
 )
 
 
-def is_exact(kind: str, value: Node, scope: Scope, known: Mapping[str, str]) -> bool:
+def is_exact(kind: str, value: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
     """Return True if a number of a kind holds the whole of a polynomial's value."""
     if kind not in WHOLE or polynomial_of(value) is None or not is_whole(value, scope, known):
         return False
@@ -60,12 +60,12 @@ def is_exact(kind: str, value: Node, scope: Scope, known: Mapping[str, str]) -> 
     )
 
 
-def is_whole(node: Node, scope: Scope, known: Mapping[str, str]) -> bool:
+def is_whole(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
     """Return True if every name in an expression is a whole number."""
     return all(scope.type_of(name, known) in WHOLE for name in identifiers(node))
 
 
-def is_element(node: Node, scope: Scope, known: Mapping[str, str]) -> bool:
+def is_element(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
     """Return True for ``array[polynomial of whole numbers]``."""
     index = index_node(node)
     name = text_of(node.child_by_field_name("argument"))
@@ -78,7 +78,7 @@ def is_element(node: Node, scope: Scope, known: Mapping[str, str]) -> bool:
     return is_whole(index, scope, known)
 
 
-def is_pure(node: Node, scope: Scope, known: Mapping[str, str]) -> bool:
+def is_pure(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
     """Return True if an expression only computes: numbers, elements and known functions."""
     if node.type == "identifier":
         name = text_of(node)

@@ -38,8 +38,8 @@ from kernelgym_train.mcgs.cpp.scope import (
     FLOATS,
     NARROW,
     WHOLE,
-    Array,
-    Scope,
+    CppArray,
+    CppScope,
     constants,
     declared_names,
 )
@@ -53,12 +53,12 @@ from kernelgym_train.mcgs.cpp.syntax import (
 )
 
 __all__ = [
-    "Assign",
-    "Buffer",
-    "Function",
-    "Let",
-    "Loop",
-    "Statement",
+    "CppAssign",
+    "CppBuffer",
+    "CppFunction",
+    "CppLet",
+    "CppLoop",
+    "CppStatement",
     "directive_of",
     "each_loop",
     "inner_loops",
@@ -73,7 +73,7 @@ _OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class CppLet:
     """A declaration of one number, in a loop's body."""
 
     node: Node
@@ -85,7 +85,7 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class CppBuffer:
     """A declaration of a ``std::vector`` of numbers, in a loop's body."""
 
     node: Node
@@ -94,7 +94,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Assign:
+class CppAssign:
     """An assignment to a number or an array element."""
 
     node: Node
@@ -104,7 +104,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class CppLoop:
     """A counted loop."""
 
     node: Node
@@ -117,7 +117,7 @@ class Loop:
     lower_text: str
     upper_text: str
     step: int
-    body: tuple[Statement, ...]
+    body: tuple[CppStatement, ...]
     pragmas: tuple[str, ...]
     """Directives that concern it: those right before it, or before a loop that it is part of."""
 
@@ -154,34 +154,34 @@ class Loop:
     @property
     def lets(self) -> dict[str, str]:
         """Types of the numbers that the body declares, by name."""
-        return {each.name: each.type for each in self.body if isinstance(each, Let)}
+        return {each.name: each.type for each in self.body if isinstance(each, CppLet)}
 
     def values(self) -> Iterator[Node]:
         """Yield the values that the body's own statements compute."""
         for statement in self.body:
-            if isinstance(statement, Let | Assign):
+            if isinstance(statement, CppLet | CppAssign):
                 yield statement.value
 
 
-Statement = Let | Assign | Buffer | Loop
+CppStatement = CppLet | CppAssign | CppBuffer | CppLoop
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class CppFunction:
     """A function, with the loops that were recognised in it."""
 
     name: str
-    arrays: dict[str, Array]
+    arrays: dict[str, CppArray]
     types: dict[str, str]
     """Types of the numbers that it, or the text around it, declares outside of loops."""
-    loops: tuple[Loop, ...]
+    loops: tuple[CppLoop, ...]
     """Recognised ones that lie in no other recognised one."""
 
-    def names(self, loop: Loop) -> set[str]:
+    def names(self, loop: CppLoop) -> set[str]:
         """Return the names that a loop, or the function around it, uses."""
         return {*identifiers(loop.node), *self.arrays, *self.types}
 
-    def array_of(self, element: Node) -> Array:
+    def array_of(self, element: Node) -> CppArray:
         """Return the array that ``array[subscript]`` is an element of."""
         return self.arrays[text_of(element.child_by_field_name("argument"))]
 
@@ -194,7 +194,7 @@ class Function:
         return known
 
 
-def directive_of(loop: Loop) -> Node | None:
+def directive_of(loop: CppLoop) -> Node | None:
     """Return the directive right before a loop, comments apart, or None."""
     node = loop.node.prev_named_sibling
     while node is not None and node.type == "comment":
@@ -203,7 +203,7 @@ def directive_of(loop: Loop) -> Node | None:
 
 
 @functools.lru_cache(maxsize=256)
-def read_functions(cpp: str) -> tuple[Function, ...]:
+def read_functions(cpp: str) -> tuple[CppFunction, ...]:
     """Return the functions of a C++ text that hold a recognised loop."""
     root = parsed(cpp)
     macros = {
@@ -225,29 +225,29 @@ def read_functions(cpp: str) -> tuple[Function, ...]:
     return tuple(each for each in found if each is not None and each.loops)
 
 
-def walk_loops(loops: tuple[Statement, ...]) -> Iterator[Loop]:
+def walk_loops(loops: tuple[CppStatement, ...]) -> Iterator[CppLoop]:
     """Yield loops and all loops in them, outer ones first."""
     for loop in loops:
-        if isinstance(loop, Loop):
+        if isinstance(loop, CppLoop):
             yield loop
             yield from walk_loops(loop.body)
 
 
-def each_loop(cpp: str) -> Iterator[tuple[Function, Loop]]:
+def each_loop(cpp: str) -> Iterator[tuple[CppFunction, CppLoop]]:
     """Yield every recognised loop of a text with its function, outer loops first."""
     for function in read_functions(cpp):
         for loop in walk_loops(function.loops):
             yield function, loop
 
 
-def innermost_loops(cpp: str) -> list[Loop]:
+def innermost_loops(cpp: str) -> list[CppLoop]:
     """Return the recognised loops of a text that hold no other loop."""
     return [loop for _, loop in each_loop(cpp) if not inner_loops(loop)]
 
 
-def inner_loops(loop: Loop) -> tuple[Loop, ...]:
+def inner_loops(loop: CppLoop) -> tuple[CppLoop, ...]:
     """Return the loops directly in a loop's body."""
-    return tuple(each for each in loop.body if isinstance(each, Loop))
+    return tuple(each for each in loop.body if isinstance(each, CppLoop))
 
 
 def _name_of(function: Node) -> str:
@@ -255,19 +255,19 @@ def _name_of(function: Node) -> str:
     return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
 
 
-def _function(node: Node, own: frozenset[str], fixed: Mapping[str, str]) -> Function | None:
+def _function(node: Node, own: frozenset[str], fixed: Mapping[str, str]) -> CppFunction | None:
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     if declarator is None or body is None or any(each.is_error for each in walk(node)):
         return None
     if declarator.type != "function_declarator":
         return None
     name = _name_of(node)
-    scope = Scope(declarator, body, own, fixed)
+    scope = CppScope(declarator, body, own, fixed)
     loops = tuple(_outermost(body, scope, name))
-    return Function(name, {**scope.arrays, **scope.buffers}, {**fixed, **scope.types}, loops)
+    return CppFunction(name, {**scope.arrays, **scope.buffers}, {**fixed, **scope.types}, loops)
 
 
-def _outermost(node: Node, scope: Scope, path: str) -> Iterator[Loop]:
+def _outermost(node: Node, scope: CppScope, path: str) -> Iterator[CppLoop]:
     """Yield the recognised loops that stand directly in a function's body."""
     pragmas: list[str] = []
     counts: dict[str, int] = {}
@@ -284,12 +284,12 @@ def _outermost(node: Node, scope: Scope, path: str) -> Iterator[Loop]:
 
 def _loop(
     node: Node,
-    scope: Scope,
+    scope: CppScope,
     path: str,
     pragmas: tuple[str, ...],
     outer: dict[str, str],
     counts: dict[str, int],
-) -> Loop | None:
+) -> CppLoop | None:
     first, condition, update, body = (
         node.child_by_field_name(name) for name in ("initializer", "condition", "update", "body")
     )
@@ -343,11 +343,11 @@ def _loop(
         # OpenMP takes both loops as one: nothing may come between them.
         statements = tuple(
             dataclasses.replace(each, pragmas=(*each.pragmas, *pragmas))
-            if isinstance(each, Loop)
+            if isinstance(each, CppLoop)
             else each
             for each in statements
         )
-    return Loop(
+    return CppLoop(
         node,
         name,
         variable,
@@ -371,11 +371,11 @@ def _step(update: Node, variable: str) -> int | None:
 
 
 def _statements(
-    body: Node, scope: Scope, path: str, known: dict[str, str]
-) -> tuple[Statement, ...] | None:
+    body: Node, scope: CppScope, path: str, known: dict[str, str]
+) -> tuple[CppStatement, ...] | None:
     """Return a body's statements; None if one is not understood."""
     nodes = children(body) if body.type == "compound_statement" else [body]
-    found: list[Statement] = []
+    found: list[CppStatement] = []
     pragmas: list[str] = []
     counts: dict[str, int] = {}
     known = dict(known)
@@ -383,14 +383,14 @@ def _statements(
         if node.type == "preproc_call":
             pragmas.append(text_of(node).strip())
             continue
-        statement: Statement | None = None
+        statement: CppStatement | None = None
         if node.type == "for_statement":
             statement = _loop(node, scope, path, tuple(pragmas), known, counts)
         elif pragmas:
             return None
         elif node.type == "declaration":
             statement = _buffer(node, scope, known) or _let(node, scope, known)
-            if isinstance(statement, Let):
+            if isinstance(statement, CppLet):
                 if any(statement.name in names for names in (known, scope.types, scope.arrays)):
                     return None
                 known[statement.name] = statement.type
@@ -405,7 +405,7 @@ def _statements(
     return tuple(found)
 
 
-def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
+def _let(node: Node, scope: CppScope, known: dict[str, str]) -> CppLet | None:
     kind = text_of(node.child_by_field_name("type"))
     parts = [part for part in children(node) if part.type == "init_declarator"]
     if kind not in (*WHOLE, *FLOATS) or len(parts) != 1:
@@ -417,10 +417,10 @@ def _let(node: Node, scope: Scope, known: dict[str, str]) -> Let | None:
         return None
     if not is_pure(value, scope, known):
         return None
-    return Let(node, text_of(target), kind, value, is_exact(kind, value, scope, known))
+    return CppLet(node, text_of(target), kind, value, is_exact(kind, value, scope, known))
 
 
-def _buffer(node: Node, scope: Scope, known: dict[str, str]) -> Buffer | None:
+def _buffer(node: Node, scope: CppScope, known: dict[str, str]) -> CppBuffer | None:
     """Return the vector that a declaration makes, or None."""
     found = _VECTOR.fullmatch(re.sub(r"\s", "", text_of(node.child_by_field_name("type"))))
     part = node.child_by_field_name("declarator")
@@ -439,12 +439,12 @@ def _buffer(node: Node, scope: Scope, known: dict[str, str]) -> Buffer | None:
     if parts is None or not (known.get(parts[1]) in WHOLE or scope.fixed(parts[1])):
         return None
     name = text_of(target)
-    array = Array(name, found[1], True)
+    array = CppArray(name, found[1], True)
     if name in known or name in scope.types or name in scope.arrays:
         return None
     if scope.buffers.setdefault(name, array) != array:
         return None
-    return Buffer(node, name, found[1])
+    return CppBuffer(node, name, found[1])
 
 
 def _is_stored(declaration: Node) -> bool:
@@ -452,7 +452,7 @@ def _is_stored(declaration: Node) -> bool:
     return any(child.type == "storage_class_specifier" for child in declaration.children)
 
 
-def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
+def _assign(node: Node, scope: CppScope, known: dict[str, str]) -> CppAssign | None:
     (inner,) = children(node) or [node]
     if inner.type != "assignment_expression":
         return None
@@ -464,8 +464,8 @@ def _assign(node: Node, scope: Scope, known: dict[str, str]) -> Assign | None:
         return None
     if target.type == "identifier":
         kind = known.get(text_of(target))
-        return Assign(node, target, operator, value) if kind in FLOATS else None
+        return CppAssign(node, target, operator, value) if kind in FLOATS else None
     if target.type != "subscript_expression" or not is_element(target, scope, known):
         return None
     array = scope.arrays.get(text_of(target.child_by_field_name("argument")))
-    return Assign(node, target, operator, value) if array is None or array.output else None
+    return CppAssign(node, target, operator, value) if array is None or array.output else None

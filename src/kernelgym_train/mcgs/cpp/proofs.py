@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.loops import Assign, Buffer, Function, Let, Loop, Statement
+from kernelgym_train.mcgs.cpp.loops import (
+    CppAssign,
+    CppBuffer,
+    CppFunction,
+    CppLet,
+    CppLoop,
+    CppStatement,
+)
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
@@ -22,7 +29,7 @@ from kernelgym_train.mcgs.cpp.syntax import (
 )
 
 __all__ = [
-    "Access",
+    "ElementAccess",
     "accesses",
     "carried",
     "expression_type",
@@ -33,12 +40,12 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ElementAccess:
     """One element that is read or written."""
 
     array: str
     index: Polynomial
-    loops: tuple[Loop, ...]
+    loops: tuple[CppLoop, ...]
     """Loops around it, inside the one that was asked about."""
     writes: bool
 
@@ -51,45 +58,45 @@ def index_of(node: Node) -> Polynomial:
     return found
 
 
-def accesses(body: tuple[Statement, ...]) -> list[Access]:
+def accesses(body: tuple[CppStatement, ...]) -> list[ElementAccess]:
     """Return every element that statements read or write."""
     return list(_accesses(body, (), {}))
 
 
 def _accesses(
-    body: tuple[Statement, ...], loops: tuple[Loop, ...], numbers: dict[str, Polynomial]
-) -> Iterator[Access]:
+    body: tuple[CppStatement, ...], loops: tuple[CppLoop, ...], numbers: dict[str, Polynomial]
+) -> Iterator[ElementAccess]:
     """Yield elements, with declared whole numbers put into subscripts."""
     numbers = dict(numbers)
     for statement in body:
-        if isinstance(statement, Loop):
+        if isinstance(statement, CppLoop):
             yield from _accesses(statement.body, (*loops, statement), numbers)
             continue
-        if isinstance(statement, Buffer):
+        if isinstance(statement, CppBuffer):
             continue
-        if isinstance(statement, Assign) and statement.target.type == "subscript_expression":
+        if isinstance(statement, CppAssign) and statement.target.type == "subscript_expression":
             name = text_of(statement.target.child_by_field_name("argument"))
-            yield Access(name, index_of(statement.target).replaced(numbers), loops, True)
+            yield ElementAccess(name, index_of(statement.target).replaced(numbers), loops, True)
         for node in walk(statement.value):
             if node.type == "subscript_expression":
                 name = text_of(node.child_by_field_name("argument"))
-                yield Access(name, index_of(node).replaced(numbers), loops, False)
-        if isinstance(statement, Let) and statement.exact:
+                yield ElementAccess(name, index_of(node).replaced(numbers), loops, False)
+        if isinstance(statement, CppLet) and statement.exact:
             value = polynomial_of(statement.value)
             if value is not None:
                 numbers[statement.name] = value.replaced(numbers)
 
 
-def carried(body: tuple[Statement, ...], own: frozenset[str] = frozenset()) -> set[str]:
+def carried(body: tuple[CppStatement, ...], own: frozenset[str] = frozenset()) -> set[str]:
     """Return numbers that statements assign and that are declared outside of them."""
     found: set[str] = set()
     for statement in body:
-        if isinstance(statement, Let):
+        if isinstance(statement, CppLet):
             own = own | {statement.name}
-        elif isinstance(statement, Loop):
+        elif isinstance(statement, CppLoop):
             found |= carried(statement.body, own)
         elif (
-            isinstance(statement, Assign)
+            isinstance(statement, CppAssign)
             and statement.target.type == "identifier"
             and text_of(statement.target) not in own
         ):
@@ -98,7 +105,7 @@ def carried(body: tuple[Statement, ...], own: frozenset[str] = frozenset()) -> s
 
 
 def has_independent_iterations(
-    function: Function, loop: Loop, ignoring: frozenset[str] = frozenset()
+    function: CppFunction, loop: CppLoop, ignoring: frozenset[str] = frozenset()
 ) -> bool:
     """Return True if iterations may run in any order, or at once.
 
@@ -134,23 +141,23 @@ def has_independent_iterations(
     return True
 
 
-def _buffers(body: tuple[Statement, ...]) -> set[str]:
+def _buffers(body: tuple[CppStatement, ...]) -> set[str]:
     """Return vectors that each iteration has of its own."""
-    found = {each.name for each in body if isinstance(each, Buffer)}
-    return found.union(*(_buffers(each.body) for each in body if isinstance(each, Loop)))
+    found = {each.name for each in body if isinstance(each, CppBuffer)}
+    return found.union(*(_buffers(each.body) for each in body if isinstance(each, CppLoop)))
 
 
-def _names_a_let(body: tuple[Statement, ...], index: Polynomial) -> bool:
+def _names_a_let(body: tuple[CppStatement, ...], index: Polynomial) -> bool:
     """Return True if a subscript depends on a declared number."""
     for statement in body:
-        if isinstance(statement, Let) and statement.name in index.names:
+        if isinstance(statement, CppLet) and statement.name in index.names:
             return True
-        if isinstance(statement, Loop) and _names_a_let(statement.body, index):
+        if isinstance(statement, CppLoop) and _names_a_let(statement.body, index):
             return True
     return False
 
 
-def _fits(offset: Polynomial, inner: dict[str, Loop], stride: Polynomial) -> bool:
+def _fits(offset: Polynomial, inner: dict[str, CppLoop], stride: Polynomial) -> bool:
     """Return True if an offset in mixed radix lies in [0, stride)."""
     reached = Polynomial.number(1)  # offsets so far are below it
     left = offset
@@ -171,7 +178,7 @@ def _fits(offset: Polynomial, inner: dict[str, Loop], stride: Polynomial) -> boo
     return size is not None and room is not None and size <= room
 
 
-def reductions(loop: Loop) -> dict[str, str] | None:
+def reductions(loop: CppLoop) -> dict[str, str] | None:
     """Return operators of sums, maxima and minima of an innermost loop.
 
     None if it carries a number in another way.
@@ -179,9 +186,9 @@ def reductions(loop: Loop) -> dict[str, str] | None:
     found: dict[str, str] = {}
     wanted = carried(loop.body)
     for statement in loop.body:
-        if isinstance(statement, Loop | Buffer):
+        if isinstance(statement, CppLoop | CppBuffer):
             return None
-        if isinstance(statement, Let):
+        if isinstance(statement, CppLet):
             if wanted & identifiers(statement.value):
                 return None
             continue
@@ -199,7 +206,7 @@ def reductions(loop: Loop) -> dict[str, str] | None:
     return found
 
 
-def _reduced_by(statement: Assign, name: str) -> str | None:
+def _reduced_by(statement: CppAssign, name: str) -> str | None:
     value = statement.value
     if statement.operator == "+=":
         return None if name in identifiers(value) else "+"
@@ -214,7 +221,7 @@ def _reduced_by(statement: Assign, name: str) -> str | None:
     return None
 
 
-def expression_type(function: Function, node: Node, known: dict[str, str]) -> str | None:
+def expression_type(function: CppFunction, node: Node, known: dict[str, str]) -> str | None:
     """Return an expression's type: float, double, or int for whole numbers.
 
     Args:

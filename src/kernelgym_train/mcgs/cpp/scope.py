@@ -15,7 +15,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 
-__all__ = ["FLOATS", "NARROW", "WHOLE", "Array", "Scope", "constants", "declared_names"]
+__all__ = ["FLOATS", "NARROW", "WHOLE", "CppArray", "CppScope", "constants", "declared_names"]
 
 FLOATS = ("float", "double")
 WHOLE = ("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t")
@@ -29,7 +29,7 @@ _READS = r"data_ptr|size|sizes|numel|options|dim|stride"
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class CppArray:
     """A pointer to a tensor's elements."""
 
     name: str
@@ -81,7 +81,7 @@ def declared_names(root: Node) -> Counter[str]:
     return found
 
 
-class Scope:
+class CppScope:
     """What a function declares outside of its loops."""
 
     def __init__(
@@ -92,8 +92,8 @@ class Scope:
         """Names that the text declares: calls of them may do anything."""
         self.constants = constants
         """Types of numbers that the text declares constant outside of functions."""
-        self.arrays: dict[str, Array] = {}
-        self.buffers: dict[str, Array] = {}
+        self.arrays: dict[str, CppArray] = {}
+        self.buffers: dict[str, CppArray] = {}
         """Vectors that loops' bodies declare; known where they are declared alone."""
         self.types: dict[str, str] = {}
         self._tensor_of: dict[str, str] = {}
@@ -148,7 +148,7 @@ class Scope:
             return
         element = found[2]
         if given in (element, "auto") and element in (*FLOATS, *WHOLE):
-            self.arrays[name] = Array(name, element, not constant, found[1])
+            self.arrays[name] = CppArray(name, element, not constant, found[1])
             self._tensor_of[name] = found[1]
 
     def _only_returned(self, tensor: str, tensors: dict[str, bool]) -> bool:

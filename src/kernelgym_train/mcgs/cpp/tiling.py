@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, indent_of, lines_at
-from kernelgym_train.mcgs.cpp.loops import Function, Loop
+from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh
@@ -19,7 +19,7 @@ from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh
 __all__ = ["Tiles", "read_nest"]
 
 
-def read_nest(function: Function, rows: Loop) -> Accumulation | None:
+def read_nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     """Return the sums that a loop over rows computes, or None.
 
     The bounds of columns and terms do not depend on the row.
@@ -27,7 +27,7 @@ def read_nest(function: Function, rows: Loop) -> Accumulation | None:
     if len(rows.body) != 1 or rows.step != 1 or any("collapse" in each for each in rows.pragmas):
         return None
     (columns,) = rows.body
-    if not isinstance(columns, Loop) or columns.pragmas:
+    if not isinstance(columns, CppLoop) or columns.pragmas:
         return None
     found = read_accumulation(function, columns)
     if found is None or found.total.type not in BYTES:
@@ -54,8 +54,8 @@ class Tiles:
 
     def __init__(
         self,
-        function: Function,
-        rows: Loop,
+        function: CppFunction,
+        rows: CppLoop,
         found: Accumulation,
         height: int,
         across: int,

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.loops import Function
+from kernelgym_train.mcgs.cpp.loops import CppFunction
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import children, text_of
 
@@ -22,7 +22,7 @@ _ARITHMETIC = (
 
 
 def is_arithmetic(
-    function: Function, node: Node, along: str, kind: str, known: Mapping[str, str]
+    function: CppFunction, node: Node, along: str, kind: str, known: Mapping[str, str]
 ) -> bool:
     """Return True if an expression can be computed in vectors.
 

@@ -1,4 +1,4 @@
-"""`Move`: what a search may do to a kernel.
+"""`SearchMove`: what a search may do to a kernel.
 
 Contract: a transform yields its realisations in a fixed order, and none whose precondition it
 cannot prove. It reads the variant alone: no clock, no random numbers, no hash order.
@@ -13,7 +13,7 @@ from typing import Literal
 
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["RISKS", "Move", "Realisation", "Risk", "with_flag"]
+__all__ = ["RISKS", "Realisation", "Risk", "SearchMove", "with_flag"]
 
 Risk = Literal["exact", "reassociates", "approximate"]
 RISKS: tuple[Risk, ...] = ("exact", "reassociates", "approximate")
@@ -36,7 +36,7 @@ class Realisation:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class SearchMove:
     """A kind of change."""
 
     id: str

@@ -1,7 +1,7 @@
 """`MOVES`: the moves that come along; `known_moves`: with those of other packages.
 
 A package adds a move by the entry-point group ``kernelgym.moves``: its name is the move's id, and
-it loads to a `kernelgym_train.mcgs.moves.definition.Move`.
+it loads to a `kernelgym_train.mcgs.moves.definition.SearchMove`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from kernelgym_train.mcgs.moves.cpp.softmax_math_fusion import SOFTMAX_MATH_FUSI
 from kernelgym_train.mcgs.moves.cpp.switch_to_mma_or_wgmma import SWITCH_TO_MMA_OR_WGMMA
 from kernelgym_train.mcgs.moves.cpp.unroll import UNROLL
 from kernelgym_train.mcgs.moves.cpp.vectorize_global_loads import VECTORIZE
-from kernelgym_train.mcgs.moves.definition import Move
+from kernelgym_train.mcgs.moves.definition import SearchMove
 
 __all__ = ["GROUP", "MOVES", "known_moves"]
 
 GROUP = "kernelgym.moves"
 """Entry points of other packages' moves."""
 
-MOVES: Mapping[str, Move] = MappingProxyType(
+MOVES: Mapping[str, SearchMove] = MappingProxyType(
     {
         move.id: move
         for move in (
@@ -63,7 +63,7 @@ MOVES: Mapping[str, Move] = MappingProxyType(
 
 
 @functools.cache
-def known_moves() -> Mapping[str, Move]:
+def known_moves() -> Mapping[str, SearchMove]:
     """Return all moves by id, those of other packages last.
 
     Raises:
@@ -79,10 +79,10 @@ def known_moves() -> Mapping[str, Move]:
                 f"the move {entry.name!r} ({entry.value}) cannot be loaded: {error}; repair or "
                 "uninstall the package that adds it"
             ) from None
-        if not isinstance(move, Move) or move.id != entry.name:
+        if not isinstance(move, SearchMove) or move.id != entry.name:
             raise UsageError(
-                f"the entry point {entry.name!r} of {GROUP!r} ({entry.value}) must be a Move with "
-                f"the id {entry.name!r}, and is {move!r:.80}"
+                f"the entry point {entry.name!r} of {GROUP!r} ({entry.value}) must be a "
+                f"SearchMove with the id {entry.name!r}, and is {move!r:.80}"
             )
         if move.id in found:
             raise UsageError(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kernelgym_train.mcgs.cpp.loops import Assign, Function, Loop, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.loops import (
+    CppAssign,
+    CppFunction,
+    CppLoop,
+    read_functions,
+    walk_loops,
+)
 from kernelgym_train.mcgs.cpp.proofs import expression_type, has_independent_iterations, reductions
 
 HEAD = """
@@ -19,11 +25,11 @@ torch::Tensor f(torch::Tensor x_in, double scale) {
 """
 
 
-def read(body: str, before: str = "") -> tuple[Function, ...]:
+def read(body: str, before: str = "") -> tuple[CppFunction, ...]:
     return read_functions(f"{before}{HEAD}{body}\n  return out;\n}}\n")
 
 
-def loops(body: str, before: str = "") -> dict[str, tuple[Function, Loop]]:
+def loops(body: str, before: str = "") -> dict[str, tuple[CppFunction, CppLoop]]:
     return {
         loop.name: (function, loop)
         for function in read(body, before)
@@ -240,7 +246,7 @@ def test_expression_type_is_that_of_the_language(expression: str, wanted: str | 
     found = loops(f"for (int64_t i = 0; i < n; ++i) {{ float a = x[i]; y[i] = {expression}; }}")
     function, loop = found["f/i"]
     (_, store) = loop.body
-    assert isinstance(store, Assign)
+    assert isinstance(store, CppAssign)
     known = {"i": "int64_t", "a": "float"}
     assert expression_type(function, store.value, known) == wanted
 

@@ -48,8 +48,8 @@ def test_move_of_another_package_is_proposed(monkeypatch: pytest.MonkeyPatch) ->
     ("name", "loaded", "said"),
     [
         ("twice", ImportError("no module"), "cannot be loaded: no module"),
-        ("twice", "text", "must be a Move with the id 'twice'"),
-        ("other", TWICE, "must be a Move with the id 'other'"),
+        ("twice", "text", "must be a SearchMove with the id 'twice'"),
+        ("other", TWICE, "must be a SearchMove with the id 'other'"),
         ("unroll", UNROLL, "'unroll' is there already"),
     ],
 )

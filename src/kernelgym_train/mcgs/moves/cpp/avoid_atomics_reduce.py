@@ -17,7 +17,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.scope import FLOATS, WHOLE
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["AVOID_ATOMICS_REDUCE"]
@@ -115,7 +115,7 @@ def _names(node: Node, name: str) -> bool:
     return node.type == "identifier" and text_of(node) == name
 
 
-AVOID_ATOMICS_REDUCE = Move(
+AVOID_ATOMICS_REDUCE = SearchMove(
     "avoid_atomics_reduce",
     "reassociates",
     5,

@@ -19,17 +19,17 @@ from kernelgym_train.mcgs.cpp.editing import (
     with_text_above,
 )
 from kernelgym_train.mcgs.cpp.loops import (
-    Assign,
-    Function,
-    Let,
-    Loop,
+    CppAssign,
+    CppFunction,
+    CppLet,
+    CppLoop,
     directive_of,
     each_loop,
 )
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh, stride_along
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["CACHE_POLICY_CG"]
@@ -74,14 +74,14 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         yield Realisation(loop.name, "streamed", variant.with_cpp(cpp))
 
 
-def _store(function: Function, loop: Loop) -> Assign | None:
+def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:
     """Return the store of a loop that fills an unread output."""
     if not loop.body or loop.step != 1 or loop.pragmas not in ((), (_SIMD,)):
         return None
     *before, store = loop.body
-    if not all(isinstance(each, Let) for each in before):
+    if not all(isinstance(each, CppLet) for each in before):
         return None
-    if not isinstance(store, Assign) or store.operator != "=" or carried(loop.body):
+    if not isinstance(store, CppAssign) or store.operator != "=" or carried(loop.body):
         return None
     target = store.target
     if target.type != "subscript_expression" or stride_along(target, loop.variable) != 1:
@@ -97,7 +97,7 @@ def _store(function: Function, loop: Loop) -> Assign | None:
     return store
 
 
-def _filled(function: Function, loop: Loop, store: Assign) -> str:
+def _filled(function: CppFunction, loop: CppLoop, store: CppAssign) -> str:
     """Return the loop by way of a buffer."""
     taken = function.names(loop)
     first, end, kept = (
@@ -127,7 +127,7 @@ def _filled(function: Function, loop: Loop, store: Assign) -> str:
     return lines_at(loop.column, lines)
 
 
-CACHE_POLICY_CG = Move(
+CACHE_POLICY_CG = SearchMove(
     "cache_policy_cg",
     "exact",
     64,

@@ -11,11 +11,17 @@ import re
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, directive_of, read_functions, walk_loops
+from kernelgym_train.mcgs.cpp.loops import (
+    CppFunction,
+    CppLoop,
+    directive_of,
+    read_functions,
+    walk_loops,
+)
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["CHANGE_BLOCK_SIZES"]
@@ -47,12 +53,12 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                     yield Realisation(f"{loop.name} threads", schedule, changed)
 
 
-def _inner(function: Function, loop: Loop) -> Loop | None:
+def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:
     """Return the loop inside another if blocks of it can go outside."""
     if len(loop.body) != 1 or any("collapse" in each for each in loop.pragmas):
         return None
     (inner,) = loop.body
-    if not isinstance(inner, Loop) or inner.pragmas or inner.step != 1:
+    if not isinstance(inner, CppLoop) or inner.pragmas or inner.step != 1:
         return None
     if loop.variable in inner.bounds:
         return None
@@ -62,7 +68,7 @@ def _inner(function: Function, loop: Loop) -> Loop | None:
     return inner if all(has_independent_iterations(function, each) for each in both) else None
 
 
-def _blocked(function: Function, loop: Loop, inner: Loop, block: int) -> str:
+def _blocked(function: CppFunction, loop: CppLoop, inner: CppLoop, block: int) -> str:
     taken, kind = function.names(loop), inner.type
     first, end = (fresh(f"{inner.variable}_{part}", taken) for part in ("0", "end"))
     body = text_of(inner.body_node)
@@ -77,7 +83,7 @@ def _blocked(function: Function, loop: Loop, inner: Loop, block: int) -> str:
     return lines_at(loop.column, lines)
 
 
-CHANGE_BLOCK_SIZES = Move(
+CHANGE_BLOCK_SIZES = SearchMove(
     "change_block_sizes",
     "exact",
     33,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["COMPILER_FLAGS", "FAST_MATH"]
@@ -39,7 +39,7 @@ def _realise_fast(variant: Variant) -> Iterator[Realisation]:
             yield Realisation(target, " ".join(flags), changed, "approximate")
 
 
-COMPILER_FLAGS = Move(
+COMPILER_FLAGS = SearchMove(
     "compiler_flags",
     "exact",
     70,
@@ -48,7 +48,7 @@ COMPILER_FLAGS = Move(
     _realise_exact,
     knob="presence",
 )
-FAST_MATH = Move(
+FAST_MATH = SearchMove(
     "fast_math",
     "approximate",
     71,

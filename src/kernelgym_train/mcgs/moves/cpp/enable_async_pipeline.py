@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.loops import Loop, innermost_loops
+from kernelgym_train.mcgs.cpp.loops import CppLoop, innermost_loops
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["ENABLE_ASYNC_PIPELINE"]
@@ -43,7 +43,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         yield Realisation("compiler", _FLAG, with_flag(variant, _FLAG))
 
 
-def _fetches(loop: Loop, distance: int) -> list[str]:
+def _fetches(loop: CppLoop, distance: int) -> list[str]:
     """Return fetches of elements that lie far from their neighbours."""
     later = f"((int64_t){loop.variable} + {distance * loop.step})"
     found: dict[str, None] = {}
@@ -63,7 +63,7 @@ def _fetches(loop: Loop, distance: int) -> list[str]:
     return list(found)[:_MOST]
 
 
-ENABLE_ASYNC_PIPELINE = Move(
+ENABLE_ASYNC_PIPELINE = SearchMove(
     "enable_async_pipeline",
     "exact",
     62,

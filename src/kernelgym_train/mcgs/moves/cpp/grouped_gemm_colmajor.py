@@ -14,13 +14,13 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, replaced, rewritten, with_lines_above
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, inner_loops, read_functions
+from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop, inner_loops, read_functions
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.proofs import index_of
-from kernelgym_train.mcgs.cpp.scope import Array
+from kernelgym_train.mcgs.cpp.scope import CppArray
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["GROUPED_GEMM_COLMAJOR"]
@@ -30,10 +30,10 @@ __all__ = ["GROUPED_GEMM_COLMAJOR"]
 class _Operand:
     """An input of which a product reads every element of a rectangle."""
 
-    array: Array
-    outer: Loop
+    array: CppArray
+    outer: CppLoop
     """The loop whose variable neighbouring elements of the copy share."""
-    inner: Loop
+    inner: CppLoop
     """The loop along which elements of the copy lie side by side."""
     choice: str
 
@@ -52,8 +52,8 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _accumulations(
-    function: Function, loop: Loop, around: tuple[Loop, ...]
-) -> Iterator[tuple[tuple[Loop, ...], Accumulation]]:
+    function: CppFunction, loop: CppLoop, around: tuple[CppLoop, ...]
+) -> Iterator[tuple[tuple[CppLoop, ...], Accumulation]]:
     """Yield accumulations, with the loops around each."""
     found = read_accumulation(function, loop)
     if found is not None and around:
@@ -63,7 +63,7 @@ def _accumulations(
 
 
 def _operands(
-    function: Function, around: tuple[Loop, ...], found: Accumulation
+    function: CppFunction, around: tuple[CppLoop, ...], found: Accumulation
 ) -> Iterator[_Operand]:
     """Yield inputs that both loops read as a rectangle."""
     columns, terms = found.elements, found.terms
@@ -110,8 +110,8 @@ def _elements(node: Node, array: str) -> Iterator[Node]:
 
 def _copied(
     cpp: str,
-    outermost: Loop,
-    around: tuple[Loop, ...],
+    outermost: CppLoop,
+    around: tuple[CppLoop, ...],
     found: Accumulation,
     operand: _Operand,
 ) -> str:
@@ -152,7 +152,7 @@ def _copied(
     return with_lines_above(text, [(outermost.node, lines)])
 
 
-GROUPED_GEMM_COLMAJOR = Move(
+GROUPED_GEMM_COLMAJOR = SearchMove(
     "grouped_gemm_colmajor",
     "exact",
     15,

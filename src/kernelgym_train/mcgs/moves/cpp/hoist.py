@@ -13,19 +13,19 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_before
 from kernelgym_train.mcgs.cpp.loops import (
-    Assign,
-    Buffer,
-    Function,
-    Let,
-    Loop,
-    Statement,
+    CppAssign,
+    CppBuffer,
+    CppFunction,
+    CppLet,
+    CppLoop,
+    CppStatement,
     inner_loops,
     read_functions,
     walk_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, index_of
 from kernelgym_train.mcgs.cpp.syntax import has_type, identifiers, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["HOIST"]
@@ -48,9 +48,9 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 yield Realisation(loop.name, "before the loop", changed)
 
 
-def _neighbours(body: tuple[Statement, ...]) -> Iterator[tuple[Loop, Loop]]:
+def _neighbours(body: tuple[CppStatement, ...]) -> Iterator[tuple[CppLoop, CppLoop]]:
     """Yield pairs of innermost loops over the same range, in order."""
-    loops = [each for each in body if isinstance(each, Loop)]
+    loops = [each for each in body if isinstance(each, CppLoop)]
     for at, first in enumerate(loops):
         for second in loops[at + 1 :]:
             one, other = (
@@ -62,16 +62,16 @@ def _neighbours(body: tuple[Statement, ...]) -> Iterator[tuple[Loop, Loop]]:
 
 
 def _kept(
-    function: Function, around: Loop, first: Loop, second: Loop
+    function: CppFunction, around: CppLoop, first: CppLoop, second: CppLoop
 ) -> list[tuple[Node, str]] | None:
     """Return the edits by which `first` leaves a call in `second`'s output."""
     body, (store,) = around.body, second.body
-    if not isinstance(store, Assign) or store.operator != "=":
+    if not isinstance(store, CppAssign) or store.operator != "=":
         return None
     if store.target.type != "subscript_expression" or len(first.body) != 1:
         return None
     (use,) = first.body
-    if not isinstance(use, Assign) or use.target.type != "identifier":
+    if not isinstance(use, CppAssign) or use.target.type != "identifier":
         return None
     output = function.array_of(store.target)
     if [each.writes for each in accesses(body) if each.array == output.name] != [True]:
@@ -85,7 +85,7 @@ def _kept(
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
     changed |= {each.array for each in accesses(between) if each.writes}
-    late = {each.name for each in body[body.index(first) :] if isinstance(each, Let | Buffer)}
+    late = {each.name for each in body[body.index(first) :] if isinstance(each, CppLet | CppBuffer)}
     if changed & identifiers(shared) or late & identifiers(store.target):
         return None
     element, wanted = text_of(store.target), text_of(shared)
@@ -109,7 +109,7 @@ def _shared_call(one: Node, other: Node) -> Node | None:
     return None
 
 
-def _before(function: Function, cpp: str, loop: Loop) -> str | None:
+def _before(function: CppFunction, cpp: str, loop: CppLoop) -> str | None:
     """Return the text with invariant calls made before a loop."""
     # Where it is not in a block, a declaration would become the outer loop's whole body.
     if not loop.is_in_block or inner_loops(loop) or loop.pragmas:
@@ -141,7 +141,7 @@ def _before(function: Function, cpp: str, loop: Loop) -> str | None:
     return with_lines_before(replaced(cpp, [(body, rewritten(body, rule))]), lines)
 
 
-HOIST = Move(
+HOIST = SearchMove(
     "hoist",
     "exact",
     10,

@@ -8,10 +8,10 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import lines_at, rewritten
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, each_loop
+from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop, each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["LOOP_ORDER"]
@@ -57,12 +57,12 @@ def _terms_outside(found: Accumulation) -> str:
     return lines_at(found.elements.column, lines)
 
 
-def _swappable(function: Function, loop: Loop) -> Loop | None:
+def _swappable(function: CppFunction, loop: CppLoop) -> CppLoop | None:
     """Return the inner loop if two loops may change places."""
     if len(loop.body) != 1 or loop.pragmas:
         return None
     (inner,) = loop.body
-    if not isinstance(inner, Loop) or inner.pragmas:
+    if not isinstance(inner, CppLoop) or inner.pragmas:
         return None
     if loop.variable in inner.bounds or inner.variable in loop.bounds:
         return None
@@ -70,7 +70,7 @@ def _swappable(function: Function, loop: Loop) -> Loop | None:
     return inner if all(has_independent_iterations(function, each) for each in both) else None
 
 
-LOOP_ORDER = Move(
+LOOP_ORDER = SearchMove(
     "loop_order",
     "exact",
     30,

@@ -13,16 +13,16 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
 from kernelgym_train.mcgs.cpp.loops import (
-    Assign,
-    Function,
-    Let,
-    Statement,
+    CppAssign,
+    CppFunction,
+    CppLet,
+    CppStatement,
     read_functions,
     walk_loops,
 )
 from kernelgym_train.mcgs.cpp.proofs import expression_type
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["LOWER_PRECISION"]
@@ -41,14 +41,14 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             yield Realisation(function.name, "float", changed, "approximate")
 
 
-def _statements(function: Function) -> list[Statement]:
+def _statements(function: CppFunction) -> list[CppStatement]:
     return [statement for loop in walk_loops(function.loops) for statement in loop.body]
 
 
-def _edits(function: Function) -> list[tuple[Node, str]]:
+def _edits(function: CppFunction) -> list[tuple[Node, str]]:
     """Return new texts of nodes; none if a constant is no float."""
     statements = _statements(function)
-    declared = [each for each in statements if isinstance(each, Let)]
+    declared = [each for each in statements if isinstance(each, CppLet)]
     lowered = {each.name for each in declared if each.type == "double"}
     wide = {name for name, kind in function.types.items() if kind == "double"} - lowered
     edits: list[tuple[Node, str]] = []
@@ -66,11 +66,11 @@ def _edits(function: Function) -> list[tuple[Node, str]]:
         return _LIMITS.get(text) if node.type == "identifier" else None
 
     for statement in statements:
-        if not isinstance(statement, Let | Assign) or _is_kept(function, statement, lowered):
+        if not isinstance(statement, CppLet | CppAssign) or _is_kept(function, statement, lowered):
             continue
         if any(_is_no_float(node) for node in walk(statement.value)):
             return []
-        if isinstance(statement, Let) and statement.type == "double":
+        if isinstance(statement, CppLet) and statement.type == "double":
             kind = statement.node.child_by_field_name("type")
             if kind is None or text_of(kind) != "double":
                 return []
@@ -80,14 +80,14 @@ def _edits(function: Function) -> list[tuple[Node, str]]:
     return edits
 
 
-def _is_kept(function: Function, statement: Let | Assign, lowered: set[str]) -> bool:
+def _is_kept(function: CppFunction, statement: CppLet | CppAssign, lowered: set[str]) -> bool:
     """Return True if a statement computes what stays as it is."""
-    if isinstance(statement, Let):
+    if isinstance(statement, CppLet):
         return statement.type not in ("float", "double")
     target = statement.target
     if target.type == "identifier" and text_of(target) in lowered:
         return False
-    known = {each.name: each.type for each in _statements(function) if isinstance(each, Let)}
+    known = {each.name: each.type for each in _statements(function) if isinstance(each, CppLet)}
     return expression_type(function, target, known) != "float"
 
 
@@ -103,23 +103,23 @@ def _is_no_float(node: Node) -> bool:
     return size > _LARGEST or 0.0 < size < _SMALLEST
 
 
-def _compiles(cpp: str, before: Function) -> bool:
+def _compiles(cpp: str, before: CppFunction) -> bool:
     """Return True if ``std::max`` and ``std::min`` get one type."""
     after = next((each for each in read_functions(cpp) if each.name == before.name), None)
     if after is None or len(_statements(after)) != len(_statements(before)):
         return False
-    known = {each.name: each.type for each in _statements(after) if isinstance(each, Let)}
+    known = {each.name: each.type for each in _statements(after) if isinstance(each, CppLet)}
     return all(
         expression_type(after, node, known) is not None
         for statement in _statements(after)
-        if isinstance(statement, Let | Assign)
+        if isinstance(statement, CppLet | CppAssign)
         for node in walk(statement.value)
         if node.type == "call_expression"
         and text_of(node.child_by_field_name("function")) in _NEED_ONE_TYPE
     )
 
 
-LOWER_PRECISION = Move(
+LOWER_PRECISION = SearchMove(
     "lower_precision",
     "approximate",
     7,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
-from kernelgym_train.mcgs.cpp.loops import Loop, innermost_loops
+from kernelgym_train.mcgs.cpp.loops import CppLoop, innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["PAD_TAIL_AND_MASK"]
@@ -29,7 +29,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         yield Realisation("innermost", f"{width} wide", changed)
 
 
-def _splits(loop: Loop) -> bool:
+def _splits(loop: CppLoop) -> bool:
     """Return True if a loop may be cut in two."""
     if loop.pragmas or loop.step != 1 or not loop.is_in_block:
         return False
@@ -38,7 +38,7 @@ def _splits(loop: Loop) -> bool:
     return loop.lower.constant == 0 and loop.upper.constant is None and not was_split
 
 
-def _split(loop: Loop, width: int, taken: set[str]) -> str:
+def _split(loop: CppLoop, width: int, taken: set[str]) -> str:
     """Return loops over whole widths and over the rest."""
     whole = fresh(f"{loop.variable}_whole", taken)
     kind, name, body = loop.type, loop.variable, text_of(loop.body_node)
@@ -51,7 +51,7 @@ def _split(loop: Loop, width: int, taken: set[str]) -> str:
     return lines_at(loop.column, lines)
 
 
-PAD_TAIL_AND_MASK = Move(
+PAD_TAIL_AND_MASK = SearchMove(
     "pad_tail_and_mask",
     "exact",
     45,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
-from kernelgym_train.mcgs.cpp.loops import Loop, read_functions
+from kernelgym_train.mcgs.cpp.loops import CppLoop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
-from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["PARALLELISE", "parallelise"]
@@ -18,7 +18,7 @@ __all__ = ["PARALLELISE", "parallelise"]
 _ALL = "#pragma omp parallel for"
 
 
-def parallelise(cores: int) -> Move:
+def parallelise(cores: int) -> SearchMove:
     """Return the move for a machine.
 
     Args:
@@ -26,7 +26,7 @@ def parallelise(cores: int) -> Move:
     """
     fewer = [2**power for power in range(cores.bit_length(), 0, -1) if 2**power < cores]
     counts = [f"{_ALL} num_threads({count})" for count in fewer]
-    return Move(
+    return SearchMove(
         "parallelise",
         "exact",
         20,
@@ -47,7 +47,7 @@ def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
             choices = [_ALL]
             inner = loop.body[0] if len(loop.body) == 1 else None
             if (
-                isinstance(inner, Loop)
+                isinstance(inner, CppLoop)
                 and not inner.pragmas
                 and loop.variable not in inner.bounds
                 and has_independent_iterations(function, inner)

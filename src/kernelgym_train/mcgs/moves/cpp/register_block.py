@@ -14,11 +14,11 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
 from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, each_loop
+from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop, each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["REGISTER_BLOCK"]
@@ -39,7 +39,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             yield Realisation(rows.name, f"{height} x {vectors} x {lanes}", changed)
 
 
-def _nest(function: Function, rows: Loop) -> Accumulation | None:
+def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     """Return the accumulation that tiles of rows can compute, or None."""
     found = read_nest(function, rows)
     if found is None or found.total.name not in identifiers(found.store.value):
@@ -56,7 +56,7 @@ def _nest(function: Function, rows: Loop) -> Accumulation | None:
 
 
 def _tile(
-    function: Function, rows: Loop, found: Accumulation, height: int, vectors: int, lanes: int
+    function: CppFunction, rows: CppLoop, found: Accumulation, height: int, vectors: int, lanes: int
 ) -> str:
     """Return the nest in tiles, its edges as they were."""
     tiles = Tiles(function, rows, found, height, vectors, lanes, step=lanes)
@@ -99,7 +99,7 @@ def _tile(
     )
 
 
-REGISTER_BLOCK = Move(
+REGISTER_BLOCK = SearchMove(
     "register_block",
     "exact",
     31,

@@ -13,8 +13,8 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above, with_text_above
 from kernelgym_train.mcgs.cpp.loops import (
-    Function,
-    Loop,
+    CppFunction,
+    CppLoop,
     each_loop,
     inner_loops,
     read_functions,
@@ -23,7 +23,7 @@ from kernelgym_train.mcgs.cpp.loops import (
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type
 from kernelgym_train.mcgs.cpp.syntax import children, has_type, identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["SOFTMAX_MATH_FUSION"]
@@ -80,7 +80,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         yield Realisation("exp", "polynomial", changed, "approximate")
 
 
-def _is_exp_of_float(function: Function, node: Node, known: dict[str, str]) -> bool:
+def _is_exp_of_float(function: CppFunction, node: Node, known: dict[str, str]) -> bool:
     """Return True for a call of ``exp`` that computes in floats."""
     if node.type != "call_expression":
         return False
@@ -92,7 +92,9 @@ def _is_exp_of_float(function: Function, node: Node, known: dict[str, str]) -> b
     return called in ("std::exp", "std::expf", "expf")
 
 
-def _reciprocals(function: Function, cpp: str, loop: Loop, known: dict[str, str]) -> str | None:
+def _reciprocals(
+    function: CppFunction, cpp: str, loop: CppLoop, known: dict[str, str]
+) -> str | None:
     """Return the text with products in place of divisions by fixed numbers."""
     if inner_loops(loop) or not loop.is_in_block:
         return None
@@ -132,7 +134,7 @@ def _reciprocals(function: Function, cpp: str, loop: Loop, known: dict[str, str]
     return with_lines_above(replaced(cpp, [(body, inner)]), [(loop.node, lines)])
 
 
-SOFTMAX_MATH_FUSION = Move(
+SOFTMAX_MATH_FUSION = SearchMove(
     "softmax_math_fusion",
     "approximate",
     52,

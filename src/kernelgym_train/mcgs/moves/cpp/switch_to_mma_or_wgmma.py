@@ -14,11 +14,11 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
 from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.loops import Function, Loop, each_loop
+from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop, each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
-from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["SWITCH_TO_MMA_OR_WGMMA"]
@@ -41,7 +41,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             yield Realisation(rows.name, choice, changed, "reassociates")
 
 
-def _nest(function: Function, rows: Loop) -> Accumulation | None:
+def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     """Return the dot products that tiles of rows can compute, or None."""
     found = read_nest(function, rows)
     if found is None:
@@ -57,7 +57,7 @@ def _nest(function: Function, rows: Loop) -> Accumulation | None:
 
 
 def _tile(
-    function: Function, rows: Loop, found: Accumulation, height: int, width: int, lanes: int
+    function: CppFunction, rows: CppLoop, found: Accumulation, height: int, width: int, lanes: int
 ) -> str:
     """Return the nest in tiles, its edges as they were."""
     tiles = Tiles(function, rows, found, height, width, lanes, step=1)
@@ -92,7 +92,7 @@ def _tile(
     )
 
 
-SWITCH_TO_MMA_OR_WGMMA = Move(
+SWITCH_TO_MMA_OR_WGMMA = SearchMove(
     "switch_to_mma_or_wgmma",
     "reassociates",
     32,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
-from kernelgym_train.mcgs.moves.definition import Move, Realisation
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["UNROLL"]
@@ -26,7 +26,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         yield Realisation("innermost", f"{times} times", changed)
 
 
-UNROLL = Move(
+UNROLL = SearchMove(
     "unroll",
     "exact",
     60,

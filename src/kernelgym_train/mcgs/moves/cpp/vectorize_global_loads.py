@@ -9,8 +9,8 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
 from kernelgym_train.mcgs.cpp.loops import (
-    Function,
-    Loop,
+    CppFunction,
+    CppLoop,
     directive_of,
     each_loop,
     inner_loops,
@@ -18,7 +18,7 @@ from kernelgym_train.mcgs.cpp.loops import (
 )
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.moves.definition import Move, Realisation, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 __all__ = ["VECTORIZE"]
@@ -57,7 +57,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 yield Realisation(loop.name, "parallel for simd", changed)
 
 
-def _shared(function: Function, loop: Loop) -> tuple[Node, str] | None:
+def _shared(function: CppFunction, loop: CppLoop) -> tuple[Node, str] | None:
     """Return a parallel loop's directive, and one that makes vectors, too."""
     directive = directive_of(loop)
     if inner_loops(loop) or len(loop.pragmas) != 1 or loop.step != 1 or directive is None:
@@ -68,7 +68,7 @@ def _shared(function: Function, loop: Loop) -> tuple[Node, str] | None:
     return directive, f"{found[0]} simd{text_of(directive)[found.end() :]}"
 
 
-def _directive(function: Function, loop: Loop) -> str | None:
+def _directive(function: CppFunction, loop: CppLoop) -> str | None:
     """Return what makes a loop a vector loop, or None."""
     if inner_loops(loop) or loop.pragmas or loop.step != 1:
         return None
@@ -81,7 +81,7 @@ def _directive(function: Function, loop: Loop) -> str | None:
     return " ".join(["#pragma omp simd", *clauses])
 
 
-VECTORIZE = Move(
+VECTORIZE = SearchMove(
     "vectorize_global_loads",
     "reassociates",
     50,
