@@ -23,5 +23,6 @@ ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
         "tpe": tpe,
     }
 )
-"""By the name that a user gives."""
+"""Algorithms by the name that a user gives."""
 NEEDS_OPTUNA = frozenset({"auto", "tpe"})
+"""Names of the algorithms that need the package optuna."""

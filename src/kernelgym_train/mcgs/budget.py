@@ -1,4 +1,4 @@
-"""`Budget`: when a search ends."""
+"""`Budget`: limits at which a search ends."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class Budget:
     """Limits of a search: the first that is met ends it."""
 
     builds: int = 60
-    """Kernels that the search sends to the judge, failures included. The start, comparisons and
-    the check of the best come on top."""
+    """Number of kernels that the search sends to the judge, including those that fail. Verdicts on
+    the start, comparisons and the check of the best are not counted."""
     seconds: float = 0.0
-    """Wall time with all of that, in seconds; 0 for no limit."""
+    """Wall time of the whole search in seconds; 0 for no limit."""
     min_pred_gain: float = 0.02
-    """By how much, as a share, the best must improve to count as a gain. Three standard deviations
-    of one verdict count where they are more."""
+    """Share by which the best must improve to count as a gain. Three standard deviations of one
+    verdict are used if they are larger."""
     patience: int = 0
-    """Evaluations without a gain after which the search ends; 0 for no such limit."""
+    """Number of evaluations without a gain after which the search ends; 0 for no such limit."""
     floor_share: float = 0.95
-    """Share of the device's bandwidth at which the search ends, where the judge measures it."""
+    """Share of the device's bandwidth at which the search ends, if the judge measures it."""
 
     def __post_init__(self) -> None:
         if self.builds < 1:

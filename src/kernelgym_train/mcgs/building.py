@@ -1,14 +1,14 @@
-"""Judges states, and counts those of one machine code as one.
+"""`StateJudge`: judges states, and recognises states that compile to the same machine code.
 
 Two texts may give the same machine code: a loop that the compiler unrolls anyway, a flag that
-changes nothing. Such states are twins, one node of the graph with one measurement. States that are
-built together are not compared: their machine code is that of all of them.
+changes nothing. Such states are twins: one node of the graph, with one measurement. The machine
+code of states that are built together is not compared, since one library holds all of them.
 
 Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
 that results do not depend on which kernel is judged sooner. Where the evaluator can build without
-judging, a twin is found before it is timed, if a verdict takes long enough for that to pay. What
-the ruleset refuses unrun is `rejected` without the judge, as in an episode, unless the ruleset
-refuses the start, too.
+judging, a twin is found before it is timed, if a verdict takes long enough for that to pay. A
+kernel that the ruleset refuses by its text is `rejected` without the judge, as in an episode,
+unless the ruleset refuses the start as well.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kernelgym_train.mcgs.variant import launch_key
 
 __all__ = ["JudgedState", "StateJudge", "build_key", "build_s", "judge_s"]
 
-_WORTH_S = 1.0  # of a verdict, beyond its build; loading a kernel to build it takes about 0.2 s
+_WORTH_S = 1.0  # seconds of a verdict without its build; a build alone takes about 0.2 s to load
 
 
 def build_key(launch: str, build: Build | None) -> str:
-    """Return the key of states of one machine code and launch.
+    """Return the key that states with the same machine code and launch share.
 
     Args:
-        launch: From `kernelgym_train.mcgs.variant.launch_key`.
-        build: What compilers made; if that does not tell the machine code, the key is empty.
+        launch: Result of `kernelgym_train.mcgs.variant.launch_key`.
+        build: Output of the compilers. If it has no digest of the machine code, the key is empty.
     """
     return "" if build is None or not build.digest else f"{launch[:16]}-{build.digest}"
 
@@ -48,31 +48,31 @@ def build_s(verdict: Verdict) -> float:
 
 
 def judge_s(verdict: Verdict) -> float:
-    """Return the seconds of a verdict, its build apart."""
+    """Return the seconds of a verdict without its build."""
     return round(max(0.0, verdict.wall_s - build_s(verdict)), 3)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedState:
-    """What came of a state."""
+    """Result of judging a state."""
 
     build: str
-    """From `build_key`; empty if unknown."""
+    """Key from `build_key`; empty if the machine code is unknown."""
     verdict: Verdict | None
-    """None if the state was built, found to be a twin and not judged."""
+    """Verdict; None if the state was built, recognised as a twin and not judged."""
     build_s: float = 0.0
-    """Seconds that building took, for this state or for many with it."""
+    """Seconds of the build, which may have served many states."""
 
 
 class StateJudge:
     """Judges states of one search.
 
     Args:
-        awaited: Judges kernels.
+        awaited: Evaluator that judges the kernels.
         problem: The problem.
-        state: The search as it stands.
-        together: Which states are built together; None if each is built alone.
-        clock: Returns seconds.
+        state: State of the search.
+        together: Chooses which states are built together; None if each is built alone.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class StateJudge:
     def begin(self, key: str) -> Coroutine[Any, Any, JudgedState]:
         """Judge a state that was dispatched, unless it is a twin.
 
-        All text is read before this returns: what is awaited may run beside a comparison, and two
-        threads that parse Python at the same time can fail under Python 3.11.
+        The kernel's text is parsed before this function returns. The coroutine may run beside a
+        comparison, and two threads that parse Python at the same time can fail under Python 3.11.
         """
         variant = self._state.variants[key]
         kernel = variant.kernel()
@@ -120,7 +120,7 @@ class StateJudge:
         shared: BuildMember,
         build: Callable[[Kernel], Build | None],
     ) -> JudgedState:
-        """Judge a state in a build of many, or alone."""
+        """Judge a state in a build that many states share, or alone if that build fails."""
         async with self._locks.setdefault(shared.build, asyncio.Lock()):
             if shared.build not in self._ready:
                 made = await self._timed_build(key, build, shared.kernel)
@@ -130,7 +130,7 @@ class StateJudge:
         else:
             verdict = await self._awaited.evaluate(self._problem, shared.kernel)
             if verdict.correct or (verdict.valid and verdict.compiled):
-                # No build key: the machine code is that of many states.
+                # No build key: the library holds the machine code of many states.
                 return self._judged(key, "", verdict)
         return await self.insist(key)
 
@@ -144,29 +144,29 @@ class StateJudge:
         return await self.insist(key)
 
     def taken(self, key: str) -> None:
-        """Let a build that failed count for states dispatched later.
+        """Take in a result, so that a failed shared build counts for states dispatched later.
 
         Results are taken in in the order of dispatch, so that it does not matter which build ends
-        sooner.
+        first.
         """
         if self._together is not None and key in self._broken:
             self._together.part(self._broken.pop(key))
 
     async def insist(self, key: str) -> JudgedState:
-        """Judge a state that was begun, whatever is known of its code."""
+        """Judge a state that was begun, even if its machine code is known."""
         kernel, launch = self._prepared[key]
         verdict = await self._awaited.evaluate(self._problem, kernel)
         return self._judged(key, build_key(launch, verdict.build), verdict)
 
     def _judged(self, key: str, build: str, verdict: Verdict | None) -> JudgedState:
-        """Return what came of a state, with its builds' time."""
+        """Return a state's result with the seconds of its builds."""
         took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
         return JudgedState(build, verdict, round(took, 3))
 
     async def _timed_build(
         self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel
     ) -> Build | None:
-        """Build without judging; its time is the state's."""
+        """Build a kernel without judging it, and count the seconds for the state."""
         began = self._clock()
         try:
             return await asyncio.to_thread(build, kernel)
@@ -174,12 +174,12 @@ class StateJudge:
             self._build_s[key] = self._build_s.get(key, 0.0) + self._clock() - began
 
     def _is_worth_it(self, key: str) -> bool:
-        """Return True if verdicts on the state before this one take long."""
+        """Return True if a verdict on the state's parent takes long, so that a build alone pays."""
         parent = self._state.graph.in_flight[key][1]
         return self._state.expected_wall_s(parent) >= _WORTH_S
 
     def _has_twin(self, key: str, build: str) -> bool:
-        """Return True if an older state has the same code."""
+        """Return True if a state dispatched earlier has the same machine code."""
         if self._state.twin(key, build) is not None:
             return True
         before = self._state.open[: self._state.open.index(key)]

@@ -1,9 +1,9 @@
-"""`episode_of`: the way to a search's best, as an episode.
+"""`episode_of`: the steps from a search's start to its best, as an episode.
 
-Contract: a turn is a state on the way, each made from the one before it, and all judged. Its text
-is what a model could have answered: the recipes of its moves, and the whole kernel. What was read
-before it is the plain observer's prompt, with the start as the kernel to improve, so that
-`kernelgym.records.export` makes it again. Scores are of the preset ``kevin``. Pure.
+Contract: each turn is a judged state that was made from the state of the turn before. Its text is
+an answer that a model could have given: the recipes of its moves, and the whole kernel. Its prompt
+is the plain observer's, with the start as the kernel to improve, so that `kernelgym.records.export`
+can make it again. Scores are of the preset ``kevin``. Pure.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _REWARD = "kevin"
 def way_to(state: SearchState, best: str) -> tuple[str, ...]:
     """Return the states from the start to the best.
 
-    The start is left out. Of several parents the first one counts. A best that lost steps at the
-    end is no node of the graph: it follows what it lost them from.
+    The start is left out. Of several parents the first one counts. A best that lost steps when it
+    was minimised is no node of the graph; it follows the state that had these steps.
 
     Args:
         state: The search.
@@ -58,12 +58,12 @@ def episode_of(
     """Return the episode; None if no verdict is known.
 
     Args:
-        task: What was searched.
+        task: Task that was searched.
         state: The search.
         best: Key of the best.
-        verdict_of: Returns a state's verdict, if it is known.
+        verdict_of: Function that returns a state's verdict; None if it is not known.
         device: Device of the verdicts.
-        ruleset: Their rules.
+        ruleset: Ruleset of the verdicts.
     """
     judged = [(key, verdict) for key in way_to(state, best) if (verdict := verdict_of(key))]
     if not judged:
@@ -98,7 +98,7 @@ def episode_of(
 
 
 def _answer(before: Variant, variant: Variant) -> str:
-    """Return what has changed, and the kernel."""
+    """Return the changes in words, and the kernel's text."""
     moves = known_moves()
     said = []
     for step in variant.applied:

@@ -1,8 +1,9 @@
-"""`SearchLog`: what happened in a search, one JSON object a line.
+"""`SearchLog`: the log of a search's events, one JSON object a line.
 
 Contract: a line holds its number, the seconds that the search had run for, the event's name, its
-fields, and a checksum of all that. `EventLog.open` reads what is there: a last line that a kill cut
-short is removed, a damaged line before it is a `UsageError`. Only one process has a log open.
+fields, and a checksum of all that. `SearchLog.open` reads the lines that are there: a last line
+that a kill cut short is removed, and a damaged line before it is a `UsageError`. Only one process
+has a log open.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ __all__ = ["SearchEvent", "SearchLog", "read_events"]
 
 @dataclass(frozen=True, slots=True)
 class SearchEvent:
-    """One thing that happened."""
+    """One event of a search, such as a proposal or a verdict."""
 
     number: int
-    """From 0."""
+    """Number of the event, from 0."""
     seconds: float
-    """For how long the search had run, pauses between a kill and a resumption left out."""
+    """Seconds that the search had run, without pauses between a kill and a resumption."""
     name: str
     fields: Mapping[str, Any]
 
     def line(self) -> str:
-        """Return it as a line of JSON."""
+        """Return the event as a line of JSON with a checksum."""
         row = {"number": self.number, "seconds": self.seconds, "event": self.name, **self.fields}
         return json.dumps({**row, "crc": _checksum(row)}, allow_nan=False) + "\n"
 
 
 class SearchLog:
-    """A log that is open for writing. Make one with `open`."""
+    """A log that is open for writing, made by `open`."""
 
     def __init__(self, file: IO[bytes], events: list[SearchEvent]) -> None:
         self._file = file
         self.past = tuple(events)
-        """What the file held when it was opened."""
+        """Events that the file held when it was opened."""
         self._next = len(events)
 
     @classmethod
@@ -84,7 +85,7 @@ class SearchLog:
         return event
 
     def close(self) -> None:
-        """Let another process open it."""
+        """Close the log, so that another process can open it."""
         self._file.close()
 
     def __enter__(self) -> SearchLog:
@@ -95,7 +96,7 @@ class SearchLog:
 
 
 def read_events(path: Path) -> list[SearchEvent]:
-    """Return the whole events of a log, which another may have open.
+    """Return the whole events of a log, which another process may be writing.
 
     Raises:
         UsageError: If a line before the last is damaged, or the file cannot be read.
@@ -108,7 +109,7 @@ def read_events(path: Path) -> list[SearchEvent]:
 
 
 def _read(data: bytes, path: Path) -> tuple[list[SearchEvent], int]:
-    """Return whole events, and the number of bytes that they take."""
+    """Return the whole events, and the number of bytes that they take in the file."""
     events: list[SearchEvent] = []
     length = 0
     for line in data.splitlines(keepends=True):

@@ -3,22 +3,23 @@
 ::
 
     outdir/
-      result.json               what came out, see `kernelgym_train.mcgs.finishing`
+      result.json               the result, see `kernelgym_train.mcgs.finishing`
       kernels/<name>/
-        events.jsonl            everything that happened: the truth, from which a search goes on
-        search_state.json       what it adds up to, see `kernelgym_train.mcgs.state`
+        events.jsonl            all events of the search, from which it is resumed
+        search_state.json       the state that they lead to, see `kernelgym_train.mcgs.state`
         result.json             the same as above
-        trace.md                each evaluation and comparison, for a reader
+        trace.md                evaluations and comparisons, for a reader
         report.html             the same with drawings, in one file
-        episode.jsonl           the way to the best, see `kernelgym_train.mcgs.episode`
-        baseline/               the start: kernel_module.py, result.json, what was built of it
+        episode.jsonl           the steps to the best, see `kernelgym_train.mcgs.episode`
+        baseline/               the start: kernel_module.py, result.json, its library
         variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json, and
-                                log.txt where the compiler or the kernel said something; for the
-                                best also what was built of it, such as extension.so
+                                log.txt with the output of compiler and kernel, if any;
+                                for the best also its library extension.so
         best                    a link to the variant that won, or to baseline
 
-Contract: a file is written beside its place and moved there, so that a reader finds a whole one.
-What a log does not say is never read back, but for verdicts of an episode.
+Contract: a file is written under another name and then renamed, so that a reader never finds half
+of it. A search is resumed from its log alone; of the other files, only verdicts are read back, for
+the episode.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class SearchFolder:
 
     Args:
         outdir: Folder of all results.
-        name: The kernel's.
-        alone: Whether the result of this kernel is that of `outdir`.
+        name: Name of the kernel.
+        alone: Whether the kernel's result is also the result of `outdir`.
     """
 
     def __init__(self, outdir: Path, name: str, *, alone: bool = True) -> None:
@@ -70,12 +71,12 @@ class SearchFolder:
 
     @property
     def events(self) -> Path:
-        """File of the log."""
+        """Path of the log."""
         return self.path / "events.jsonl"
 
     @property
     def is_begun(self) -> bool:
-        """True if there is a log with an event."""
+        """Whether there is a log with an event."""
         return self.events.exists() and self.events.stat().st_size > 0
 
     def others(self) -> list[str]:
@@ -88,7 +89,7 @@ class SearchFolder:
         """Refuse a folder that holds a search already, unless that is resumed.
 
         Raises:
-            UsageError: If it does.
+            UsageError: If the folder holds a search and `resume` is False.
         """
         if self.is_begun and not resume:
             raise UsageError(
@@ -98,12 +99,12 @@ class SearchFolder:
 
     @property
     def diff(self) -> Path:
-        """Its difference from the start, unless that is the best."""
+        """Path of the best kernel's difference from the start; no file if the start is the best."""
         return self.path / "best" / "candidate.diff"
 
     @property
     def best(self) -> Path:
-        """Module of the kernel that won."""
+        """Path of the best kernel's module."""
         return self.path / "best" / "kernel_module.py"
 
     def write_start(self, start: Kernel, verdict: Verdict | None = None) -> None:
@@ -155,7 +156,7 @@ class SearchFolder:
             _write(folder / "log.txt", log)
 
     def read_verdict(self, key: str) -> Verdict | None:
-        """Return a variant's verdict, if it is there and whole."""
+        """Return a variant's verdict; None if the file is missing or damaged."""
         try:
             told = (self.path / "variants" / key / "result.json").read_text(encoding="utf-8")
             return Verdict.from_dict(json.loads(told))
@@ -163,7 +164,7 @@ class SearchFolder:
             return None
 
     def write_built(self, key: str | None, files: Mapping[str, bytes]) -> None:
-        """Write what was built of a variant, or the start."""
+        """Write the built files of a variant, or of the start if `key` is None."""
         folder = self.path / ("baseline" if key is None else f"variants/{key}")
         for name, data in files.items():
             _write_bytes(folder / name, data)
@@ -171,7 +172,7 @@ class SearchFolder:
                 self._begun.append(folder / name)
 
     def link_best(self, key: str | None) -> None:
-        """Make `best` lead to a variant, or to the start if None."""
+        """Let the link `best` lead to a variant, or to the start if `key` is None."""
         target = "baseline" if key is None else f"variants/{key}"
         beside = self.path / ".best"
         beside.unlink(missing_ok=True)
@@ -179,13 +180,13 @@ class SearchFolder:
         os.replace(beside, self.path / "best")
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write what came out."""
+        """Write the result."""
         _write(self.path / "result.json", _json(result))
         if self._alone:
             write_whole(self.outdir, result)
 
     def write_episode(self, record: EpisodeRecord | None) -> None:
-        """Write the way to the best; without one, none is left there."""
+        """Write the episode that leads to the best; remove an earlier one if there is none."""
         path = self.path / "episode.jsonl"
         if record is None:
             path.unlink(missing_ok=True)
@@ -193,17 +194,17 @@ class SearchFolder:
             write_records(path, [record])
 
     def write_state(self, state: Mapping[str, Any]) -> None:
-        """Write what the log adds up to."""
+        """Write the search's state."""
         _write(self.path / "search_state.json", _json(state))
 
     def write_report(self, trace: str, page: str) -> None:
-        """Write the evaluations for a reader, as Markdown and as a page."""
+        """Write the evaluations for a reader, as Markdown and as an HTML page."""
         _write(self.path / "trace.md", trace)
         _write(self.path / "report.html", page)
 
 
 def write_whole(outdir: Path, result: Mapping[str, Any]) -> None:
-    """Write what came out of all kernels of a folder of results."""
+    """Write the result of all kernels of a folder of results."""
     _write(outdir / "result.json", _json(result))
 
 

@@ -11,8 +11,8 @@ Contract:
 - under a limit of time kernels are searched one after the other, each in its share by weight of the
   time and the evaluations that are left. Time before a resumption counts, as it does for a kernel
   that is searched alone;
-- a kernel whose search fails ends no other: its message is in the result;
-- under the same limit, a resumed folder leaves finished searches as they are;
+- if the search of one kernel fails, the others go on, and the failure's message is in the result;
+- if a folder is resumed under the same limit, finished searches stay as they are;
 - each kernel has its own folder, as if it were searched alone, and goes on from it.
 
 ``outdir/result.json`` (version 1): ``kernels`` (results by name, as of
@@ -45,7 +45,7 @@ from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
 __all__ = ["VERSION", "read_tasks", "search_folder", "whole_sentence"]
 
 VERSION = 1
-_SAME_SHARE = 1.05  # a share of the time that is larger by less is the one of before a resumption
+_SAME_SHARE = 1.05  # a share of time that grew by less counts as unchanged after a resumption
 _PROBLEM, _KERNEL = ".problem.py", ".kernel.py"
 
 
@@ -54,10 +54,11 @@ def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
 
     Args:
         folder: The folder.
-        language: Language of kernels that stand beside a problem.
+        language: Language of the kernels ``NAME.kernel.py``.
 
     Raises:
-        UsageError: If there is none, a file cannot be used, or two have one name.
+        UsageError: If the folder has no kernel, a file cannot be used, or two kernels have one
+            name.
     """
     folder, found = Path(folder), list[SearchTask]()
     files = sorted(path for path in folder.iterdir() if not path.name.startswith(("_", ".")))
@@ -140,7 +141,7 @@ def search_folder(
 
 
 class _FolderSearch:
-    """The searches of one folder while they run."""
+    """The running searches of one folder."""
 
     def __init__(
         self,
@@ -161,13 +162,13 @@ class _FolderSearch:
         self._stopped = False
 
     def stop(self) -> None:
-        """Dispatch nothing any more, in any search."""
+        """Send no more kernels to the judge, in any search."""
         self._stopped = True
         for session in self._sessions.values():
             session.stop()
 
     def one_by_one(self) -> None:
-        """Search each kernel to its end, in its share of the rest."""
+        """Search one kernel after the other, each in its share of what is left."""
         waiting = dict(self._weights)
         for name, weight in self._weights.items():
             share = weight / sum(waiting.values())
@@ -179,10 +180,10 @@ class _FolderSearch:
             del waiting[name]
 
     def in_rounds(self, shares: Mapping[str, int]) -> None:
-        """Let all searches evaluate in rounds, and finish each.
+        """Let all searches evaluate in rounds, then finish each.
 
         Args:
-            shares: Evaluations of the first round.
+            shares: Evaluations of the first round, by kernel.
         """
         for name, builds in shares.items():
             self._explore(name, builds)
@@ -202,7 +203,7 @@ class _FolderSearch:
             self._finish(name)
 
     def result(self) -> dict[str, Any]:
-        """Return what came out of all."""
+        """Return the result of all kernels."""
         for name in self._tasks:
             if name not in self._results and name not in self._failed:
                 why = "interrupted" if self._stopped else "no time was left"
@@ -229,7 +230,7 @@ class _FolderSearch:
 
     @property
     def _seconds(self) -> float:
-        """Seconds that the opened searches have run, before a resumption too."""
+        """Seconds that the opened searches have run, including the time before a resumption."""
         return self._clock() - self._began + sum(self._past.values())
 
     def _is_open(self, name: str) -> bool:
@@ -243,10 +244,11 @@ class _FolderSearch:
         """Let a search evaluate until a limit is met.
 
         Args:
-            name: The kernel's.
-            builds: Its evaluations in all; 0 for as many as before.
+            name: Name of the kernel.
+            builds: Evaluations of the search in total; 0 to keep the limit.
             contests: Whether the best few are compared.
-            seconds: For how long, what it ran before a resumption included; 0 for no limit.
+            seconds: Seconds of the search in total, with the time before a resumption; 0 for no
+                limit.
         """
         if name in self._failed or (self._stopped and name not in self._sessions):
             return
@@ -257,7 +259,7 @@ class _FolderSearch:
                 self._sessions[name] = session
                 self._past[name] = session.state.seconds
                 session.keep_limit(_SAME_SHARE)
-                if self._stopped:  # while it was opened, when `stop` did not know it yet
+                if self._stopped:  # by Ctrl-C while the session was opened, unknown to `stop`
                     session.stop()
                 if session.result is None:
                     begin(session)
@@ -280,7 +282,7 @@ class _FolderSearch:
 
     @contextlib.contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
-        """Let a kernel that fails end no other."""
+        """Keep a failure of one search from ending the others."""
         try:
             yield
         except Exception as error:

@@ -1,4 +1,4 @@
-"""`SearchGraph`: states of a search, ways to them, and the best that they led to.
+"""`SearchGraph`: states of a search, the moves between them, and the best value below each.
 
 A node is a correct, timed kernel; its value is ln(speedup over the start). An action is a move at a
 node; its attempts lead to nodes, new or known, or fail. Failures are attempts and carry no value,
@@ -10,11 +10,11 @@ Contract:
 - an edge that would close a cycle is refused, so that values are well defined;
 - visits belong to edges, never to the node they lead to: a node reached by two ways counts for
   each as often as that way was taken;
-- a node's best follows from the edges alone, whatever their order: with U a node's own value,
-  ``best = max(U, best of each child)``;
+- a node's best value does not depend on the order of the edges: with U a node's own value, ``best =
+  max(U, best of each child)``;
 - nothing depends on the order of hashes, on time or on random numbers.
 
-Pure. Knows no kernels, only keys.
+Pure. Holds keys of states, and no kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 __all__ = ["GraphNode", "Link", "MoveCounts", "SearchGraph"]
 
 Link = tuple[str, str, str]
-"""(node, move, node that the move led to)."""
+"""A passed edge: (key of the node, id of the move, key of the child)."""
 
 
 @dataclass(slots=True)
@@ -33,15 +33,15 @@ class MoveCounts:
     """A move at a node."""
 
     attempts: int = 0
-    """Proposals made, those in flight and those that repeated a known state included."""
+    """Number of proposals, including those without a result and those of a known state."""
     tried: set[int] = field(default_factory=set)
-    """Their numbers."""
+    """Numbers of the proposals that were made."""
     failures: int = 0
     in_flight: int = 0
     passes: int = 0
-    """Attempts that ended, and selections that went on through a child."""
+    """Number of attempts that have a result, plus selections that went on through a child."""
     visits: dict[str, int] = field(default_factory=dict)
-    """How often each child was reached by this move."""
+    """Number of times that this move led to each child, by the child's key."""
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class GraphNode:
 
     key: str
     created: int
-    """0 for the start, then in the order in which results were taken in."""
+    """Number of the node in the order in which results were taken in; 0 for the start."""
     value: float
-    """ln(speedup over the start)."""
+    """Natural logarithm of the speedup over the start."""
     actions: dict[str, MoveCounts] = field(default_factory=dict)
     parents: list[str] = field(default_factory=list)
     best: float = 0.0
-    """Best value of the node and of all that is reached from it: what a selection compares."""
+    """Highest value of the node and of all nodes that can be reached from it."""
 
 
 class SearchGraph:
@@ -72,13 +72,15 @@ class SearchGraph:
         self.failed: set[str] = set()
         """Keys of states that were judged and are no node."""
         self.twins: dict[str, str] = {}
-        """States whose machine code is that of another one, with the other's key."""
+        """Keys of states whose machine code equals that of an earlier state, with the earlier
+        state's key."""
         self.in_flight: dict[str, tuple[tuple[Link, ...], str, str]] = {}
-        """Key: (links that led to the node, the node, the move)."""
+        """States without a result: (edges passed on the way to the node, the node, the move) by
+        key."""
         self._waiting: dict[str, list[tuple[str, str]]] = {}
 
     def action(self, node: str, move: str) -> MoveCounts:
-        """Return a move at a node."""
+        """Return the counts of a move at a node."""
         actions = self.nodes[node].actions
         found = actions.get(move)
         if found is None:
@@ -91,7 +93,7 @@ class SearchGraph:
         return judged or key in self.in_flight
 
     def dispatch(self, links: Sequence[Link], node: str, move: str, attempt: int, key: str) -> None:
-        """Take in that a new state is being judged."""
+        """Record that a new state is being judged."""
         action = self.action(node, move)
         action.attempts += 1
         action.tried.add(attempt)
@@ -106,7 +108,7 @@ class SearchGraph:
         return any(node == parent for ways in self._waiting.values() for parent, _ in ways)
 
     def settle(self, key: str, value: float | None) -> None:
-        """Take in a new node's value, or None for a failure."""
+        """Record the result of a state: its value, or None for a failure."""
         if value is None:
             self.failed.add(key)
         else:
@@ -114,17 +116,17 @@ class SearchGraph:
         self._land(key, key)
 
     def join(self, key: str, twin: str) -> None:
-        """Take in that a state is another one.
+        """Record that a state's machine code equals that of an earlier state.
 
         Args:
-            key: Of the state, which was dispatched.
-            twin: Of the other: a node, or a failure.
+            key: Key of the state, which was dispatched.
+            twin: Key of the earlier state, which is a node or a failure.
         """
         self.twins[key] = twin
         self._land(key, twin)
 
     def _land(self, key: str, at: str) -> None:
-        """End a state's flight at a node or a failure."""
+        """Count the result of a state for every move that led to it."""
         links, node, move = self.in_flight.pop(key)
         for parent, name in [*((each[0], each[1]) for each in links), (node, move)]:
             action = self.action(parent, name)
@@ -140,7 +142,7 @@ class SearchGraph:
         self._back_up([node] if at in self.failed else [at])
 
     def repeat(self, node: str, move: str, attempt: int, key: str) -> None:
-        """Take in a proposal of a known state: an attempt, no evaluation."""
+        """Record a proposal of a known state: it is an attempt, and no evaluation."""
         action = self.action(node, move)
         action.attempts += 1
         action.tried.add(attempt)
@@ -167,11 +169,11 @@ class SearchGraph:
         return False
 
     def ranked(self) -> list[GraphNode]:
-        """Return all nodes, the best first; of equal ones the oldest."""
+        """Return all nodes by value, the highest first; of equal values the oldest node first."""
         return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
 
     def _link(self, parent: str, move: str, child: str) -> bool:
-        """Count a way to a node; False if it closes a cycle."""
+        """Add an edge, or count it once more; return False if it would close a cycle."""
         visits = self.action(parent, move).visits
         if child not in visits:
             if self.reaches(child, parent):
@@ -187,7 +189,7 @@ class SearchGraph:
             yield from action.visits
 
     def _back_up(self, changed: list[str]) -> None:
-        """Compute the best of nodes and of all above, children first."""
+        """Compute the best values of nodes and of all nodes above them, children first."""
         affected, left = set(changed), list(changed)
         while left:
             for parent in self.nodes[left.pop()].parents:

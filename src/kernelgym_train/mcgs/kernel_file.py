@@ -1,8 +1,9 @@
 """`KernelFile`: the C++ text and compiler flags in a kernel's module.
 
 Contract: a module is understood if it calls ``load_inline`` once, its ``cpp_sources`` is one string
-literal (in the call, or bound once to a name), and its flags are lists of string literals. What is
-not understood is a `UsageError` that says what is missing. `KernelFile.with_cpp` and `with_flags`
+literal (in the call, or bound once to a name), and its flags are lists of string literals. Any
+other module is refused by a `UsageError` that says what is missing. `KernelFile.with_cpp` and
+`with_flags`
 change only those parts of the text. The module is parsed and never run. Pure.
 """
 
@@ -24,15 +25,16 @@ class KernelFile:
     """A kernel's module, its C++ text and its compiler flags."""
 
     source: str
-    """The whole module."""
+    """Text of the module."""
     cpp: str
     """The C++ text, as the compiler reads it."""
     flags: tuple[str, ...]
-    """What ``extra_cflags`` lists."""
+    """Flags in ``extra_cflags``."""
     link_flags: tuple[str, ...]
-    """What ``extra_ldflags`` lists."""
+    """Flags in ``extra_ldflags``."""
     functions: tuple[str, ...] = ()
-    """What ``functions`` lists; empty if the C++ binds itself, or the list is no literal."""
+    """Names in ``functions``; empty if the C++ binds its functions itself, or the list is no
+    literal."""
 
     def with_cpp(self, cpp: str) -> KernelFile:
         """Return the module with another C++ text."""
@@ -44,7 +46,7 @@ class KernelFile:
     def with_flags(self, flags: tuple[str, ...]) -> KernelFile:
         """Return the module with other compiler flags.
 
-        OpenMP's is given to the linker, too.
+        The flag of OpenMP is given to the linker as well.
         """
         link = self.link_flags
         if "-fopenmp" in flags and "-fopenmp" not in link:
@@ -65,11 +67,11 @@ class KernelFile:
         return read_kernel_file(_spliced(self.source, edits))
 
     def choosing(self, cpp: str, settings: int, chosen: int) -> KernelFile:
-        """Return the module with many settings, calling one.
+        """Return the module with a C++ text of many settings, which calls one of them.
 
         Args:
-            cpp: The text; for each of `functions` and each setting it has ``NAME_NUMBER``.
-            settings: How many there are.
+            cpp: C++ text that defines ``NAME_NUMBER`` for each of `functions` and each setting.
+            settings: Number of settings.
             chosen: Number of the setting that the module calls.
         """
         found = _call_of(self.source)
@@ -138,7 +140,7 @@ class _Call:
         self.start, self.stop = self._span(call)
         before = source.encode()[: self.stop - 1].rstrip()
         self.end = len(before)
-        """Where another argument of the call can be put."""
+        """Place where another argument of the call can be put."""
         self.comma = "" if before.endswith(b",") else ","
 
     def _functions(self, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
@@ -195,7 +197,7 @@ def _call_of(source: str) -> _Call:
 
 
 def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the names that the module assigns once, with their values."""
+    """Return the values of the names that the module assigns exactly once."""
     stores = [
         node.id
         for node in ast.walk(tree)
@@ -218,7 +220,7 @@ def _spliced(source: str, edits: list[tuple[_Span, str]]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a string literal that a reader can read."""
+    """Return a Python string literal, without escapes where possible."""
     if '"""' in text or text.endswith('"') or "\r" in text or "\0" in text:
         return repr(text)
     prefix = "r" if "\\" in text and not text.endswith("\\") else ""

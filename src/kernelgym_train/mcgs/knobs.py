@@ -1,7 +1,7 @@
 """`Knob`: a choice that leaves a variant's structure as it is.
 
-Two variants have one structure if they differ in knobs alone. Structure is what a search explores
-step by step; knobs are tuned together.
+Two variants have the same structure if they differ in knobs alone. A search explores structures
+step by step, and tunes the knobs of a structure together.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ABSENT = ""
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One choice among several."""
+    """A place of a variant where one of several choices is made."""
 
     name: str
-    """Unique in a structure, such as ``register_block/matrix_product/i``."""
+    """Name, unique in a structure, such as ``register_block/matrix_product/i``."""
     choices: tuple[str, ...]
-    """Two at least; the first is what a structure begins with."""
+    """Choices, at least two; a structure begins with the first."""
 
 
 @dataclass(frozen=True, slots=True)

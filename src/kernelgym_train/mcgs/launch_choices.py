@@ -1,9 +1,9 @@
-"""Moves of a kernel spec's own: other choices of its meta-parameters.
+"""Moves that a kernel spec adds: other values of its meta-parameters.
 
-Contract: of a C++ kernel, each meta-parameter is one constant of the text that the spec's kernel
-was made with, ``constexpr int NAME = VALUE;``. A choice that the spec lists is put in the place of
-the value; nothing is proposed where the constant does not stand there once. What a choice does to
-the order of a sum the spec does not say, so the risk is ``reassociates``.
+Contract: in a C++ kernel, each meta-parameter is one constant ``constexpr int NAME = VALUE;``. A
+value that the spec lists replaces it; nothing is proposed if the text does not define the constant
+exactly once. A spec does not say whether a value changes the order of sums, so the risk is
+``reassociates``.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["launch_choices"]
 
 
 def launch_choices(spec: KernelSpec | None, language: str) -> tuple[SearchMove, ...]:
-    """Return the moves that a spec's meta-parameters give.
+    """Return the moves on a spec's meta-parameters.
 
     Args:
-        spec: The spec; none gives none.
+        spec: Kernel spec; without one there are no such moves.
         language: The kernel's language.
     """
     if spec is None or not spec.is_extension:

@@ -1,20 +1,20 @@
-"""Minimising: the best loses each step that does not make it faster.
+"""`minimise`: takes the steps from the best kernel that do not make it faster.
 
-A search adds steps; some of them do nothing once others are made, and a reader of the best would
-have to understand them all.
+A search adds steps, some of which have no effect once others are made. Each step that is left is
+one that a reader of the best kernel has to understand.
 
 Contract:
 
-- a step goes if the kernel is not 2 % slower without it, by a duel with the best as it was found,
-  so that what single steps are worth does not add up to a loss, and if the duel's interval leaves
-  at most 10 % of doubt: on a busy host, where it leaves more, the step stays;
-- a step stays, without a duel, if what is left without it was judged before and was wrong, or took
-  half as long again;
-- a kernel that fails without a step keeps it;
-- each outcome is an event: minimising goes on where a kill ended it.
+- a step is taken back if the kernel without it is at most 2 % slower than the best was when it was
+  found, so that small losses do not add up, and if the lower end of the duel's interval is at most
+  10 % below. On a busy host, where intervals are wider, steps stay;
+- a step stays without a duel if the kernel without it was judged before and was wrong, or was
+  slower by half or more;
+- a step stays if the kernel without it fails;
+- each outcome is an event, so that after a kill, minimising goes on where it ended.
 
-Not covered: two steps that each could go, but not both. One of them goes, and the other is tried
-without it.
+Not covered: pairs of steps are not tried together. Of two steps that can replace each other, one is
+taken back, and the other stays.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MUCH_SLOWER = math.log(1.5)  # further apart than two verdicts of one kernel on
 
 
 def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
-    """Take the steps from the best that it does not need.
+    """Take back the steps of the best that it does not need.
 
     Args:
         session: The search.

@@ -1,7 +1,7 @@
-"""Beam, annealing and evolution: several states, or one that wanders.
+"""Beam search, simulated annealing and evolution, as algorithms of a search.
 
-Contract: as of `kernelgym_train.mcgs.selection`. Where an algorithm's own rule finds nothing left
-to try, it goes on with the best node that has something.
+Contract: as of `kernelgym_train.mcgs.selection`. If an algorithm's own rule finds nothing left to
+try, it goes on with the best node that has a proposal left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POPULATION, _TOURNAMENT = 16, 4
 
 
 def beam(around: SelectionContext) -> SearchChoice | None:
-    """Try moves of the few best states in turns.
+    """Try the moves of the best four states in turns.
 
     Of states with the same set of applied moves only the best is taken before those of other sets.
     A state leaves the beam, for the next ones, after `_ROUND` attempts.
@@ -48,10 +48,10 @@ def beam(around: SelectionContext) -> SearchChoice | None:
 
 
 def anneal(around: SelectionContext) -> SearchChoice | None:
-    """Wander to neighbours, less and less to slower ones.
+    """Walk from state to state, and accept slower states less and less often.
 
     Simulated annealing (Kirkpatrick and others, Science 220, 1983): a result with a value lower by
-    d is gone to with probability exp(-d / T). T falls with each result.
+    d is accepted with probability exp(-d / T). T falls with each result.
     """
     # Results are only added, so a walk goes on from where the last one ended.
     seen, current, value = around.memo.get(("anneal",), (0, around.graph.start, 0.0))
@@ -71,10 +71,11 @@ def anneal(around: SelectionContext) -> SearchChoice | None:
 
 
 def evolution(around: SelectionContext) -> SearchChoice | None:
-    """Change the best of a few drawn from the youngest states.
+    """Change the best of four states that are drawn from the sixteen youngest.
 
     Regularised evolution (Real and others, AAAI 2019): of the last `_POPULATION` states a few are
-    drawn, and the best of them gets a child. States die of age, so that a lucky one does not stay.
+    drawn, and the best of them gets a child. States leave by age, so that a state with a lucky
+    measurement does not stay.
     """
     nodes = sorted(around.graph.nodes.values(), key=lambda node: node.created)
     if len(nodes) < _POPULATION // 2:
@@ -96,7 +97,7 @@ def _is_open(around: SelectionContext, node: GraphNode) -> bool:
 
 
 def _any(around: SelectionContext, nodes: Sequence[GraphNode], made: int) -> SearchChoice | None:
-    """Return any proposal of the first node that has one left."""
+    """Return a random proposal of the first node that has one left."""
     for node in nodes:
         left = [
             (move, attempt, proposal)

@@ -1,13 +1,13 @@
-"""Proposers: what could be tried next from a variant.
+"""Proposers: objects that say which variants can be made from a variant.
 
 `RuleProposer` needs no model. A variant is its start and a set of steps; to make a move it adds a
 step to the set and replays all of them in the order of their moves, structure before directives
 before flags. So a directive can be added before or after the loops that it concerns were
 reordered, both ways lead to one state, and each step is proven anew in its new surroundings.
 
-Contract: a proposer reads the variant (and what the start's compiler reported, which the search
-tells once, before it asks for anything), and numbers its proposals from 0; the same variant,
-move and number give the same proposal. A proposal may repeat a known state: the search refuses it.
+Contract: a proposer reads the variant, and the compiler's report on the start, which the search
+gives it before it asks for proposals. Proposals are numbered from 0, and the same variant,
+move and number give the same proposal. If a proposal repeats a known state, the search refuses it.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ __all__ = ["Proposal", "Proposer", "RuleProposer", "source_of"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One variant to try."""
+    """One variant to try, and the step that makes it."""
 
     step: MoveStep
     variant: Variant
     risk: Risk
-    """The most that any of the variant's steps has."""
+    """Highest risk of the variant's steps."""
 
 
 class Proposer(Protocol):
-    """Proposes variants; knows nothing of verdicts."""
+    """An object that proposes variants, without knowing verdicts."""
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
-        """Return the moves that fit a variant, with shares of 1."""
+        """Return the moves that can be made on a variant, with priors that add up to 1."""
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
         """Return the proposal of that number; None if there are no more."""
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return the variant without each step, which the proposal names."""
+        """Return the variants without one of the steps each; a proposal names the step."""
 
     def structure(self, variant: Variant) -> str:
-        """Return a text that variants share which differ in knobs alone."""
+        """Return a text that variants share if they differ in knobs alone."""
 
     def space(self, variant: Variant | None) -> KnobSpace:
         """Return a structure's variants; if None, all that the start gives."""
@@ -69,14 +69,15 @@ def source_of(proposer: Proposer) -> str:
 
 
 class RuleProposer:
-    """Proposes by the rules of `kernelgym_train.mcgs.moves`.
+    """Proposes variants by the rules of `kernelgym_train.mcgs.moves`, without a model.
 
     Args:
-        start: What the search starts from.
-        approximate: Whether moves that change results for good may be made.
+        start: Variant that the search starts from.
+        approximate: Whether moves that make results less accurate may be made.
         moves: Ids of the moves to use; all if None.
-        static: Whether priors follow from the kernel's text; each move's own weight if not.
-        more: Moves of the task or the machine, beside the rules' or in place of one with its id.
+        static: Whether priors depend on the kernel's text; if not, they are the moves' own weights.
+        more: Moves of the task or of the machine, which are added or replace the move with the same
+        id.
 
     Raises:
         UnknownName: If there is no such move.
@@ -116,10 +117,10 @@ class RuleProposer:
         self._knobs = functools.lru_cache(maxsize=4096)(self._all_knobs)
 
     def take_report(self, log: str) -> None:
-        """Weigh moves by what the compiler said of the start, too.
+        """Use the compiler's report on the start for the priors as well.
 
         Args:
-            log: Of a build with `kernelgym_train.mcgs.static_priors.REPORT_FLAG`.
+            log: Log of a build with `kernelgym_train.mcgs.static_priors.REPORT_FLAG`.
         """
         if self._static:
             self._report = read_report(self._start, log)
@@ -127,7 +128,7 @@ class RuleProposer:
             self.priors.cache_clear()  # type: ignore[attr-defined]
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
-        """Return the moves that fit a variant, each with a positive share."""
+        """Return the moves that can be made on a variant, each with a positive prior."""
         fit = [move for move in self._moves.values() if self._proposals(variant.applied, move.id)]
         weights = {move.id: move.weight for move in fit}
         if self._static:
@@ -141,7 +142,7 @@ class RuleProposer:
         return proposals[attempt] if attempt < len(proposals) else None
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return the variant without each step, the last first."""
+        """Return the variants without one of the steps each, the last step first."""
         found = []
         for step in reversed(variant.applied):
             made = self.replay([other for other in variant.applied if other != step])
@@ -150,7 +151,7 @@ class RuleProposer:
         return found
 
     def structure(self, variant: Variant) -> str:
-        """Return steps that are no knobs, and the others' places."""
+        """Return the steps that are no knobs, and the places of the others, as a text."""
         parts = []
         for step in variant.applied:
             knob = self._moves[step.move].knob
@@ -190,7 +191,7 @@ class RuleProposer:
         return Proposal(MoveStep("tune", "knobs", told), *made)
 
     def replay(self, steps: Sequence[MoveStep]) -> tuple[Variant, Risk] | None:
-        """Return the start with all steps made; None if one fails."""
+        """Return the start with all steps made; None if a step cannot be made."""
         variant, risk = self._start, 0
         for step in self._ordered(steps):
             found = next(
@@ -258,11 +259,11 @@ class RuleProposer:
 
 
 def _place(knob: Knob) -> tuple[str, str]:
-    """Return the move and the target that a knob stands for."""
+    """Return the move and the place that a knob stands for."""
     move, _, target = knob.name.partition("/")
     return move, target
 
 
 def _excludes(step: MoveStep, other: MoveStep, move: SearchMove) -> bool:
-    """Return True if a step stands in place of another one."""
+    """Return True if a step replaces another one: the same move at the same place."""
     return other.move == move.id and other.target == step.target

@@ -114,7 +114,7 @@ def _comparisons(state: SearchState) -> _Table:
 
 
 def _moves(state: SearchState) -> _Table:
-    """Return how often each move was the last of an evaluated state, and its outcomes."""
+    """Return each move's evaluations, gains over the state it changed, and failures."""
     tried, failed, better = (collections.Counter[str]() for _ in range(3))
     values = {node.key: node.value for node in state.graph.nodes.values()}
     for trial in state.evaluated:

@@ -1,4 +1,4 @@
-"""Algorithms: which move to try next, and where.
+"""Algorithms that choose which move to try next, and at which node.
 
 All choose among the same proposals and see the same results, so that they can be compared:
 
@@ -12,7 +12,7 @@ listed in `kernelgym_train.mcgs.algorithms`.
 Contract: a choice follows from the graph, the proposer and the seed alone. Proposals that repeat a
 known state are chosen like others: the caller takes them in and asks again. Pure.
 
-Between choices only `Surroundings.memo` is kept, which saves time and changes no choice.
+Between choices only `SelectionContext.memo` is kept, which saves time and changes no choice.
 """
 
 from __future__ import annotations
@@ -48,40 +48,41 @@ _AMONG_CHILDREN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SearchChoice:
-    """What to try next."""
+    """The proposal to try next."""
 
     node: str
     move: str
     attempt: int
     proposal: Proposal
     links: tuple[Link, ...] = ()
-    """The way that a selection took from the start; empty where it took none."""
+    """Edges that the selection passed from the start to the node; empty for algorithms that walk no
+    graph."""
     scores: tuple[tuple[str, float], ...] = ()
-    """What the last decision compared, with scores: moves of the node, with what PUCT gives them,
-    their priors, or how likely they were drawn; or the tuner's candidates, with their values."""
+    """(name, score) of the alternatives that the last decision compared: the node's moves with
+    their PUCT scores, priors or probabilities, or the tuner's settings with their values."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """What a choice follows from."""
+    """Everything that a choice depends on."""
 
     graph: SearchGraph
     variants: Mapping[str, Variant]
-    """Of each node."""
+    """Variants of all states, by key."""
     proposer: Proposer
     seed: int
     history: Sequence[SearchTrial] = ()
     """Results, in the order in which they were taken in."""
     experience: MoveExperience | None = None
-    """Weighs priors by what moves came to; None to leave them as they are."""
+    """Success rates of moves, which priors are multiplied by; None to leave priors as they are."""
     root_noise: float = 0.0
-    """Share of the start's priors that is random, for `mcgs` and `auto`: 0 to 1."""
+    """Share of the start's priors that is random, from 0 to 1, for `mcgs` and `auto`."""
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
-    """What choices computed, to save time: what stays true as results are added, or is kept with
-    what it holds for. Without it, all choices are the same."""
+    """Cache of computed values that stay valid as results are added. It saves time, and no choice
+    depends on it."""
 
     def moves(self, node: GraphNode) -> tuple[tuple[str, float], ...]:
-        """Return moves that fit a node, with their priors."""
+        """Return the moves that can be made at a node, with their priors."""
         variant = self.variants[node.key]
         priors = self.proposer.priors(variant)
         if self.experience is None:
@@ -89,7 +90,7 @@ class SelectionContext:
         return self.experience.weighed(last_move(variant), priors)
 
     def names(self, node: GraphNode) -> tuple[str, ...]:
-        """Return moves that fit a node."""
+        """Return the moves that can be made at a node."""
         key = ("names", node.key)
         if key not in self.memo:
             priors = self.proposer.priors(self.variants[node.key])
@@ -120,7 +121,7 @@ class SelectionContext:
         return True
 
     def is_over(self, node: GraphNode) -> bool:
-        """Return True if nothing is left here and below, for good."""
+        """Return True if a node and all nodes below it will never have a proposal left."""
         if ("over", node.key) in self.memo:
             return True
         if not self.is_spent(node) or self.graph.expects(node.key):
@@ -143,11 +144,12 @@ class SelectionContext:
 
 
 Algorithm = Callable[[SelectionContext], SearchChoice | None]
-"""Returns None if nothing is left to try until a result comes in."""
+"""A function that chooses the next proposal, or returns None if none is left until a result comes
+in."""
 
 
 def stream(*parts: object) -> random.Random:
-    """Return random numbers that follow from the parts."""
+    """Return a random number generator that is seeded by the parts."""
     return random.Random(":".join(str(part) for part in parts))
 
 
@@ -230,7 +232,7 @@ def likeliest(around: SelectionContext, nodes: Iterable[GraphNode]) -> SearchCho
 
 
 def at_random(around: SelectionContext) -> SearchChoice | None:
-    """Try any proposal of any node."""
+    """Try a random proposal of a random node."""
     nodes = sorted(around.graph.nodes.values(), key=lambda node: node.created)
     made = sum(action.attempts for node in nodes for action in node.actions.values())
     numbers = stream(around.seed, "random", made)
@@ -279,9 +281,9 @@ def _is_closed(around: SelectionContext, node: GraphNode, closed: dict[str, bool
     Without recursion: a search may be deeper than Python's stack.
 
     Args:
-        around: What is known.
+        around: Everything that the choice depends on.
         node: The node.
-        closed: By key, what was found before; more is added.
+        closed: Results for other nodes by key; results of this call are added.
     """
     nodes = around.graph.nodes
     stack: list[tuple[str, list[str]]] = []
@@ -305,9 +307,10 @@ def _is_closed(around: SelectionContext, node: GraphNode, closed: dict[str, bool
 
 
 def _below(around: SelectionContext, node: GraphNode, closed: dict[str, bool]) -> list[str]:
-    """Return the children that decide whether a node is closed.
+    """Return the children that decide whether a node has anything left to try.
 
-    None where the node itself has something left, which is then in `closed`, or is over.
+    Returns no children if the node itself has something left, which is then added to `closed`, or
+    if it will never have anything left.
     """
     if around.is_over(node):
         return []

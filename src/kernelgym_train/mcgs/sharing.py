@@ -1,8 +1,8 @@
-"""How searches share one budget: by weight and expected gain.
+"""Shares of one budget of evaluations for several searches, by weight and expected gain.
 
-Contract: pure. `first_shares` gives each search its part of half the budget; `next_shares` splits
-what is left in rounds, each of which is half of it until little is left, among the searches that
-can go on. What is given adds up to what there is, and equal arguments give equal shares.
+Contract: pure. `first_shares` splits half of the budget among all searches. `next_shares` splits
+half of the rest, or all of it once little is left, among the searches that can go on. Shares add up
+to what is split, and equal arguments give equal shares.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from kernelgym import UsageError
 
 __all__ = ["expected_gain", "first_shares", "next_shares"]
 
-_LEAST = 2  # evaluations
-_HOPE = 0.02  # a gain, in ln of the speedup, that is thought possible where none was seen
+_LEAST = 2  # evaluations of each search
+_HOPE = 0.02  # ln of a speedup that is assumed to be possible where no gain was seen
 
 
 def first_shares(budget: int, weights: Mapping[str, float]) -> dict[str, int]:
-    """Return each search's first evaluations: its part of half the budget.
+    """Return the evaluations of the first round by search: shares of half the budget by weight.
 
     Args:
-        budget: Evaluations of all searches.
-        weights: By search; above 0.
+        budget: Number of evaluations of all searches.
+        weights: Weights above 0, by search.
 
     Raises:
         UsageError: If the budget gives a search less than two evaluations.
@@ -40,12 +40,12 @@ def first_shares(budget: int, weights: Mapping[str, float]) -> dict[str, int]:
 def next_shares(
     left: int, weights: Mapping[str, float], gains: Mapping[str, float]
 ) -> dict[str, int]:
-    """Return the evaluations of the next round.
+    """Return the evaluations of the next round, by search.
 
     Args:
-        left: Evaluations that are left for all rounds.
-        weights: By search; above 0. Searches that cannot go on are left out.
-        gains: What an evaluation of each is expected to gain; see `expected_gain`.
+        left: Number of evaluations that are left for all rounds.
+        weights: Weights above 0 by search, without the searches that cannot go on.
+        gains: Expected gain of an evaluation by search; see `expected_gain`.
     """
     if not weights:
         return {}
@@ -56,12 +56,12 @@ def next_shares(
 def expected_gain(leads: Sequence[tuple[int, float]], evaluations: int) -> float:
     """Return the expected gain of one evaluation, in ln(speedup).
 
-    The gain of the later half of the evaluations goes on, and a gain of 2 % is thought possible
-    where there was none.
+    It is the mean gain of the later half of the evaluations. Where that half gained nothing, a gain
+    of 2 % is assumed to be possible.
 
     Args:
-        leads: (evaluations, best value) when a better value came to be, the first of them (0, 0).
-        evaluations: How many there were.
+        leads: (number of evaluations, best value) at each improvement, beginning with (0, 0).
+        evaluations: Number of evaluations so far.
     """
     half = evaluations // 2
     before = max((value for number, value in leads if number <= half), default=0.0)
@@ -70,7 +70,7 @@ def expected_gain(leads: Sequence[tuple[int, float]], evaluations: int) -> float
 
 
 def _split(whole: int, parts: Mapping[str, float]) -> dict[str, int]:
-    """Split a number by parts, by largest remainders."""
+    """Split a whole number in proportion to parts, by largest remainders."""
     total = math.fsum(parts.values())
     exact = {name: whole * part / total for name, part in parts.items()}
     shares = {name: math.floor(share) for name, share in exact.items()}

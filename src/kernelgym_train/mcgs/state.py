@@ -112,83 +112,86 @@ class SearchState:
     start: str
     """Key of the start."""
     variants: dict[str, Variant]
-    """By key: of all states that were proposed."""
+    """Variants of all states that were proposed, by key."""
     graph: SearchGraph
     risks: dict[str, str] = field(default_factory=dict)
-    """Risk of each state."""
+    """Risks of states, by key."""
     start_speedup: float = 0.0
-    """The start's over the reference, by its first verdict; 0.0 until there is one."""
+    """Speedup of the start over the reference in its first verdict; 0.0 until there is a
+    verdict."""
     start_wall_s: float = 0.0
-    """Time that judging the start took, without its build."""
+    """Seconds that judging the start took, without its build."""
     start_shown_s: float = 0.0
     """Seconds of `start_wall_s` that were spent at shapes which are not hidden."""
     starts_s: float = 0.0
     """Seconds that all verdicts on the start took, builds included."""
     begun: bool = False
-    """Whether there is an event."""
+    """Whether the log has an event."""
     starts: int = 0
-    """Verdicts on the start."""
+    """Number of verdicts on the start."""
     report: str | None = None
-    """What the start's compiler said of its loops; None if it was not asked."""
+    """Report of the compiler on the start's loops; None if there is no report."""
     noise: float = 0.0
-    """How far two verdicts on the start lie apart: abs(ln of their ratio)."""
+    """Noise of the start's times: abs(ln) of the ratio of the speedups in its two verdicts."""
     host_busy: bool = False
-    """True if the judge found the host busy while it timed the start."""
+    """Whether the judge found the host busy while it timed the start."""
     evaluations: int = 0
-    """Results that are charged to the budget."""
+    """Number of results that are charged to the budget."""
     duplicates: int = 0
+    """Number of proposals that repeated a known state."""
     failures: dict[str, int] = field(default_factory=dict)
-    """Verdicts that gave no node, by status."""
+    """Number of verdicts that gave no node, by status."""
     open: list[str] = field(default_factory=list)
-    """Keys without a result, in the order in which they were dispatched."""
+    """Keys of states without a result, in the order in which they were dispatched."""
     incumbent: str = ""
     """Key of the best state that a duel has confirmed; the start at first."""
     proof: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Its (ratio, low, high) over the start: the product over the duels from the start to it. That
-    of the intervals' ends is wider than independent errors need."""
+    """Speedup of the incumbent over the start with both ends of its interval: products over the
+    duels that led from the start to it. The interval is wider than independent errors need."""
     beaten: set[str] = field(default_factory=set)
-    """Keys that a duel has not confirmed."""
+    """Keys of states that a duel did not confirm."""
     builds: dict[str, str] = field(default_factory=dict)
-    """Key of what was built: key of the first state with that machine code, or of a later one of
-    less risk."""
+    """State by the key of its machine code: the first state that has it, or a later one of less
+    risk."""
     wall_s: dict[str, float] = field(default_factory=dict)
-    """Time that judging took, without the build, by key, as far as verdicts tell it."""
+    """Seconds that judging took without the build, by state; hidden shapes are not included."""
     history: list[SearchTrial] = field(default_factory=list)
     """Results, in the order in which they were taken in."""
     duels: list[SearchDuel] = field(default_factory=list)
     """Comparisons, in the order in which they were made."""
     leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
-    """(evaluations, value) when a better value than all before came to be."""
+    """(number of evaluations, value) at each improvement of the best value."""
     lead_low: float = 0.0
     """Lower end of the 95 % interval of the best value's speedup over the reference."""
     floor_share: float = 0.0
-    """Share of the device's bandwidth that the node with the best value achieves."""
+    """Share of the device's bandwidth that the state with the best value achieves."""
     minimal: str = ""
-    """Key of the confirmed best without steps that it does not need; empty if none is known."""
+    """Key of the confirmed best after minimising; empty before."""
     needed: set[MoveStep] = field(default_factory=set)
-    """Steps without which that best is slower, or wrong."""
+    """Steps that the confirmed best needs: without them it is slower or wrong."""
     led_since: tuple[str, int] = ("", 0)
-    """The node with the best value, and how many evaluations there were when it came to be."""
+    """Key of the node with the best value, and the number of evaluations when it got the lead."""
     seconds: float = 0.0
+    """Seconds that the search has run."""
     stopped: str = ""
-    """Why the search ended; empty while it goes on."""
+    """Reason why the search ended; empty while it goes on."""
     contests: int = 0
-    """Comparisons with the incumbent since then."""
+    """Number of comparisons with the incumbent since the search ended."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """Limits under which it ended."""
+    """Limits under which the search ended, by name."""
     experience: MoveExperience = field(default_factory=MoveExperience)
-    """What moves came to, in this search and before it."""
+    """Success rates of moves, in this search and in earlier ones."""
     finished: Mapping[str, Any] | None = None
-    """The result, once it is written."""
+    """Content of ``result.json``; None until the search has finished."""
 
     @classmethod
     def begin(cls, start: str, variant: Variant) -> SearchState:
-        """Return a search that has done nothing."""
+        """Return the state of a search without events."""
         risks = {start: "exact"}
         return cls(start, {start: variant}, SearchGraph(start), risks, incumbent=start)
 
     def take(self, event: SearchEvent) -> None:
-        """Take in one event."""
+        """Change the state by one event."""
         self.seconds, self.begun = event.seconds, True
         given = event.fields
         match event.name:
@@ -229,7 +232,7 @@ class SearchState:
                 self._judged(given, event.seconds)
             case "duel":
                 self._compared(event)
-                # A first kernel that failed loses with no time measured: low is 0 then.
+                # If the first kernel failed, it loses without a measured time, and low is 0.
                 self.contests += bool(self.stopped)
                 if given["decided"] == "second" and given["low"] > 1.0:
                     self.incumbent = given["second"]
@@ -320,9 +323,9 @@ class SearchState:
         """Return the judged state with the same machine code, or None.
 
         Args:
-            key: Of a state that is being judged. One of less risk than the other is no twin: it
-                shows that the risk was none.
-            build: From `kernelgym_train.mcgs.building.build_key`; empty if unknown.
+            key: Key of a state that is being judged. If its risk is lower than that of the judged
+                state, it is no twin, and shows that the machine code has the lower risk.
+            build: Key from `kernelgym_train.mcgs.building.build_key`; empty if unknown.
         """
         other = self.builds.get(build) if build else None
         if other is None or self.is_safer(key, other):
@@ -330,23 +333,24 @@ class SearchState:
         return other
 
     def is_safer(self, key: str, other: str) -> bool:
-        """Return True if a state has less risk than another."""
+        """Return True if a state has a lower risk than another."""
         return RISKS.index(self.risks[key]) < RISKS.index(self.risks[other])
 
     def expected_wall_s(self, key: str) -> float:
-        """Return the seconds that one more verdict on a state takes.
+        """Return the expected seconds of one more verdict on a state.
 
-        At shapes that are kept secret it takes as much longer as the start does.
+        Hidden shapes are assumed to add the same share of time as they do for the start.
         """
         if key not in self.wall_s or not self.start_shown_s:
             return self.start_wall_s
         return self.wall_s[key] * self.start_wall_s / self.start_shown_s
 
     def since_gain(self, least: float) -> int:
-        """Return the evaluations since the last gain.
+        """Return the number of evaluations since the last gain.
 
         Args:
-            least: By how much a value must exceed the last one that did, to count as a gain.
+            least: Difference from the value at the last gain that counts as a gain, in ln of the
+                speedup.
         """
         gained, height = 0, 0.0
         for evaluations, value in self.leads:
@@ -358,7 +362,7 @@ class SearchState:
         """Return True if an ended search has something left to do.
 
         Args:
-            budget: The limits now.
+            budget: Limits of the resumed search.
         """
         match self.stopped:
             case "interrupted":
@@ -366,7 +370,8 @@ class SearchState:
             case "budget_builds":
                 return self.evaluations < budget.builds
             case "seconds":
-                # A search ends before its limit is met: the reserve is no time to go on with.
+                # A search ends before its limit, since time is reserved for the end: the rest is no
+                # reason to go on.
                 return not budget.seconds or budget.seconds > self.limits["seconds"]
             case "patience":
                 least, before = budget.min_pred_gain, self.limits["min_pred_gain"]
@@ -380,7 +385,7 @@ class SearchState:
         return False
 
     def challenger(self) -> str | None:
-        """Return the best node that may beat the incumbent, or None."""
+        """Return the key of the best node that may beat the incumbent, or None."""
         least = self.graph.nodes[self.incumbent].value
         for node in self.graph.ranked():
             if node.value <= least:
@@ -391,7 +396,7 @@ class SearchState:
 
 
 def value_of(verdict: Verdict, start_speedup: float) -> float | None:
-    """Return ln(speedup over the start); None if a verdict gives none."""
+    """Return ln of the speedup over the start; None if a verdict has no time."""
     if not verdict.correct or verdict.timing is None:
         return None
     return math.log(verdict.timing.speedup / start_speedup)
@@ -403,7 +408,7 @@ def plain_variant(variant: Variant) -> dict[str, Any]:
 
 
 def variant_of(data: Mapping[str, Any]) -> Variant:
-    """Return the variant that `plain_variant` wrote."""
+    """Return the variant of a JSON object from `plain_variant`."""
     return Variant(
         data["source"],
         data["language"],

@@ -1,12 +1,13 @@
-"""`static_weights`: what a kernel's text and compiler say of a move's chances.
+"""`static_weights`: weights of moves, from a kernel's text and the compiler's report.
 
-A move's own weight is multiplied by a factor between `LEAST` and `MOST`, so that none is ever ruled
-out. Factors follow from `kernelgym_train.mcgs.cpp.cost`: how loops walk through memory, sums,
-divisions, exponentials, atomics, and bytes beside operations; and, where `read_report` was given
-what g++ says by `REPORT_FLAG`, from which innermost loops it made vectors of. Pure.
+A move's own weight is multiplied by a factor between `LEAST` and `MOST`, so that no move is ever
+ruled out. Factors depend on `kernelgym_train.mcgs.cpp.cost`: strides of loops through memory, sums,
+divisions, exponentials, atomics, and the ratio of operations to bytes. Where `read_report` was
+given a log of g++ with `REPORT_FLAG`, they also depend on which innermost loops were vectorised.
+Pure.
 
-Does not know how often a loop runs. A report is of one text under its flags: of a loop that has
-changed, or under other flags, it says nothing.
+How often a loop runs is not known. A report holds for one text and its flags: it says nothing of a
+loop that has changed, or of other flags.
 """
 
 from __future__ import annotations
@@ -33,29 +34,30 @@ __all__ = [
 
 LEAST, MOST = 0.25, 4.0
 REPORT_FLAG = "-fopt-info-vec"
-"""Has g++ say which loops it makes vectors of; changes nothing in what it makes."""
+"""Flag that makes g++ report which loops it vectorised; it does not change the machine code."""
 _VECTORISED = re.compile(
     r"^[^/\n:][^:\n]*:(\d+):\d+: optimized: +loop vectorized using (\d+) byte vectors",
     re.MULTILINE,
 )
-_WIDE = 16  # bytes; narrower vectors are registers that hold two numbers
+_WIDE = 16  # bytes; a narrower vector holds two numbers only
 _DEAR = 8.0  # operations that a division or an exponential counts as
 _INTENSE = 0.5  # operations a byte, above which arithmetic counts as the limit
 
 
 @dataclass(frozen=True, slots=True)
 class VectorReport:
-    """Which innermost loops of a kernel g++ made vectors of."""
+    """Report of g++ on which innermost loops of a kernel it vectorised."""
 
     flags: tuple[str, ...]
-    """Compiler flags that it was built with, sorted."""
+    """Compiler flags of the reported build, sorted."""
     loops: Mapping[str, int]
-    """Bytes of the widest vectors, 0 for none, by the loop's text."""
+    """Width of the widest vectors in bytes, by the loop's text; 0 if the loop was not
+    vectorised."""
 
     def of(self, variant: Variant) -> tuple[int, int]:
-        """Return how many loops have wide vectors, and how many not.
+        """Return the number of loops with wide vectors, and the number without.
 
-        Loops that the report does not know are neither.
+        Loops that the report does not know are not counted.
         """
         if tuple(sorted(variant.flags)) != self.flags:
             return 0, 0
@@ -65,7 +67,7 @@ class VectorReport:
 
 
 def read_report(variant: Variant, log: str) -> VectorReport | None:
-    """Return what g++ said of loops; None without C++.
+    """Return the report in a build's log; None if the kernel has no C++.
 
     Args:
         variant: The kernel, without `REPORT_FLAG` among its flags.
@@ -81,7 +83,7 @@ def read_report(variant: Variant, log: str) -> VectorReport | None:
         first, last = loop.node.start_point.row + 1, loop.body_node.start_point.row + 1
         widest = max((width for line, width in found if first <= line <= last), default=0)
         text = text_of(loop.node)
-        # Of loops with one text, what is known is what the worst of them came to.
+        # Loops with the same text cannot be told apart: the narrowest vectors count.
         loops[text] = min(widest, loops.get(text, widest))
     return VectorReport(tuple(sorted(variant.flags)), loops)
 
@@ -89,12 +91,12 @@ def read_report(variant: Variant, log: str) -> VectorReport | None:
 def static_weights(
     variant: Variant, weights: Mapping[str, float], report: VectorReport | None = None
 ) -> dict[str, float]:
-    """Return weights of moves, multiplied by what is known of the kernel.
+    """Return weights of moves, multiplied by factors for the kernel.
 
     Args:
         variant: The kernel; one without C++ leaves weights as they are.
-        weights: By id of the move.
-        report: What its compiler said, or that of a kernel from which it differs a little.
+        weights: Weights by id of the move.
+        report: Compiler's report on the kernel, or on a kernel that differs a little from it.
     """
     if not builds_extension(variant.language):
         return dict(weights)
@@ -106,11 +108,11 @@ def static_weights(
 
 
 def report_factors(wide: int, plain: int) -> dict[str, float]:
-    """Return factors by move, from how many innermost loops have vectors.
+    """Return factors by move, from the numbers of vectorised innermost loops.
 
     Args:
-        wide: Loops with wide vectors.
-        plain: Loops without.
+        wide: Number of loops with wide vectors.
+        plain: Number of loops without.
     """
     if not wide + plain:
         return {}

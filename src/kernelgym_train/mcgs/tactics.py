@@ -1,23 +1,23 @@
-"""`MoveExperience`: how often moves gained, as weights of priors.
+"""`MoveExperience`: success rates of moves, by which priors are multiplied.
 
-``outdir/global_tactic_graph.json`` (version 1) is a graph of moves: ``contexts`` by key, each with
-its ``context`` (what times depend on, the task apart), the number of ``searches``, and ``edges``:
-by the last move of a state (``start`` if it has none) and by the move that was tried there,
-``attempts`` and ``successes``. They are sums with decay, so no whole numbers.
+``outdir/global_tactic_graph.json`` (version 1) holds ``contexts`` by key. Each has its ``context``
+(everything that times depend on except the task), the number of ``searches``, and ``edges``:
+``attempts`` and ``successes`` by the last move of a state (``start`` if it has none) and by the
+move that was tried on that state. They decay, and so are no whole numbers.
 
 Contract:
 
 - a kernel that was judged is an attempt; it is a success if it is 2 % faster than the state that
   it was made from. A wrong one is an attempt;
 - edges of another context (ruleset, machine, compiler, version, approximate moves or not) are
-  neither read nor changed. Kernels of one context share theirs: that is what the file is for;
-- each result counts 5 % less with every later one of the same edge, and what the file holds counts
-  a fifth less with every search that is added;
-- a prior is multiplied by between 0.1 and 1.1 and never becomes zero; without results all are as
-  the proposer said;
-- the file is replaced atomically, under a lock, by what it holds at that time and what this search
-  found since it was last added. A search takes in what the file held when it began: that is an
-  event, so that a search that goes on has the same priors.
+  neither read nor changed. All kernels of a context share its edges;
+- each result counts 5 % less with every later result of the same edge, and the results in the file
+  count a fifth less with every search that is added;
+- a prior is multiplied by a factor between 0.1 and 1.1 and never becomes zero; without results,
+  priors are the proposer's own;
+- the file is read, extended and replaced atomically, under a lock. A search uses the results that
+  the file held when it began; they are part of its log, so that a resumed search has the same
+  priors.
 
 Everything but `read_tactics` and `add_tactics` is pure.
 """
@@ -42,7 +42,7 @@ START = "start"
 VERSION = 1
 _RECENT, _KEPT = 0.95, 0.8
 _LEAST = 0.1
-_STRENGTH = 8.0  # attempts that an estimate stands for: few results change little
+_STRENGTH = 8.0  # attempts; without results a rate counts as this many
 
 Edges = dict[tuple[str, str], list[float]]
 """[attempts, successes] by (last move, move)."""
@@ -50,7 +50,7 @@ Edges = dict[tuple[str, str], list[float]]
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Success rates, from counts."""
+    """Success rates of moves, computed from counts."""
 
     edges: Mapping[tuple[str, str], list[float]]
     moves: Mapping[str, list[float]]
@@ -63,26 +63,26 @@ class _Rates:
 
 
 class MoveExperience:
-    """What moves came to."""
+    """Results of moves, in this search and in earlier ones."""
 
     def __init__(self) -> None:
         self._before: Edges = {}
         self._run: Edges = {}
         self._rates: _Rates | None = None
         self.fresh: Edges = {}
-        """Results of this search that were not added to the file."""
+        """Results of this search that are not in the file yet."""
 
     def begin(self, plain: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-        """Take in the edges that the file held when the search began."""
+        """Set the results that the file held when the search began."""
         self._before, self._rates = _edges(plain), None
 
     def add(self, after: str, move: str, gained: bool) -> None:
-        """Take in one result.
+        """Add one result.
 
         Args:
-            after: The last move of the state that it was made from.
+            after: Last move of the state that was changed.
             move: The move that was tried there.
-            gained: Whether what came of it is faster.
+            gained: Whether the changed state is faster.
         """
         for edges in (self._run, self.fresh):
             attempts, successes = edges.get((after, move), (0.0, 0.0))
@@ -90,17 +90,17 @@ class MoveExperience:
         self._rates = None
 
     def written(self) -> None:
-        """Forget which results were not added to the file: they are now."""
+        """Record that all results of this search are in the file."""
         self.fresh = {}
 
     def weighed(
         self, after: str, priors: tuple[tuple[str, float], ...]
     ) -> tuple[tuple[str, float], ...]:
-        """Return priors by what their moves came to.
+        """Return priors multiplied by the success rates of their moves, adding up to 1.
 
         Args:
-            after: The last move of the state.
-            priors: (move, share), as a proposer returns them.
+            after: Last move of the state.
+            priors: (move, prior), as a proposer returns them.
         """
         if not priors or not (self._before or self._run):
             return priors
@@ -124,27 +124,27 @@ class MoveExperience:
         return _Rates(both, moves)
 
     def source(self, move: str) -> tuple[str, ...]:
-        """Return what a move's prior comes from beside its proposer: ``run``, ``file``."""
+        """Return which results changed a move's prior: ``run``, ``file``, both or none."""
         found = {"run": self._run, "file": self._before}
         return tuple(name for name, edges in found.items() if any(key[1] == move for key in edges))
 
 
 def last_move(variant: Variant) -> str:
-    """Return the last of a variant's moves in their order."""
+    """Return the move of a variant's last step; ``start`` if it has no step."""
     return variant.applied[-1].move if variant.applied else START
 
 
 def tactics_path(outdir: Path) -> Path:
-    """Return the file of a folder of results."""
+    """Return the path of the file in a folder of results."""
     return outdir / "global_tactic_graph.json"
 
 
 def read_tactics(outdir: Path, context: Mapping[str, str]) -> dict[str, Any]:
-    """Return the edges of a context; empty if there are none.
+    """Return the file's results for a context; empty if there are none.
 
     Args:
         outdir: Folder of results.
-        context: What times depend on; its ``task`` is left out.
+        context: Everything that times depend on; its ``task`` is left out.
 
     Raises:
         UsageError: If the file cannot be read.
@@ -158,8 +158,8 @@ def add_tactics(outdir: Path, context: Mapping[str, str], fresh: Edges) -> None:
 
     Args:
         outdir: Folder of results.
-        context: What times depend on; its ``task`` is left out.
-        fresh: Results that the file does not hold.
+        context: Everything that times depend on; its ``task`` is left out.
+        fresh: Results that are not in the file yet.
 
     Raises:
         UsageError: If the file is damaged; it stays as it is.
@@ -204,7 +204,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {"version": VERSION, "contexts": {}}
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
-        if whole["version"] == VERSION:  # another one's contexts may have any form
+        if whole["version"] == VERSION:  # contexts of another version may have any form
             for entry in whole["contexts"].values():
                 _edges(entry["edges"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -24,44 +24,44 @@ __all__ = ["SearchTask", "read_task", "task_of", "task_of_spec"]
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """A problem and its start kernel."""
+    """A problem, and the correct kernel that its search starts from."""
 
     name: str
-    """A folder's name: letters, digits, ``_``, ``-`` and ``.``."""
+    """Name of the task's folder: letters, digits, ``_``, ``-`` and ``.``."""
     problem: Problem
-    """What is shown of the task; of a kernel spec, the first shape that is."""
+    """Problem that proposers are shown; of a kernel spec, the first shape that is not hidden."""
     start: Kernel
     shapes: tuple[TaskShape, ...] = ()
-    """Of a kernel spec; empty where the problem is all."""
+    """Shapes of a kernel spec; empty for a task without a spec."""
     spec: KernelSpec | None = None
-    """The kernel spec that it was read from."""
+    """Kernel spec of the task; None for a task without one."""
 
     @property
     def approximate(self) -> bool:
-        """True if its contract allows less accurate results."""
+        """Whether the spec's contract allows less accurate results."""
         return self.spec is not None and self.spec.contract.allow_approximate
 
     @property
     def weight(self) -> float:
-        """Its share of a budget, beside other tasks' weights."""
+        """Weight of the task where several tasks share a budget."""
         return 1.0 if self.spec is None else self.spec.weight
 
     def rules(self, base: str | Ruleset) -> Ruleset:
-        """Return a ruleset, with the task's tolerances if it has any."""
+        """Return a ruleset with the spec's tolerances, if there are any."""
         return find_ruleset(base) if self.spec is None else self.spec.rules(base)
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that equal tasks share."""
+        """Digest of problem, start and shapes: sixteen hexadecimal digits."""
         shapes = "".join(f"\0{s.problem.digest}\0{s.weight}\0{s.role}" for s in self.shapes)
         return text_digest(f"{self.problem.digest}\0{self.start.digest}{shapes}")
 
 
 def task_of(problem: Problem, start: Kernel, name: str = "") -> SearchTask:
-    """Return a task.
+    """Return the task of a problem and a start kernel.
 
     Raises:
-        UsageError: If the kernel is none that a search can change.
+        UsageError: If a search cannot change the kernel.
     """
     if start.language not in LANGUAGES:
         raise UnknownName("language", start.language, LANGUAGES)
@@ -82,7 +82,7 @@ def task_of_spec(given: KernelSpec | str | Path) -> SearchTask:
         given: The spec, or its file.
 
     Raises:
-        UsageError: If it is no spec, or its kernel is none that a search can change.
+        UsageError: If the file is no spec, or a search cannot change its kernel.
     """
     suite = SpecSuite(given)
     spec = suite.spec
@@ -111,8 +111,7 @@ def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTas
         language: The kernel's language.
 
     Raises:
-        UsageError: If both or neither of `given`, and `problem` with `kernel`, are there, or what
-            they name is not.
+        UsageError: Unless either `given`, or `problem` with `kernel`, is given and exists.
     """
     if given and (problem or kernel):
         raise UsageError("give input= or problem= with kernel=, not both")

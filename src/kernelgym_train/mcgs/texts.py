@@ -1,7 +1,7 @@
-"""`TextProposer`: kernels that were written whole, as proposals.
+"""`TextProposer`: proposes kernels that were written as whole texts, not made by moves.
 
-Contract: each kernel is offered once, from the start; each change of its text that it can do
-without is found at the end, like a rule's step.
+Contract: each kernel is proposed once, as a child of the start. When the search minimises such a
+kernel, it takes back changed lines in place of steps.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _MOVE = "text"
 
 
 class TextProposer:
-    """Proposes given kernels.
+    """Proposes kernels that the caller gives.
 
     Args:
-        start: What the search starts from.
-        kernels: By a name that tells the reader what it is.
-        risk: What is to be said of all of them.
+        start: Kernel that the search starts from.
+        kernels: Kernels by name; names are shown to the reader.
+        risk: Risk of all kernels.
 
     Raises:
-        UsageError: If a kernel is not of the start's language, or none that a search can read.
+        UsageError: If a kernel is not in the start's language, or a search cannot read it.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class TextProposer:
             self._offered.append(Proposal(step, variant, risk))
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
-        """Return the one move that there is, at the start."""
+        """Return the one move of this proposer, which can be made at the start."""
         return () if variant.applied else ((_MOVE, 1.0),)
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
@@ -60,13 +60,13 @@ class TextProposer:
         return self._offered[attempt]
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return the kernel without each change of its text."""
+        """Return the kernel without one of the changes of its text each."""
         found = []
         for where, digest, source in without_each_hunk(self._start.source, variant.kernel().source):
             try:
                 less = read_variant(Kernel(source, variant.language))
             except UsageError:
-                continue  # half of a change that only makes sense whole
+                continue  # the rest of the change is no kernel
             applied = (*variant.applied, MoveStep("without", where, digest))
             less = dataclasses.replace(less, applied=applied)
             found.append(Proposal(MoveStep("hunk", where, digest), less, self._risk))
@@ -90,14 +90,14 @@ class TextProposer:
 
 
 def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a text without each of its changes, from the last.
+    """Yield a text without one of its changes each, the last change first.
 
     Args:
-        before: The text that the changes were made to.
-        after: The text with all of them.
+        before: Text without the changes.
+        after: Text with all changes.
 
     Yields:
-        (where: lines of `before`, a digest of the change, the text without it).
+        (changed lines of `before` in words, digest of the change, text without the change).
     """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)

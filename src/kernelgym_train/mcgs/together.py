@@ -1,12 +1,12 @@
-"""Many variants in one build: what differs is chosen by an argument.
+"""`BuildGroups`: compiles many variants in one build; an argument chooses the variant.
 
 Most of a C++ build is reading headers: 32 kernels in one text take the compiler three times as long
 as one, and not 32 times. So variants that are likely to be judged, such as settings of one
 structure's knobs, are compiled together: each text in a namespace of its own. Not as parameters of
 a template: directives such as ``#pragma GCC unroll`` take literals alone.
 
-`together` gives kernels with one C++ text, so that the first one's build is the others'. They are
-for measuring only: what a search compares, keeps and writes out is each variant's own text.
+`together` returns kernels that share one C++ text, so that one build serves all. These kernels are
+only measured: a search compares, keeps and writes out each variant's own text.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, 
 __all__ = ["MOST_TOGETHER", "BuildGroups", "BuildMember", "together"]
 
 MOST_TOGETHER = 32
-_MOST_FAILED = 3  # builds of many, after which each state is built alone
+_MOST_FAILED = 3  # failed shared builds, after which each state is built alone
 _INCLUDE = re.compile(r"[ \t]*#[ \t]*include\b.*")
 _OTHER = re.compile(r"[ \t]*#[ \t]*(?!include\b|pragma\b)\w")
-# What means something else inside a namespace, or may be there once only.
+# Text that means something else inside a namespace, or may occur only once in a build.
 _GLOBAL = re.compile(
     r"\b(PYBIND11_|TORCH_LIBRARY|extern\b|namespace\s+std\b|asm\b)|#\s*pragma\s+once"
 )
 
 
 def together(variants: Sequence[Variant]) -> list[Kernel] | None:
-    """Return kernels of variants that one build serves, or None.
+    """Return the variants' kernels with one C++ text; None if that cannot be made.
 
     Args:
-        variants: Variants of one language whose modules and flags are equal, C++ apart.
+        variants: Variants of one language that differ in their C++ text alone.
     """
     files = [read_kernel_file(variant.kernel().source) for variant in variants]
     first = files[0]
@@ -61,7 +61,7 @@ def together(variants: Sequence[Variant]) -> list[Kernel] | None:
 
 
 def _scoped(file: KernelFile, number: int) -> str | None:
-    """Return a text whose functions bear a number, or None."""
+    """Return a C++ text whose functions have a number in their names, or None."""
     lines = file.cpp.split("\n")
     if _GLOBAL.search(file.cpp) or any(_OTHER.match(line) for line in lines):
         return None
@@ -74,21 +74,22 @@ def _scoped(file: KernelFile, number: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class BuildMember:
-    """A state's part in a build of many."""
+    """One state's kernel in a build that many states share."""
 
     build: int
-    """Number of the build."""
+    """Number of the shared build."""
     kernel: Kernel
 
 
 class BuildGroups:
     """Chooses which variants are built together.
 
-    With a state come those that the search may try next: other ways of its move at its node, other
-    moves there, or, of a setting of knobs, those that differ in one knob. All have its flags.
+    A state is built with those that the search may try next: other ways of its move at its node,
+    other moves at that node, or, for a setting of knobs, settings that differ in one knob. All have
+    the same compiler flags.
 
     Args:
-        around: What the search knows.
+        around: Knowledge of the search.
     """
 
     def __init__(self, around: SelectionContext) -> None:
@@ -98,10 +99,10 @@ class BuildGroups:
         self._builds = self._failed = 0
 
     def find(self, key: str) -> BuildMember | None:
-        """Return a state's part in a build of many, or None.
+        """Return a state's kernel in a shared build; None if the state is built alone.
 
         Args:
-            key: Of a state that is in flight.
+            key: Key of a state that was dispatched and has no result.
         """
         if key not in self._members and key not in self._alone:
             if self._failed < _MOST_FAILED:
@@ -109,9 +110,9 @@ class BuildGroups:
         return self._members.get(key)
 
     def part(self, build: int) -> None:
-        """Build each state of a build that failed alone from now on.
+        """Build each state of a failed shared build alone from now on.
 
-        After three such builds, no other states are built together.
+        After three failed shared builds, no other states are built together.
         """
         members = {key for key, each in self._members.items() if each.build == build}
         self._alone |= members
@@ -139,7 +140,7 @@ class BuildGroups:
                 self._members[each] = BuildMember(self._builds, kernel)
 
     def _fits(self, key: str, variant: Variant, beside: Variant) -> bool:
-        """Return True if a text can be part of a build."""
+        """Return True if a variant's text can be part of a shared build."""
         if key not in self._alone and together([beside, variant]) is None:
             self._alone.add(key)
         return key not in self._alone

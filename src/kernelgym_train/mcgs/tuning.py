@@ -1,7 +1,7 @@
-"""Tuning knobs, alone or beside changes of the structure.
+"""Algorithms that tune knobs, alone or beside changes of the structure.
 
 `tune` draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then
-changes one knob of a good result. Settings that are known are skipped, and cost nothing.
+changes one knob of a good result. Settings that were judged already are skipped, and cost nothing.
 
 Contract: as of `kernelgym_train.mcgs.selection`. Optuna draws from a generator that is seeded anew
 for each proposal, by the search's seed and the number of proposals before, so that a search that
@@ -36,16 +36,16 @@ TUNE = "tune"
 """Name of the move that sets knobs."""
 _BY_TPE = 40
 _AT_RANDOM = 20  # first results of a structure, before TPE has something to model
-_DRAWS = 16  # proposals in a row that are known or impossible, before the neighbours' turn
+_DRAWS = 16  # draws in a row that are known or impossible, before all neighbours are tried in order
 _YOUNG, _TOURNAMENT = 16, 4  # results that a parent is drawn from, and how many are
-_BAD = -3.0  # ln of a speedup: what a failure counts as, for TPE alone
+_BAD = -3.0  # ln of the speedup that TPE takes a failure for
 _IDLE = 8  # results without a gain, after which the best knobs are tried with other structures
 _OTHERS = 4  # such structures, the best ones
-_REACHED = 0.01  # prior of going on below a tuned state
+_REACHED = 0.01  # prior of exploring structures below a tuned state
 
 
 def tpe(around: SelectionContext) -> SearchChoice | None:
-    """Tune all steps as one space, then take the likeliest move."""
+    """Tune all steps as one space of choices, then try the likeliest move."""
     start = around.graph.nodes[around.graph.start]
     return tune(around, start, around.proposer.space(None)) or best_first(around)
 
@@ -53,13 +53,13 @@ def tpe(around: SelectionContext) -> SearchChoice | None:
 def auto(around: SelectionContext) -> SearchChoice | None:
     """Change the structure, or tune the knobs of the best one.
 
-    Each has a count of its results since the last one that was better than all before; the one with
-    the lower count is next. A better structure sets the tuner's count to 0, too: its knobs are new.
+    Both parts count their results since their last gain, and the part with the lower count is next.
+    A better structure sets the tuner's count to 0 as well, since its knobs are new.
 
-    A structure is first seen with the knobs of its time, which may hide that it is the better one:
-    so after some results of the tuner without a gain, the best knobs are tried with the best of the
-    other structures, and then the tuner's every other turn is for all steps that the start allows,
-    structure among them, as some gains take two of them at once.
+    A structure is first judged with the knobs of that moment, which may hide that it is the better
+    one. So after eight results of the tuner without a gain, the best knobs are tried with the best
+    four other structures. Then every other turn of the tuner is for all steps that the start
+    allows, structure included, since some gains take two steps at once.
     """
     idle = {"structure": 0, TUNE: 0}
     best = 0.0
@@ -135,14 +135,14 @@ def _moved(around: SelectionContext, best: GraphNode, space: KnobSpace) -> Searc
 
 @dataclass(frozen=True)
 class _Structures(SelectionContext):
-    """The same, without proposals whose structure is known."""
+    """A selection's context without the proposals whose structure is known."""
 
     known: frozenset[str] = frozenset()
-    """Structures of nodes, and of what is being judged."""
+    """Structures of all nodes and of all states without a result."""
 
     @classmethod
     def of(cls, around: SelectionContext) -> _Structures:
-        """Return the surroundings with what is known of structures."""
+        """Return a selection's context with the structures that are known."""
         fields = {field.name: getattr(around, field.name) for field in dataclasses.fields(around)}
         known = set()
         for key in (*around.graph.nodes, *around.graph.in_flight, *around.graph.twins):
@@ -196,7 +196,7 @@ class _Structures(SelectionContext):
         return structures
 
     def all_untried(self, node: GraphNode, move: str) -> list[tuple[int, Proposal]]:
-        """Return the first untried proposal of each new structure."""
+        """Return the first untried proposal of each structure that is not known."""
         if move == TUNE:
             return []
         known = set(self.known)
@@ -213,9 +213,9 @@ def tune(around: SelectionContext, node: GraphNode, space: KnobSpace) -> SearchC
     """Return the next setting of knobs; None if all are known.
 
     Args:
-        around: What is known.
-        node: The node that the proposal counts for.
-        space: The settings.
+        around: Everything that the choice depends on.
+        node: Node whose attempts the proposal is counted with.
+        space: Space of the settings.
     """
     if not space.knobs:
         return None
@@ -247,12 +247,12 @@ def tune(around: SelectionContext, node: GraphNode, space: KnobSpace) -> SearchC
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """A space, and what is known of its settings for good."""
+    """A space of settings, with a cache of the settings that are known."""
 
     around: SelectionContext
     space: KnobSpace
     name: str
-    """Differs where another state could be in the space, or have other choices."""
+    """Key of the space in the cache; it differs for spaces that hold other states or choices."""
 
     @classmethod
     def of(cls, around: SelectionContext, space: KnobSpace) -> _Settings:
@@ -320,7 +320,7 @@ def _asked(knobs: Sequence[Knob], past: Past, number: int) -> dict[str, str]:
     Args:
         knobs: The space.
         past: (choices, value) of each result; larger values are better.
-        number: Seed of what is drawn.
+        number: Seed of the sampler.
     """
     import optuna
 
@@ -339,7 +339,7 @@ def _asked(knobs: Sequence[Knob], past: Past, number: int) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1024)
 def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
-    """Return a knob as places of its choices, ordered for numbers."""
+    """Return Optuna's distribution of a knob's choices, ordered if all are numbers."""
     import optuna
 
     count = len(knob.choices)
@@ -351,9 +351,10 @@ def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
 def _neighbour(known: _Settings, past: Past) -> tuple[Proposal | None, list[tuple[str, float]]]:
     """Return a good result with one knob changed, and the results compared.
 
-    In turns, the result is drawn from the best ones, of which each is half as likely as the one
-    before it, and is the best of a few drawn from the last ones; so a local optimum is left before
-    each of its neighbours was paid for. Once that gives what is known, all follow in order.
+    In turns, the result is drawn from the best results, each half as likely as the one before it,
+    or is the best of four that are drawn from the sixteen latest. So a local optimum is left before
+    all of its neighbours were judged. Once such draws give known settings only, all neighbours
+    follow in order.
     """
     around, space = known.around, known.space
     best_first_past = sorted(past, key=lambda each: -each[1])
@@ -381,7 +382,7 @@ def _neighbour(known: _Settings, past: Past) -> tuple[Proposal | None, list[tupl
 
 
 def _told(values: Mapping[str, str]) -> str:
-    """Return a setting as a text."""
+    """Return a setting as a text for a reader."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
 
 

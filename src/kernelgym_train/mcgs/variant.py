@@ -38,33 +38,33 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, order=True)
 class MoveStep:
-    """One move that was made, at one place, in one way."""
+    """One move that was made at one place of a kernel, in one way."""
 
     move: str
     """Id of the move."""
     target: str
-    """Where: one step of a move stands for each place."""
+    """Place of the kernel; a move has at most one step at each place."""
     choice: str
-    """How."""
+    """Way in which the move was made, such as ``4 times``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A kernel's text, and what is chosen beside it."""
+    """A kernel's text, with compiler flags, meta-parameters and the steps that led to it."""
 
     source: str
-    """The kernel's module, with the flags and the meta-parameters that it came with."""
+    """Text of the kernel's module, with the start's own flags and meta-parameters."""
     language: str
     flags: tuple[str, ...] = ()
     """Compiler flags."""
     launch: tuple[tuple[str, int], ...] = ()
-    """Choices of meta-parameters, sorted by name. In C++ each is one ``constexpr int NAME = ...;``,
-    whose value the choice takes the place of."""
+    """Values of meta-parameters, sorted by name. Each replaces the value of one line ``constexpr
+    int NAME = ...;`` of the C++ text."""
     applied: tuple[MoveStep, ...] = ()
-    """Moves that led here from the start. History: no part of the key."""
+    """Steps that lead from the start to the variant. They are no part of its key."""
 
     def kernel(self) -> Kernel:
-        """Render it."""
+        """Return the variant as a kernel."""
         source = self.source
         if builds_extension(self.language):
             source = self.file.with_flags(self.flags).source
@@ -72,10 +72,10 @@ class Variant:
 
     @property
     def file(self) -> KernelFile:
-        """The module with the C++ text, launch choices made.
+        """The kernel's module with its C++ text, in which the meta-parameters have their values.
 
         Raises:
-            UsageError: If a meta-parameter is no constant that stands there once.
+            UsageError: If the text does not define a meta-parameter exactly once as a constant.
         """
         file = read_kernel_file(self.source)
         cpp = file.cpp
@@ -100,7 +100,7 @@ def read_variant(kernel: Kernel) -> Variant:
     """Return the variant that a search starts from.
 
     Raises:
-        UsageError: If the kernel's module is none that a search can change.
+        UsageError: If a search cannot read the kernel's module.
     """
     if not builds_extension(kernel.language):
         return Variant(kernel.source, kernel.language)
@@ -114,9 +114,9 @@ def steps_in_words(steps: Iterable[MoveStep]) -> str:
 
 
 def meta_parameter(cpp: str, name: str) -> re.Match[str] | None:
-    """Return where a meta-parameter's value stands, as group 1.
+    """Return the match whose group 1 is a meta-parameter's value in a C++ text.
 
-    None if it is no constant that stands there once.
+    None if the text does not define it exactly once as a constant.
     """
     found = list(re.finditer(rf"^constexpr int {name} = (-?\d+);$", cpp, re.MULTILINE))
     return found[0] if len(found) == 1 else None
@@ -136,7 +136,7 @@ def _key(source: str, language: str, flags: tuple[str, ...]) -> str:
     if builds_extension(variant.language):
         file = variant.file
         cpp = normal_cpp(file.cpp)
-        # The text and the flags count once, in the form that a compiler sees.
+        # The C++ text and the flags are part of the key in the form that a compiler sees.
         module = ast.parse(file.with_flags(()).with_cpp("").source)
     state = {
         "language": variant.language,
@@ -148,14 +148,14 @@ def _key(source: str, language: str, flags: tuple[str, ...]) -> str:
 
 
 def launch_key(variant: Variant) -> str:
-    """Return 32 digits that variants share which differ in C++ alone.
+    """Return 32 hexadecimal digits that variants share if they differ in C++ alone.
 
-    Their modules run the same Python, and compiler flags do not count: with one machine code, they
-    do the same.
+    The modules of such variants run the same Python code, and compiler flags do not count, so that
+    with equal machine code they do the same.
     """
     module = ast.parse(variant.source)
     if builds_extension(variant.language):
-        # What `Variant.kernel` gives: its flags may have changed the linker's.
+        # The module that `Variant.kernel` gives, since compiler flags may add linker flags.
         file = read_kernel_file(variant.kernel().source)
         module = ast.parse(file.with_flags(()).with_cpp("").source)
     text = ast.unparse(_without_docstrings(module))
