@@ -1,1 +1,4 @@
-"""Reads C++: text, loop nests, and what can be proven of them."""
+"""C++ text: parsing, loop nests, proofs about them, and edits.
+
+Imports nothing else of the search.
+"""

@@ -1,4 +1,4 @@
-"""`Accumulation`: elements that are each a sum over an inner loop.
+"""`Accumulation`: a loop over elements, each of which is a sum over an inner loop.
 
 ::
 
@@ -8,9 +8,10 @@
       output[INDEX] = RESULT;         // may name total
     }
 
-Contract: `read_accumulation` returns one only if elements are independent of each other, the inner
+Contract: `read_accumulation` returns an accumulation only if elements are independent of each
+other, the inner
 loop's bounds do not depend on the element, ``total`` has the output's type, and TERM reads no
-output. So each element can be computed at any time, and with others. Pure.
+output. So the elements can be computed in any order, and several at once. Pure.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["Accumulation", "read_accumulation"]
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """The parts of the loop above."""
+    """Parts of the loop in this module's docstring."""
 
     elements: CppLoop
     total: CppLet
@@ -38,7 +39,7 @@ class Accumulation:
 
 
 def read_accumulation(function: CppFunction, loop: CppLoop) -> Accumulation | None:
-    """Return the accumulation that a loop is; None if it is none."""
+    """Return a loop's parts if it is an accumulation; None otherwise."""
     if len(loop.body) != 3 or loop.step != 1:
         return None
     total, terms, store = loop.body

@@ -1,8 +1,7 @@
-"""`LoopCost`: what a kernel's recognised loops do, counted from the text.
+"""`LoopCost`: operations and memory accesses of a kernel's innermost loops.
 
-Counted are the innermost loops: what one iteration reads, writes and computes, and how it walks
-through memory. Counts are of the text, not of a run: a loop that runs once counts as one that runs
-a million times. Pure.
+One iteration of each recognised innermost loop is counted in the text. How often a loop runs is not
+known: a loop that runs once counts as much as one that runs a million times. Pure.
 """
 
 from __future__ import annotations
@@ -32,39 +31,40 @@ _DEAR = ("exp", "log", "tanh", "erf", "pow", "sin", "cos", "expm1", "log1p", "ex
 
 @dataclass(frozen=True, slots=True)
 class LoopCost:
-    """What one iteration of each innermost loop costs, added up."""
+    """Costs of one iteration of each innermost loop, added up."""
 
     loops: int = 0
-    """Innermost loops."""
+    """Number of innermost loops."""
     depth: int = 0
-    """The most loops around one another."""
+    """Greatest number of loops nested in each other."""
     near: int = 0
-    """Elements that lie next to those of the iteration before, or are the same."""
+    """Number of accessed elements that are those of the iteration before, or lie next to them."""
     far: int = 0
-    """Elements that lie elsewhere."""
+    """Number of accessed elements that lie elsewhere."""
     sums: int = 0
-    """Loops that carry a sum, a maximum or a minimum."""
+    """Number of loops that carry a sum, a maximum or a minimum."""
     operations: int = 0
-    """Additions, products, comparisons and calls."""
+    """Number of additions, products, comparisons and calls."""
     divisions: int = 0
+    """Number of divisions."""
     exponentials: int = 0
-    """Calls of ``exp``, ``log``, ``tanh`` and other functions of that price."""
+    """Number of calls of ``exp``, ``log``, ``tanh`` and functions that cost as much."""
     bytes_moved: int = 0
-    """Read and written by one iteration of each loop."""
+    """Bytes that are read and written."""
     atomics: int = 0
-    """Atomic and critical statements, in recognised loops or elsewhere."""
+    """Number of atomic and critical statements in the whole text."""
     parallel: bool = False
-    """Whether a loop runs on all cores already."""
+    """Whether a loop runs on several cores already."""
 
 
 def _function(called: str) -> str:
-    """Return a function's name, of double values, without its namespace."""
+    """Return the name of a function's variant for doubles, without its namespace."""
     name = called.removeprefix("std::")
     return name if name in _DEAR else name.removesuffix("f")
 
 
 def cost_of(cpp: str) -> LoopCost:
-    """Return what a C++ text's loops cost."""
+    """Return the costs of a C++ text's innermost loops."""
     found = [(function, loop) for function, loop in each_loop(cpp) if not inner_loops(loop)]
     strides = [near for _, loop in found for near in _strides(loop)]
     nodes = [node for _, loop in found for value in loop.values() for node in walk(value)]
@@ -107,7 +107,7 @@ def _above(node: Node) -> Iterator[Node]:
 
 
 def _strides(loop: CppLoop) -> Iterator[bool]:
-    """Yield whether each element lies near the one before."""
+    """Yield for each accessed element whether it lies near that of the iteration before."""
     for access in accesses(loop.body):
         stride = access.index.coefficient(loop.variable)
         yield stride is not None and stride.constant in (0, 1)

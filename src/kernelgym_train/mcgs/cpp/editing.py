@@ -1,4 +1,4 @@
-"""Changes C++ text at places that the parser found.
+"""Edits of C++ text at nodes of its syntax tree.
 
 Contract: places are offsets into the text's UTF-8 bytes, as tree-sitter gives them. Pure.
 """
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def replaced(text: str, edits: Iterable[tuple[Node, str]]) -> str:
-    """Return a text with others in place of disjoint nodes."""
+    """Return a text with other texts in place of disjoint nodes."""
     data = text.encode()
     for node, new in sorted(edits, key=lambda edit: edit[0].start_byte, reverse=True):
         data = data[: node.start_byte] + new.encode() + data[node.end_byte :]
@@ -36,7 +36,7 @@ def with_lines_before(text: str, lines: Iterable[tuple[Node, str]]) -> str:
     for node, line in sorted(lines, key=lambda edit: edit[0].start_byte, reverse=True):
         blank = " " * node.start_point.column
         if data[: node.start_byte].rpartition(b"\n")[2].strip():
-            line = f"\n{blank}{line}"  # a directive needs a line of its own
+            line = f"\n{blank}{line}"  # a directive needs its own line
         data = data[: node.start_byte] + f"{line}\n{blank}".encode() + data[node.start_byte :]
     return data.decode()
 
@@ -44,7 +44,7 @@ def with_lines_before(text: str, lines: Iterable[tuple[Node, str]]) -> str:
 def with_lines_above(text: str, lines: Iterable[tuple[Node, Sequence[str]]]) -> str:
     """Return a text with lines before loops and their directives.
 
-    What stands before the nodes must be as it was when they were read.
+    The text before the nodes must be unchanged since they were parsed.
     """
     data = text.encode()
     for node, above in sorted(lines, key=lambda edit: edit[0].start_byte, reverse=True):
@@ -58,7 +58,7 @@ def with_lines_above(text: str, lines: Iterable[tuple[Node, Sequence[str]]]) -> 
 
 
 def with_text_above(text: str, node: Node, added: str) -> str:
-    """Return a text with another before a node's outermost declaration."""
+    """Return a text with another text before the outermost declaration around a node."""
     while node.parent is not None and node.parent.type != "translation_unit":
         node = node.parent
     data = text.encode()
@@ -66,7 +66,7 @@ def with_text_above(text: str, node: Node, added: str) -> str:
 
 
 def rewritten(node: Node, rule: Callable[[Node], str | None]) -> str:
-    """Return a node's text, parts of it replaced by a rule."""
+    """Return a node's text, with the text of each node for which a rule returns one replaced."""
     new = rule(node)
     if new is not None:
         return new

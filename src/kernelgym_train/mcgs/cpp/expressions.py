@@ -47,7 +47,7 @@ _LIBRARY_NUMBERS = frozenset(
 
 
 def is_exact(kind: str, value: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
-    """Return True if a number of a kind holds the whole of a polynomial's value."""
+    """Return True if a number of this type holds the polynomial's value without being cut off."""
     if kind not in WHOLE or polynomial_of(value) is None or not is_whole(value, scope, known):
         return False
     if kind not in NARROW:
@@ -66,7 +66,7 @@ def is_whole(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
 
 
 def is_element(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
-    """Return True for ``array[polynomial of whole numbers]``."""
+    """Return True if a node is ``array[subscript]`` with a polynomial of whole numbers."""
     index = index_node(node)
     name = text_of(node.child_by_field_name("argument"))
     if (

@@ -1,19 +1,21 @@
-"""Recognises counted loops in C++ text, and what they touch.
+"""Recognises counted loops in C++ text, and the statements in them.
 
-Contract: `read_functions` yields only what it understands in full. A loop is recognised if it
+Contract: `read_functions` returns only loops that it understands completely. A loop is recognised
+if it
 counts one whole number up by a constant to a bound that it does not change, and its body holds
 nothing but declarations of numbers and vectors of numbers, assignments to numbers and array
 elements, calls of known functions without side effects, choices between such values that read no
-element, and such loops. Whatever else stands in a body (a branch, a jump, a call, an address, a
-name whose type is not known) makes the loop, and each loop around it, unrecognised. Bounds and
+element, and such loops. Any other statement in a body (a branch, a jump, another call, an address,
+a name whose type is not known) makes the loop, and each loop around it, unrecognised. Bounds and
 subscripts are computed from whole numbers alone.
 
-Arrays are pointers that are bound once to ``data_ptr`` of a tensor. An output is one whose tensor
-the function allocates and uses for nothing else before it returns it; all others are only read, so
-that no two arrays share memory where one is written. A `std::vector` that a body declares is an
+Arrays are pointers that are bound once to ``data_ptr`` of a tensor. An array is an output if the
+function allocates its tensor and uses it for nothing else before it returns it. All other arrays
+are only read, so that no written array shares memory with another. A `std::vector` that a body
+declares is an
 output of its own for each iteration.
 
-Needs tree-sitter. Does not follow values through memory, and no pointer arithmetic.
+Needs tree-sitter. Values in memory and pointer arithmetic are not followed.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ class CppLet:
     type: str
     value: Node
     exact: bool
-    """Whether it is a whole number that equals its value as a polynomial, none of it cut off."""
+    """Whether the number is whole and holds the polynomial's value without being cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class CppLoop:
 
     node: Node
     name: str
-    """Function, then the variables of the loops down to this one; siblings are numbered."""
+    """Name of the function, then the variables of the loops down to this one, separated by ``/``;
+    loops with the same variable are numbered."""
     variable: str
     type: str
     lower: Polynomial
@@ -119,18 +122,18 @@ class CppLoop:
     step: int
     body: tuple[CppStatement, ...]
     pragmas: tuple[str, ...]
-    """Directives that concern it: those right before it, or before a loop that it is part of."""
+    """Directives right before the loop, or before a loop around it that they collapse with it."""
 
     @property
     def body_node(self) -> Node:
-        """The statement that the loop repeats."""
+        """Node of the statement that the loop repeats."""
         body = self.node.child_by_field_name("body")
         assert body is not None, "a recognised loop has a body"
         return body
 
     @property
     def head(self) -> str:
-        """The text up to the closing parenthesis; a comment after it would hide a brace."""
+        """Text of the loop up to its closing parenthesis, without a comment that may follow."""
         closing = next(child for child in reversed(self.node.children) if child.type == ")")
         data = text_of(self.node).encode()
         return data[: closing.end_byte - self.node.start_byte].decode()
@@ -142,7 +145,7 @@ class CppLoop:
 
     @property
     def bounds(self) -> frozenset[str]:
-        """Names in the bounds."""
+        """Names in the lower and the upper bound."""
         return self.lower.names | self.upper.names
 
     @property
@@ -168,14 +171,15 @@ CppStatement = CppLet | CppAssign | CppBuffer | CppLoop
 
 @dataclass(frozen=True, slots=True)
 class CppFunction:
-    """A function, with the loops that were recognised in it."""
+    """A C++ function, with the loops that were recognised in it."""
 
     name: str
     arrays: dict[str, CppArray]
     types: dict[str, str]
-    """Types of the numbers that it, or the text around it, declares outside of loops."""
+    """Types by name of the numbers that the function declares outside of loops, and of global
+    constants."""
     loops: tuple[CppLoop, ...]
-    """Recognised ones that lie in no other recognised one."""
+    """Recognised loops that lie in no other recognised loop."""
 
     def names(self, loop: CppLoop) -> set[str]:
         """Return the names that a loop, or the function around it, uses."""
@@ -186,7 +190,7 @@ class CppFunction:
         return self.arrays[text_of(element.child_by_field_name("argument"))]
 
     def declared_in_loops(self) -> dict[str, str]:
-        """Return the types of numbers that loops declare; empty ones where two differ."""
+        """Return the types of numbers that loops declare; empty where declarations differ."""
         known: dict[str, str] = {}
         for loop in walk_loops(self.loops):
             for name, kind in loop.lets.items():
@@ -195,7 +199,7 @@ class CppFunction:
 
 
 def directive_of(loop: CppLoop) -> Node | None:
-    """Return the directive right before a loop, comments apart, or None."""
+    """Return the directive right before a loop, ignoring comments, or None."""
     node = loop.node.prev_named_sibling
     while node is not None and node.type == "comment":
         node = node.prev_named_sibling
@@ -215,11 +219,11 @@ def read_functions(cpp: str) -> tuple[CppFunction, ...]:
     defined = [node for node in walk(root) if node.type == "function_definition"]
     declared = declared_names(root)
     own = frozenset(declared)
-    # A constant's name that is declared again may stand for something else in a function.
+    # The name of a constant that is declared again may mean something else in a function.
     fixed = {name: kind for name, kind in constants(root).items() if declared[name] == 1}
     for name in numbers - own:
         fixed[name] = "int" if int(macros[name]) < NARROW_LIMIT else "int64_t"
-    # A name that is a macro may stand for anything.
+    # A name that is a macro may mean anything.
     plain = [node for node in defined if not identifiers(node) & (set(macros) - numbers)]
     found = (_function(node, own, fixed) for node in plain)
     return tuple(each for each in found if each is not None and each.loops)
@@ -311,7 +315,7 @@ def _loop(
     if text_of(condition.child_by_field_name("left")) != variable:
         return None
     if variable in outer or variable in scope.types or variable in scope.arrays:
-        return None  # a name with two meanings
+        return None  # a name with two meanings is not followed
     if text_of(condition.child_by_field_name("operator")) != "<":
         return None
     step = _step(update, variable)
@@ -373,7 +377,7 @@ def _step(update: Node, variable: str) -> int | None:
 def _statements(
     body: Node, scope: CppScope, path: str, known: dict[str, str]
 ) -> tuple[CppStatement, ...] | None:
-    """Return a body's statements; None if one is not understood."""
+    """Return a body's statements; None if one of them is not understood."""
     nodes = children(body) if body.type == "compound_statement" else [body]
     found: list[CppStatement] = []
     pragmas: list[str] = []
@@ -411,7 +415,7 @@ def _let(node: Node, scope: CppScope, known: dict[str, str]) -> CppLet | None:
     if kind not in (*WHOLE, *FLOATS) or len(parts) != 1:
         return None
     if _is_stored(node):
-        return None  # it keeps a value from one iteration to the next
+        return None  # a static variable keeps its value from one iteration to the next
     target, value = (parts[0].child_by_field_name(name) for name in ("declarator", "value"))
     if target is None or target.type != "identifier" or value is None:
         return None

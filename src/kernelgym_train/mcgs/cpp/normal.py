@@ -2,7 +2,7 @@
 
 Contract: two texts with the same result mean the same to a compiler. Needs no parser. Pure.
 
-Does not rename: kernels that differ in names alone have different results.
+Names are kept: texts that differ in names have different results.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Contract: equal polynomials compare equal however they were written. Pure.
 
-Does not divide, and knows nothing of overflow: a subscript that overflows is undefined before a
-move as after it.
+Division and overflow are not modelled: a subscript that overflows is undefined before and after a
+move.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ class Polynomial:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name in it."""
+        """Names in the polynomial."""
         return frozenset(name for names, _ in self.terms for name in names)
 
     @property
     def constant(self) -> int | None:
-        """Its value if it holds no name; None otherwise."""
+        """Value of the polynomial if it has no names; None otherwise."""
         if not self.terms:
             return 0
         values = dict(self.terms)
         return values[()] if set(values) == {()} else None
 
     def coefficient(self, name: str) -> Polynomial | None:
-        """Return what `name` is multiplied by; None if squared."""
+        """Return the factor of a name; None if the name has a higher power."""
         if any(names.count(name) > 1 for names, _ in self.terms):
             return None
         return Polynomial.of(
@@ -85,7 +85,7 @@ class Polynomial:
         return Polynomial.of(term for term in self.terms if not given & set(term[0]))
 
     def replaced(self, values: Mapping[str, Polynomial]) -> Polynomial:
-        """Return it with values in place of names."""
+        """Return the polynomial with values in place of names."""
         total = Polynomial.number(0)
         for names, coefficient in self.terms:
             product = Polynomial.number(coefficient)

@@ -1,6 +1,6 @@
-"""What can be proven of a recognised loop: independent iterations, sums, invariants.
+"""Proofs about a recognised loop: independent iterations, sums, invariants.
 
-Contract: True means proven. False means only that no proof was found. Pure.
+Contract: True means that a property is proven. False means only that no proof was found. Pure.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ElementAccess:
-    """One element that is read or written."""
+    """One access to an array's element."""
 
     array: str
     index: Polynomial
     loops: tuple[CppLoop, ...]
-    """Loops around it, inside the one that was asked about."""
+    """Loops around the access, inside the loop that is examined."""
     writes: bool
 
 
@@ -109,14 +109,14 @@ def has_independent_iterations(
 ) -> bool:
     """Return True if iterations may run in any order, or at once.
 
-    No number is carried from one to the next, and elements of an array that is written lie in a
-    stretch of their own for each iteration: ``stride * variable + offset`` with the offset below
+    No number is carried from one iteration to the next, and each iteration accesses its own range
+    of every array that is written: ``stride * variable + offset`` with the offset below
     the stride, by the bounds of the loops inside.
 
     Args:
-        function: Where it stands.
+        function: Function around the loop.
         loop: The loop.
-        ignoring: Numbers that may be carried all the same.
+        ignoring: Numbers that may be carried nevertheless, such as sums.
     """
     if carried(loop.body) - ignoring:
         return False
@@ -142,7 +142,7 @@ def has_independent_iterations(
 
 
 def _buffers(body: tuple[CppStatement, ...]) -> set[str]:
-    """Return vectors that each iteration has of its own."""
+    """Return the names of vectors that each iteration declares for itself."""
     found = {each.name for each in body if isinstance(each, CppBuffer)}
     return found.union(*(_buffers(each.body) for each in body if isinstance(each, CppLoop)))
 
@@ -173,15 +173,15 @@ def _fits(offset: Polynomial, inner: dict[str, CppLoop], stride: Polynomial) -> 
             return False
     if reached == stride:
         return True
-    # Offset 0 alone, or counted by constants: any stride at least as long will do.
+    # The offset is 0, or its range is constant: any stride that is at least as long fits.
     size, room = reached.constant, stride.constant
     return size is not None and room is not None and size <= room
 
 
 def reductions(loop: CppLoop) -> dict[str, str] | None:
-    """Return operators of sums, maxima and minima of an innermost loop.
+    """Return the operator of each sum, maximum and minimum that an innermost loop carries.
 
-    None if it carries a number in another way.
+    None if the loop carries a number in another way.
     """
     found: dict[str, str] = {}
     wanted = carried(loop.body)
@@ -225,9 +225,9 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
     """Return an expression's type: float, double, or int for whole numbers.
 
     Args:
-        function: Where it stands.
+        function: Function around the expression.
         node: The expression.
-        known: Types of numbers that loops around it declare.
+        known: Types of numbers that the loops around the expression declare.
     """
     if node.type == "number_literal":
         text = text_of(node)

@@ -1,6 +1,6 @@
-"""What a C++ function declares outside of its loops.
+"""Declarations of a C++ function outside of its loops: numbers, and pointers to tensors.
 
-Numbers, and pointers to tensors. Pure.
+Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["FLOATS", "NARROW", "WHOLE", "CppArray", "CppScope", "constants", "de
 FLOATS = ("float", "double")
 WHOLE = ("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t")
 NARROW = ("int", "int32_t")
-"""Those of 32 bits: a longer number loses its upper half in them."""
+"""Whole numbers of 32 bits, which cut off the upper half of a longer number."""
 _ALLOCATES = re.compile(r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$")
 _POINTER = re.compile(r"(\w+)\s*\.\s*data_ptr<(\w+)>\(\)")
 _SIZE = re.compile(r"\w+\s*\.\s*(size\(\d+\)|numel\(\))")
@@ -34,15 +34,15 @@ class CppArray:
 
     name: str
     element: str
-    """``float``, ``double``, ..."""
+    """Type of the elements, such as ``float``."""
     output: bool
-    """Whether the function allocates it; all others are only read."""
+    """Whether the function allocates the tensor; all other arrays are only read."""
     tensor: str = ""
-    """The tensor's name."""
+    """Name of the tensor."""
 
 
 def constants(root: Node) -> dict[str, str]:
-    """Return numbers that the text declares constant outside of functions, with types."""
+    """Return the types by name of the constants that the text declares outside of functions."""
     found: dict[str, str] = {}
     for node in children(root):
         if node.type == "namespace_definition":
@@ -62,8 +62,8 @@ def constants(root: Node) -> dict[str, str]:
 def declared_names(root: Node) -> Counter[str]:
     """Return how often the text declares each name, wherever that is.
 
-    Functions, variables, fields, parameters, types and names taken from other namespaces; those of
-    ``std`` keep their meaning.
+    Functions, variables, fields, parameters, types and names that are taken from other namespaces
+    are counted; names from ``std`` keep their meaning.
     """
     found: Counter[str] = Counter()
     for node in walk(root):
@@ -89,12 +89,12 @@ class CppScope:
     ) -> None:
         self.body = body
         self.own = own
-        """Names that the text declares: calls of them may do anything."""
+        """Names that the text declares itself: a function of such a name may do anything."""
         self.constants = constants
-        """Types of numbers that the text declares constant outside of functions."""
+        """Types by name of the constants that the text declares outside of functions."""
         self.arrays: dict[str, CppArray] = {}
         self.buffers: dict[str, CppArray] = {}
-        """Vectors that loops' bodies declare; known where they are declared alone."""
+        """Vectors that the bodies of loops declare, by name; they exist only in these bodies."""
         self.types: dict[str, str] = {}
         self._tensor_of: dict[str, str] = {}
         for node in walk(declarator):
@@ -152,7 +152,7 @@ class CppScope:
             self._tensor_of[name] = found[1]
 
     def _only_returned(self, tensor: str, tensors: dict[str, bool]) -> bool:
-        """Return True if a tensor is new, with one pointer."""
+        """Return True if a tensor is allocated by the function and has one pointer."""
         uses = [
             node
             for node in walk(self.body)
@@ -180,11 +180,11 @@ class CppScope:
         return self.type_of(name, {}) in WHOLE
 
     def type_of(self, name: str, known: Mapping[str, str]) -> str | None:
-        """Return a number's type; None if the name may stand for something else.
+        """Return a number's type; None if the name may mean something else.
 
         Args:
             name: The name.
-            known: Types of numbers that loops around its use declare.
+            known: Types of numbers that the loops around its use declare.
         """
         return known.get(name, self.types.get(name, self.constants.get(name)))
 

@@ -1,4 +1,4 @@
-"""Reads nodes of tree-sitter's syntax tree: texts, names, subscripts, polynomials. Pure."""
+"""Functions that read nodes of tree-sitter's syntax tree. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def root_of(node: Node) -> Node:
-    """Return the node of the whole text."""
+    """Return the root of a node's syntax tree."""
     while node.parent is not None:
         node = node.parent
     return node

@@ -1,8 +1,8 @@
-"""Nests of loops around a sum, computed in tiles of vectors.
+"""`Tiles`: writes a nest of loops around a sum in tiles of vectors.
 
-Contract: `read_nest` recognises a nest whose rows can be computed in any order; `Tiles` writes it
-anew, tile by tile, with the elements beyond the last whole tile as they were. What is computed
-within a tile, and in which order its terms are added, is the caller's.
+Contract: `read_nest` recognises a nest whose rows can be computed in any order; `Tiles` writes the
+nest tile by tile, and computes the elements beyond the last whole tile as before. The caller writes
+the computation within a tile, and the order in which terms are added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Tiles", "read_nest"]
 def read_nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     """Return the sums that a loop over rows computes, or None.
 
-    The bounds of columns and terms do not depend on the row.
+    None unless the bounds of columns and terms are independent of the row.
     """
     if len(rows.body) != 1 or rows.step != 1 or any("collapse" in each for each in rows.pragmas):
         return None
@@ -45,11 +45,11 @@ class Tiles:
     Args:
         function: The function that the nest is in.
         rows: The nest's outer loop.
-        found: From `read_nest`.
-        height: Rows of a tile.
-        across: Sums that a row of a tile holds, each a vector.
-        lanes: Elements of a vector.
-        step: Columns from one sum of a row to the next.
+        found: Result of `read_nest`.
+        height: Number of rows of a tile.
+        across: Number of sums in a row of a tile, each of them a vector.
+        lanes: Number of elements of a vector.
+        step: Number of columns from one sum of a row to the next.
     """
 
     def __init__(
@@ -73,20 +73,20 @@ class Tiles:
 
     @property
     def here(self) -> str:
-        """The sum at a place of the tile, within `each_sum`."""
+        """Text of the current sum, for statements in `each_sum`."""
         return f"{self.tile}[{self._row_at}][{self.column_at}]"
 
     @property
     def shape(self) -> str:
-        """The tile's extents, as in a declaration."""
+        """Text of the tile's extents in a declaration."""
         return f"[{self._height}][{self._across}]"
 
     def fresh(self, wanted: str) -> str:
-        """Return a name that the nest does not use, and keep it."""
+        """Return a name that the nest does not use, and reserve it."""
         return fresh(wanted, self._taken)
 
     def each_sum(self, pad: str, statements: Sequence[str]) -> list[str]:
-        """Return lines that do something for each sum of a tile."""
+        """Return lines that execute statements for each sum of a tile."""
         i, j = self._rows.variable, self._found.elements.variable
         at = self.column_at if self._step == 1 else f"{self.column_at} * {self._step}"
         return [
@@ -103,7 +103,7 @@ class Tiles:
         ]
 
     def text(self, inside: Sequence[str]) -> str:
-        """Return the nest, with `inside` for each whole tile.
+        """Return the text of the nest, with `inside` as the body for each whole tile.
 
         Args:
             inside: Lines, indented by six.

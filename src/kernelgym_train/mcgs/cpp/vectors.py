@@ -1,4 +1,4 @@
-"""What vectors of a loop's iterations can compute. Pure."""
+"""Which expressions can be computed for several iterations at once, in vectors. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelgym_train.mcgs.cpp.syntax import children, text_of
 __all__ = ["BYTES", "fresh", "is_arithmetic", "stride_along"]
 
 BYTES: Mapping[str, int] = MappingProxyType({"float": 4, "double": 8})
-"""Of a number that vectors can hold."""
+"""Bytes of each type of number that vectors can hold."""
 _ARITHMETIC = (
     *("binary_expression", "parenthesized_expression", "unary_expression", "number_literal"),
     *("identifier", "subscript_expression"),
@@ -27,11 +27,11 @@ def is_arithmetic(
     """Return True if an expression can be computed in vectors.
 
     Args:
-        function: Where it stands.
+        function: Function around the expression.
         node: The expression.
-        along: Variable of which a vector holds neighbouring values.
+        along: Loop variable along which a vector holds neighbouring elements.
         kind: Type that everything in it must have: ``float`` or ``double``.
-        known: Types of numbers that loops around it declare.
+        known: Types of numbers that the loops around the expression declare.
     """
     if node.type == "subscript_expression":
         array = function.arrays[text_of(node.child_by_field_name("argument"))]
@@ -46,13 +46,13 @@ def is_arithmetic(
 
 
 def stride_along(node: Node, variable: str) -> int | None:
-    """Return a subscript's constant factor of a variable, or None."""
+    """Return the constant factor of a variable in a subscript, or None."""
     found = index_of(node).coefficient(variable)
     return None if found is None else found.constant
 
 
 def fresh(wanted: str, taken: set[str]) -> str:
-    """Return a name that is not taken, and take it."""
+    """Return a name that is not taken, and add it to the taken names."""
     while wanted in taken:
         wanted += "_"
     taken.add(wanted)

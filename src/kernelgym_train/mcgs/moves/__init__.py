@@ -1,1 +1,4 @@
-"""Moves: changes that keep what a kernel computes, one file each."""
+"""Moves: changes of a kernel that keep its results, one file each, by language.
+
+Imports `kernelgym_train.mcgs.cpp` and `kernelgym_train.mcgs.variant`.
+"""

@@ -1,7 +1,7 @@
-"""`SearchMove`: what a search may do to a kernel.
+"""`SearchMove`: a kind of change that a search may make to a kernel.
 
-Contract: a transform yields its realisations in a fixed order, and none whose precondition it
-cannot prove. It reads the variant alone: no clock, no random numbers, no hash order.
+Contract: a move yields its realisations in a fixed order, and none whose precondition it cannot
+prove. They depend on the variant alone: not on a clock, random numbers or the order of hashes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["RISKS", "Realisation", "Risk", "SearchMove", "with_flag"]
 
 Risk = Literal["exact", "reassociates", "approximate"]
 RISKS: tuple[Risk, ...] = ("exact", "reassociates", "approximate")
-"""From none to much: how far results may move.
+"""Risks in rising order: how far a kernel's results may change.
 
 ``exact``: each element is computed by the same operations in the same order (the compiler may fuse
 a product and a sum where the machine can). ``reassociates``: sums are taken in another order.
@@ -31,7 +31,7 @@ class Realisation:
     target: str
     choice: str
     variant: Variant
-    """What results; `Variant.applied` is left to the caller."""
+    """Variant after the move; the caller sets its `Variant.applied`."""
     risk: Risk = "exact"
 
 
@@ -41,23 +41,23 @@ class SearchMove:
 
     id: str
     risk: Risk
-    """The most that any of its realisations has."""
+    """Highest risk of the move's realisations."""
     phase: int
-    """When it is made, where several are: from 0, structure before directives before flags."""
+    """Position of the move among several, from 0: structure before directives before flags."""
     weight: float
-    """How much a search expects of it before it has tried: a prior, not normalised."""
+    """Prior of the move, not normalised: how much a search expects of it before it was tried."""
     recipe: str
-    """What it does, in one sentence for a person or a model."""
+    """Description of the change in one sentence, for a person or a model."""
     realise: Callable[[Variant], Iterator[Realisation]]
     knob: Literal["", "choice", "presence"] = ""
-    """What of a step a tuner may change without changing the structure: nothing; the choice, where
-    the step is made; or whether it is made as well."""
+    """Freedom of a tuner that keeps the structure: none (empty), another choice of a step that is
+    made (``choice``), or also to make the step or not (``presence``)."""
     languages: tuple[str, ...] = ("cpp",)
     """Languages of the kernels that the move changes."""
 
 
 def with_flag(variant: Variant, *added: str) -> Variant:
-    """Return a variant with flags added in place of those overruled."""
+    """Return a variant with flags added, which replace the flags that they overrule."""
     flags = list(variant.flags)
     for flag in added:
         flags = [each for each in flags if _slot(each) != _slot(flag)]
@@ -66,7 +66,7 @@ def with_flag(variant: Variant, *added: str) -> Variant:
 
 
 def _slot(flag: str) -> str:
-    """Return what flags that overrule each other share."""
+    """Return the key that flags share if they overrule each other."""
     if flag.startswith("-O"):
         return "-O"
     if flag.startswith("-fno-"):

@@ -1,4 +1,4 @@
-"""`MOVES`: the moves that come along; `known_moves`: with those of other packages.
+"""`MOVES`: the moves of this package; `known_moves`: these and the moves of other packages.
 
 A package adds a move by the entry-point group ``kernelgym.moves``: its name is the move's id, and
 it loads to a `kernelgym_train.mcgs.moves.definition.SearchMove`.
@@ -33,7 +33,7 @@ from kernelgym_train.mcgs.moves.definition import SearchMove
 __all__ = ["GROUP", "MOVES", "known_moves"]
 
 GROUP = "kernelgym.moves"
-"""Entry points of other packages' moves."""
+"""Name of the entry-point group of other packages' moves."""
 
 MOVES: Mapping[str, SearchMove] = MappingProxyType(
     {
@@ -59,7 +59,7 @@ MOVES: Mapping[str, SearchMove] = MappingProxyType(
         )
     }
 )
-"""In the order in which they are made."""
+"""Moves by id."""
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def known_moves() -> Mapping[str, SearchMove]:
 
     Raises:
         UsageError: If another package's entry point cannot be loaded, is no move, or has the id of
-            one that is there.
+            another move.
     """
     found = dict(MOVES)
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):

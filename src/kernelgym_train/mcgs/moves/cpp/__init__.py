@@ -1,1 +1,1 @@
-"""Moves on C++ kernels, one file each."""
+"""Moves on C++ kernels, one file each; `kernelgym_train.mcgs.moves.table` lists them."""
