@@ -39,7 +39,7 @@ Ability = TypeVar("Ability")
 
 _ORDER = ("tune", "both", "hidden")
 _AT_ANY = (Status.UNAVAILABLE, Status.COMPILE_ERROR, Status.REJECTED)
-"""What a kernel comes to by its text, before it is run at a shape."""
+"""Statuses that depend on the kernel's text alone, before it runs at a shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class TaskShape:
     name: str
     problem: Problem
     weight: float
-    """Share of the value; 0 for a shape whose time does not count."""
+    """Weight in the geometric mean of speedups; 0 for a shape whose time does not count."""
     role: str
-    """``tune``, ``hidden`` or ``both``."""
+    """Role of the shape: ``tune``, ``hidden`` or ``both``."""
 
     @property
     def kept(self) -> bool:
