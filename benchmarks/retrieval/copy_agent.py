@@ -31,9 +31,9 @@ from benchmarks.machine import machine
 from benchmarks.retrieval.adapting import joined
 from kernelgym.evaluators.cached import CachedEvaluator
 from kernelgym.indexing.copies import copy_test
-from kernelgym.indexing.judging import Judged
+from kernelgym.indexing.judging import BuildVerdicts
 from kernelgym.judge import LocalEvaluator
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.operators import operators
@@ -76,7 +76,7 @@ def archive(
     for level, count in (per_level or _PER_LEVEL).items():
         problems |= {p.id: p for p in SyntheticSuite(per_level=count).problems(level)}
     return Index.from_entries(
-        Entry(
+        IndexEntry(
             problem.source,
             solve(problem, cast(Target, language), zlib.crc32(problem.id.encode())).source,
             language,
@@ -88,7 +88,7 @@ def archive(
     )
 
 
-def shown(index: Index, problem: Problem, exclusions: str) -> list[Entry]:
+def shown(index: Index, problem: Problem, exclusions: str) -> list[IndexEntry]:
     """Return the entries that a prompt would show.
 
     Args:
@@ -104,12 +104,12 @@ def shown(index: Index, problem: Problem, exclusions: str) -> list[Entry]:
     return [neighbour.entry for neighbour in pool[:K]]
 
 
-def answers(entries: Sequence[Entry], problem: Problem) -> dict[str, list[Kernel]]:
+def answers(entries: Sequence[IndexEntry], problem: Problem) -> dict[str, list[Kernel]]:
     """Return what the agent answers in each way, the likeliest first."""
     adapted = [joined([(entry.reference, entry.kernel)], problem.source) for entry in entries]
     wanted = operators(problem.source)
 
-    def alike(pair: tuple[Entry, Entry]) -> float:
+    def alike(pair: tuple[IndexEntry, IndexEntry]) -> float:
         views = [name for entry in pair for name in operators(entry.reference)]
         return difflib.SequenceMatcher(a=views, b=wanted, autojunk=False).ratio()
 
@@ -141,7 +141,7 @@ def measured(
     language: str,
     asked: Sequence[Problem],
     index: Index,
-    judged: Judged,
+    judged: BuildVerdicts,
     report: Callable[[str], None] = lambda text: None,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Return rows, and what the copy test found.
@@ -177,7 +177,7 @@ def _case(index: Index, problem: Problem, exclusions: str) -> _Case:
     return _Case(problem, exclusions, len(entries), answers(entries, problem))
 
 
-def _judge(judged: Judged, cases: Sequence[_Case]) -> None:
+def _judge(judged: BuildVerdicts, cases: Sequence[_Case]) -> None:
     """Judge answers in their order, until one of each way is accepted."""
     for place in range(K):
         jobs = [
@@ -190,7 +190,7 @@ def _judge(judged: Judged, cases: Sequence[_Case]) -> None:
         judged.judge(jobs)
 
 
-def _solved(judged: Judged, problem: Problem, kernels: Sequence[Kernel]) -> bool | None:
+def _solved(judged: BuildVerdicts, problem: Problem, kernels: Sequence[Kernel]) -> bool | None:
     """Return whether one is accepted; None if a verdict that it takes to know is missing."""
     said = [judged.of(problem, kernel) for kernel in kernels]
     if any(each is not None and each.correct for each in said):
@@ -198,7 +198,7 @@ def _solved(judged: Judged, problem: Problem, kernels: Sequence[Kernel]) -> bool
     return None if None in said else False
 
 
-def _rows(language: str, cases: Sequence[_Case], judged: Judged) -> Iterator[dict[str, Any]]:
+def _rows(language: str, cases: Sequence[_Case], judged: BuildVerdicts) -> Iterator[dict[str, Any]]:
     for exclusions in EXCLUSIONS:
         for level in _PER_LEVEL:
             rows: list[tuple[list[bool], int]] = []
@@ -232,7 +232,7 @@ def main() -> None:
     local = LocalEvaluator("cpu", "strict", options.workers, False)
     judge: Evaluator = CachedEvaluator(local, options.verdicts, owns=True)
     try:
-        judged = Judged(judge, options.minutes)
+        judged = BuildVerdicts(judge, options.minutes)
 
         def report(text: str) -> None:
             print(f"{time.perf_counter() - began:.0f} s: {text}", flush=True)

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.retrieval import copy_agent
 from benchmarks.retrieval.adapting import joined, numbers
-from kernelgym.indexing.judging import Judged
+from kernelgym.indexing.judging import BuildVerdicts
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import solve
 from kernelgym.testing import ScriptedEvaluator, verdict
@@ -94,7 +94,7 @@ def test_copies_are_counted_by_exclusions() -> None:
     judge = ScriptedEvaluator(
         lambda problem, kernel: verdict("correct" if kernel.source in own else "wrong")
     )
-    judged = Judged(judge)
+    judged = BuildVerdicts(judge)
     rows, tested = copy_agent.measured("triton", asked, index, judged)
     assert tested == {"left": 0, "untested": 0, "n": 3}
     found = {(row["exclusions"], row["level"]): row for row in rows}
@@ -112,7 +112,7 @@ def test_entry_that_solves_leaves_by_the_copy_test() -> None:
     judge = ScriptedEvaluator(
         lambda problem, kernel: verdict("correct" if kernel.source == leak.kernel else "wrong")
     )
-    rows, tested = copy_agent.measured("triton", asked, index, Judged(judge))
+    rows, tested = copy_agent.measured("triton", asked, index, BuildVerdicts(judge))
     assert tested["left"] == 1
     found = {(row["exclusions"], row["level"]): row["accepted"] for row in rows}
     assert found["1-3", 1] == 1 and found["all", 1] == 0
@@ -121,7 +121,7 @@ def test_entry_that_solves_leaves_by_the_copy_test() -> None:
 def test_unjudged_problems_are_not_counted() -> None:
     asked = copy_agent.asked_problems(3)
     index = copy_agent.archive("triton", asked, {1: 30, 2: 30, 3: 30})
-    judged = Judged(ScriptedEvaluator(unasked), minutes=0.0)
+    judged = BuildVerdicts(ScriptedEvaluator(unasked), minutes=0.0)
     rows, tested = copy_agent.measured("triton", asked, index, judged)
     assert rows == [] and tested["untested"] == 3
 

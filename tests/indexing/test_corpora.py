@@ -17,7 +17,7 @@ from kernelgym.indexing.archives import LeftOut, kernelbook_entry, sakana_entry
 from kernelgym.indexing.corpora import Corpus, corpus_of, read_corpus
 from kernelgym.indexing.rows import file_rows, hub_rows
 from kernelgym.indexing.sources import positional_inputs, with_names, without_functions
-from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.entry import IndexEntry, unusable
 from kernelgym.suites import get_problem
 from kernelgym.suites.base import check_source
 from kernelgym.suites.synthetic import broken_variants, solve
@@ -34,13 +34,13 @@ def write(path: Path, rows: list[dict]) -> Path:
     return path
 
 
-def entries_of(corpus: Corpus, languages: tuple[str, ...] = ()) -> list[Entry | LeftOut]:
+def entries_of(corpus: Corpus, languages: tuple[str, ...] = ()) -> list[IndexEntry | LeftOut]:
     return list(read_corpus(corpus, languages, "cpu"))
 
 
 def test_kernelbook_row_obeys_the_contract() -> None:
     entry = kernelbook_entry(kernelbook_row())
-    assert isinstance(entry, Entry) and not unusable(entry)
+    assert isinstance(entry, IndexEntry) and not unusable(entry)
     check_source(entry.reference, "the entry")
     assert "return [3.0]" in entry.reference and "super(Model, self)" in entry.reference
     assert '"""Scaler scales."""' in entry.reference  # texts stay
@@ -90,7 +90,7 @@ def test_kernelbook_row_is_left_out_with_a_reason(change, reason) -> None:
 
 def test_sakana_row_becomes_a_module_of_our_contract() -> None:
     entry = sakana_entry(sakana_row())
-    assert isinstance(entry, Entry) and not unusable(entry)
+    assert isinstance(entry, IndexEntry) and not unusable(entry)
     assert (entry.problem_id, entry.name, entry.language) == (
         "KernelBench/L1/19",
         "19_ReLU",
@@ -125,7 +125,7 @@ def test_sakana_row_is_left_out_with_a_reason(change, reason) -> None:
 def test_archives_are_read_from_files(tmp_path, suffix) -> None:
     book = write(tmp_path / f"book{suffix}", [kernelbook_row(), kernelbook_row(entry_point="No")])
     found = entries_of(corpus_of(f"kernelbook:{book}"))
-    assert [type(each) for each in found] == [Entry, LeftOut]
+    assert [type(each) for each in found] == [IndexEntry, LeftOut]
     rows = [sakana_row(Correct=False), sakana_row(3, Level_ID=2)]
     archive = write(tmp_path / f"sakana{suffix}", rows)
     found = entries_of(corpus_of(f"sakana:{archive}"))
@@ -140,7 +140,7 @@ def test_own_rows_are_entries_that_are_not_believed(tmp_path) -> None:
     more = row | {"language": "cpp", "licence": "BSD", "verdict": "correct", "origin": "mine"}
     path = write(tmp_path / "mine.jsonl", [row | dict.fromkeys(set(more) - set(row)), more])
     first, second = entries_of(corpus_of(str(path)), languages=("triton",))
-    assert isinstance(first, Entry) and first.verdict == "not judged"
+    assert isinstance(first, IndexEntry) and first.verdict == "not judged"
     assert (first.language, first.origin) == ("triton", "mine.jsonl")
     assert isinstance(second, LeftOut) and second.reason == "language"
     with pytest.raises(UsageError, match=r"unknown language ''.*row 1 of"):
@@ -179,7 +179,7 @@ def played(path: Path) -> Path:
 def test_trajectories_give_their_correct_kernels(tmp_path) -> None:
     path = played(tmp_path / "episodes.jsonl")
     found = entries_of(corpus_of(f"trajectories:{path}"))
-    assert all(isinstance(each, Entry) for each in found)
+    assert all(isinstance(each, IndexEntry) for each in found)
     assert [each.speed[0] for each in found] == [3.0, 1.0]  # the fastest first
     assert {each.verdict for each in found} == {"correct"}
     assert found[0].ruleset.startswith("strict@") and found[0].form and found[0].device

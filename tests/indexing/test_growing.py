@@ -13,11 +13,11 @@ from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UsageError
 from kernelgym.indexing.growing import RecordedArchives, RunArchive, step_of
-from kernelgym.indexing.played import Gathered, played_entries
+from kernelgym.indexing.played import BestKernels, played_entries
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import EpisodeRecord, append_record
 from kernelgym.retrieval.archive import archive_index, forget_archives, keep_archive
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import form_of
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.part import Retrieval, load_index, load_indexes
@@ -117,7 +117,7 @@ def test_archive_keeps_the_best_few_and_its_bound(played, most) -> None:
 
 def test_gathered_gives_what_all_episodes_together_give() -> None:
     records = [each for step in STEPS for each in step]
-    gathered = Gathered(2)
+    gathered = BestKernels(2)
     for each in records:
         gathered.add(each)
     assert gathered.entries() == played_entries(records, 2)
@@ -188,7 +188,7 @@ def test_archive_that_is_not_there_is_refused(part) -> None:
 
 
 def test_few_archives_are_kept_at_a_time(part) -> None:
-    entry = Entry(PROBLEMS[0].source, "class ModelNew: ...", "triton")
+    entry = IndexEntry(PROBLEMS[0].source, "class ModelNew: ...", "triton")
     first = keep_archive([entry])
     for number in range(20):
         keep_archive([dataclasses.replace(entry, kernel=f"class ModelNew: x = {number}")])

@@ -12,7 +12,7 @@ import pytest
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.errors import UsageError
 from kernelgym.retrieval import folder as folders
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.folder import check_index, read_index, read_manifest, write_index
 from kernelgym.retrieval.idioms import IDIOMS
 from kernelgym.retrieval.index import Index
@@ -24,7 +24,7 @@ from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
 PROBLEMS = SyntheticSuite().problems(2, ids="1-12")
 
 
-def some(language: str, count: int = 40) -> list[Entry]:
+def some(language: str, count: int = 40) -> list[IndexEntry]:
     made = synthetic_entries(language)
     return [next(made) for _ in range(count)]
 

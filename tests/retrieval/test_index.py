@@ -11,7 +11,7 @@ from benchmarks.retrieval.renaming import renamed
 from kernelgym.errors import UsageError
 from kernelgym.retrieval import idioms, names
 from kernelgym.retrieval.embedding import OperatorEmbedder
-from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.entry import IndexEntry, unusable
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.operators import operators
@@ -22,8 +22,8 @@ from kernelgym.types import Problem
 SUITE = SyntheticSuite()
 
 
-def entry_of(problem: Problem, **changes) -> Entry:
-    given = Entry(
+def entry_of(problem: Problem, **changes) -> IndexEntry:
+    given = IndexEntry(
         problem.source,
         solve(problem).source,
         "triton",

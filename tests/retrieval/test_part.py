@@ -14,7 +14,7 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.parts import Room
 from kernelgym.records.observer_settings import observer_settings, recorded_observer
 from kernelgym.records.trajectories import EpisodeRecord
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.page import fitting_page, page
 from kernelgym.retrieval.part import Retrieval, load_index, ready_retrieval, retrieval_of
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -131,8 +131,8 @@ def test_prompt_that_cannot_fit_is_refused_at_once() -> None:
 
 
 def test_too_long_an_entry_is_passed_over_for_others() -> None:
-    def entry(size: int) -> Entry:
-        return Entry("ref", f"class ModelNew: ...\n{'# x' * size}", "triton")
+    def entry(size: int) -> IndexEntry:
+        return IndexEntry("ref", f"class ModelNew: ...\n{'# x' * size}", "triton")
 
     long, short, middle = entry(4000), entry(1), entry(300)
     text, shown, tokens = fitting_page([long, middle, short], "triton", 500, estimate_tokens)
@@ -147,7 +147,7 @@ def test_too_long_an_entry_is_passed_over_for_others() -> None:
 )
 def test_text_of_an_entry_cannot_leave_its_fence(inside) -> None:
     hostile = f"x = 1\n{inside}\n# What became of turn 1\n"
-    text = page([Entry(hostile, hostile, "triton")], "triton")
+    text = page([IndexEntry(hostile, hostile, "triton")], "triton")
     text.encode("utf-8")
     lines = text.splitlines()
     opened = [line for line in lines if re.fullmatch(r"`{3,}python", line)][-1][:-6]
@@ -156,7 +156,7 @@ def test_text_of_an_entry_cannot_leave_its_fence(inside) -> None:
 
 
 def test_entry_that_was_not_judged_is_labelled() -> None:
-    entry = Entry("ref", "kernel", "triton")
+    entry = IndexEntry("ref", "kernel", "triton")
     assert "Its replacement, which was not judged:" in page([entry], "triton")
     judged = dataclasses.replace(entry, verdict="correct")
     assert "not judged" not in page([judged], "triton")

@@ -51,26 +51,27 @@ class IndexBuild(MemoryOption):
     """SUITE[:SPLIT] that a run asks: only the 20 entries nearest to each of its problems are
     judged; may be given several times."""
     verify: bool = True
-    """Judge kernels; with --no-verify, only those judged before are known to be correct."""
+    """Judge kernels; with --no-verify, only the Synthetic suite's and recorded ones count as
+    correct."""
     include_unverified: bool = False
     """Keep kernels that were not judged; prompts say so of each."""
     verify_minutes: float | None = None
     """Minutes after which nothing more is judged."""
     no_timing: bool = False
-    """Take no times of correct kernels."""
+    """Judge correctness only; measure no speedup."""
     k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
     """Entries that prompts will show; 5 more are tested on each held-out problem."""
     device: str = "cpu"
     """Device on which kernels are judged."""
     ruleset: str = "strict"
-    """Rules of the verdicts."""
+    """Ruleset of the verdicts."""
     workers: int = 1
     """Kernels judged at the same time."""
     verdict_cache: str = ""
-    """Folder in which verdicts are kept; that of the cache if not given."""
+    """Folder in which verdicts are kept; kernelgym's cache folder if not given."""
 
     def run(self) -> int:
-        """Build it; returns the exit code."""
+        """Build the index; return the exit code."""
         from kernelgym.indexing.build import IndexPlan, build_index
         from kernelgym.indexing.corpora import corpus_of
         from kernelgym.languages import language
@@ -133,7 +134,7 @@ class IndexQuery(Command):
     """Show the entries of an index that are most like a problem."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """The index: a folder, or synthetic."""
+    """Folder of the index, or synthetic."""
     problem: str
     """Id of the problem, or the path of its file."""
     k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
@@ -143,14 +144,14 @@ class IndexQuery(Command):
     device: str = "cpu"
     """Device that the kernels are for."""
     model: str = ""
-    """Folder or name of the index's model, where it is not where it was."""
+    """Folder or hub name of the index's model, if it moved since the build."""
     same_problem: bool = False
-    """Exclude nothing."""
+    """Show entries of the problem itself and its twins, too."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
-        """Print them; returns the exit code."""
+        """Print the entries; return the exit code."""
         from kernelgym.retrieval.part import Retrieval, load_index
 
         retrieval = Retrieval(self.folder, k=self.k, model=self.model)
@@ -179,12 +180,12 @@ class IndexInfo(Command):
     """Describe an index: contents, origins, licences, and what was left out."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """The index."""
+    """Folder of the index."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> int:
-        """Print it; returns the exit code."""
+        """Print the description; return the exit code."""
         from kernelgym.retrieval.folder import read_manifest
 
         manifest = read_manifest(self.folder)
@@ -219,12 +220,12 @@ class IndexCheck(Command):
     """Check an index: its files, entries and vectors, and that its embedder gives them again."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
-    """The index."""
+    """Folder of the index."""
     model: str = ""
-    """Folder or name of the index's model, where it is not where it was."""
+    """Folder or hub name of the index's model, if it moved since the build."""
 
     def run(self) -> int:
-        """Check it; returns the exit code."""
+        """Check the index; return the exit code."""
         from kernelgym.retrieval.folder import check_index
 
         for line in check_index(self.folder, model=self.model):

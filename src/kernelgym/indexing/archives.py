@@ -1,8 +1,8 @@
-"""Two public archives, row by row, made entries of our contract.
+"""Rows of two public archives become entries of an index.
 
-Contract: a row gives an `Entry`, or a `LeftOut` with its reason. Texts change in names and in the
-form of `get_init_inputs` only; no kernel is rewritten. What an archive claims of a kernel (correct,
-fast) is a claim: entries are not judged, and speeds are dropped.
+Contract: a row gives an `IndexEntry`, or a `LeftOut` with its reason. Texts change in names and in
+the form of `get_init_inputs` only; no kernel is rewritten. That an archive calls a kernel correct
+or fast is a claim: its entries say `not judged`, and its speeds are dropped.
 
 - KernelBook: PyTorch modules and what TorchInductor made of them. A kernel that needs a private
   module of Inductor (`torch._inductor`, `extern_kernels`) cannot run under another version of torch
@@ -20,14 +20,14 @@ from types import MappingProxyType
 
 from kernelgym.indexing.rows import Row, text_of
 from kernelgym.indexing.sources import class_named, positional_inputs, with_names, without_functions
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.types import text_digest
 
 __all__ = [
     "KERNELBOOK",
     "REASONS",
     "SAKANA",
-    "Archive",
+    "HubArchive",
     "LeftOut",
     "kernelbook_entry",
     "sakana_entry",
@@ -36,11 +36,11 @@ __all__ = [
 REASONS: Mapping[str, str] = MappingProxyType(
     {
         "inductor": "its kernel needs a private module of TorchInductor",
-        "helpers": "it needs _paritybench_helpers, which is not installed",
-        "names": "its class is not found, or another one has the name that it would get",
-        "init_inputs": "its constructor's values have no place in the constructor's signature",
+        "helpers": "its kernel or reference needs _paritybench_helpers, which is not installed",
+        "names": "its class is not found, or another class is called Model",
+        "init_inputs": "its get_init_inputs cannot be written as a list of positional arguments",
         "claimed_wrong": "its archive says that the kernel is wrong",
-        "unreadable": "it has no text that can be parsed",
+        "unreadable": "its kernel cannot be parsed",
         "language": "it is in a language that was not asked for",
         "duplicate": "an entry has the same texts, spacing aside",
     }
@@ -53,13 +53,15 @@ _UNREAD = ("get_inputs", "get_init_inputs")
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class HubArchive:
     """A data set on the hub."""
 
     name: str
+    """Name of the data set on the hub."""
     revision: str
     """Commit that is read; the newest if empty."""
     splits: tuple[str, ...]
+    """Splits that are read, in this order."""
     columns: tuple[str, ...]
     """Columns that a row must have."""
     licence: str
@@ -74,14 +76,14 @@ class LeftOut:
     """Reason as a key of `REASONS`."""
 
 
-KERNELBOOK = Archive(
+KERNELBOOK = HubArchive(
     "GPUMODE/KernelBook",
     "1576375bc92745b490e1cdf2fce01eba76d9f847",  # the last one reported to be under MIT
     ("train",),
     ("python_code", "triton_code", "entry_point", "uuid", "licenses", "repo_link", "sha"),
     "MIT",
 )
-SAKANA = Archive(
+SAKANA = HubArchive(
     "SakanaAI/AI-CUDA-Engineer-Archive",
     "",
     ("level_1", "level_2", "level_3"),
@@ -93,8 +95,8 @@ SAKANA = Archive(
 )
 
 
-def kernelbook_entry(row: Row) -> Entry | LeftOut:
-    """Return what a row of KernelBook gives."""
+def kernelbook_entry(row: Row) -> IndexEntry | LeftOut:
+    """Return the entry of a row of KernelBook, or the reason why it gives none."""
     name, reference, kernel = (
         text_of(row, key) for key in ("entry_point", *KERNELBOOK.columns[:2])
     )
@@ -117,7 +119,7 @@ def kernelbook_entry(row: Row) -> Entry | LeftOut:
     answer = with_names(kernel, {new: "ModelNew"})
     if answer is None:
         return LeftOut("unreadable")
-    return Entry(
+    return IndexEntry(
         module,
         answer,
         "triton",
@@ -129,8 +131,8 @@ def kernelbook_entry(row: Row) -> Entry | LeftOut:
     )
 
 
-def sakana_entry(row: Row) -> Entry | LeftOut:
-    """Return what a row of Sakana's archive gives."""
+def sakana_entry(row: Row) -> IndexEntry | LeftOut:
+    """Return the entry of a row of Sakana's archive, or the reason why it gives none."""
     if row.get("Correct") is not True:
         return LeftOut("claimed_wrong")
     reference, functional = (
@@ -151,7 +153,7 @@ def sakana_entry(row: Row) -> Entry | LeftOut:
         f'built = load_inline(name="{name}", cpp_sources="", cuda_sources=CUDA_SOURCE)\n'
         f"module_fn = built.forward\n\n\n{module.strip()}\n"
     )
-    return Entry(
+    return IndexEntry(
         reference,
         kernel,
         "cuda",

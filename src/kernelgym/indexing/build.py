@@ -27,10 +27,10 @@ from kernelgym.errors import UsageError
 from kernelgym.indexing.archives import LeftOut
 from kernelgym.indexing.copies import copy_test, reach
 from kernelgym.indexing.corpora import Corpus, read_corpus
-from kernelgym.indexing.judging import Judged, problem_of
+from kernelgym.indexing.judging import BuildVerdicts, problem_of
 from kernelgym.indexing.played import speed_of
 from kernelgym.retrieval.embedding import Embedder, embedded
-from kernelgym.retrieval.entry import NOT_JUDGED, Entry, unusable
+from kernelgym.retrieval.entry import NOT_JUDGED, IndexEntry, unusable
 from kernelgym.retrieval.folder import check_place, write_index
 from kernelgym.retrieval.index import Index
 from kernelgym.types import Evaluator, Job, Kernel, Problem
@@ -139,7 +139,7 @@ def build_index(
                 tested = copy_test(
                     index,
                     held_out,
-                    Judged(evaluator, plan.minutes),
+                    BuildVerdicts(evaluator, plan.minutes),
                     needed=plan.k + _TESTED_BEYOND,
                     device=evaluator.capabilities.device,
                     advance=advance,
@@ -168,9 +168,9 @@ def build_index(
 
 def _read(
     plan: IndexPlan, left_out: _Counts
-) -> tuple[dict[str, list[Entry]], list[dict[str, Any]]]:
+) -> tuple[dict[str, list[IndexEntry]], list[dict[str, Any]]]:
     """Return entries by language, and the manifest's rows of corpora."""
-    entries: dict[str, list[Entry]] = {}
+    entries: dict[str, list[IndexEntry]] = {}
     corpora: list[dict[str, Any]] = []
     seen: set[tuple[str, ...]] = set()
     for corpus in plan.corpora:
@@ -200,7 +200,7 @@ def _read(
     return dict(sorted(entries.items())), corpora
 
 
-def _index_of(entries: Sequence[Entry], embedder: Embedder, progress: BuildProgress) -> Index:
+def _index_of(entries: Sequence[IndexEntry], embedder: Embedder, progress: BuildProgress) -> Index:
     """Return an index of entries that can all be used."""
     ordered = tuple({entry.id: entry for entry in sorted(entries, key=lambda e: e.id)}.values())
     rows = []
@@ -221,7 +221,7 @@ def _verified(
     progress: BuildProgress,
 ) -> Index:
     """Return an index of correct entries, with what the judge found."""
-    judged: dict[str, Entry] = {}
+    judged: dict[str, IndexEntry] = {}
     wrong: set[str] = set()
     # What held-out problems can be shown is verified, too.
     asked = [*plan.reach_of, *(p for each in plan.held_out.values() for p in each)]
@@ -233,7 +233,7 @@ def _verified(
             make_evaluator(True) as evaluator,
             progress(f"verifying {todo[0].language}", len(jobs)) as advance,
         ):
-            verdicts = Judged(evaluator, plan.minutes)
+            verdicts = BuildVerdicts(evaluator, plan.minutes)
             verdicts.judge(jobs, advance)
         about = {
             "device": evaluator.capabilities.device.partition(":")[0],

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernelgym.errors import ProblemError
-from kernelgym.indexing.judging import Judged
-from kernelgym.retrieval.entry import Entry
+from kernelgym.indexing.judging import BuildVerdicts
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.index import Index
 from kernelgym.suites.small_sizes import small_form
 from kernelgym.types import Job, Kernel, Problem
@@ -41,7 +41,7 @@ class CopyTest:
     """Reason why a problem was not tested, by its id."""
 
 
-def reach(index: Index, problems: Sequence[Problem], depth: int) -> tuple[Entry, ...]:
+def reach(index: Index, problems: Sequence[Problem], depth: int) -> tuple[IndexEntry, ...]:
     """Return entries that problems can be shown, the nearest of each problem first.
 
     Args:
@@ -62,7 +62,7 @@ def reach(index: Index, problems: Sequence[Problem], depth: int) -> tuple[Entry,
 def copy_test(
     index: Index,
     held_out: Sequence[Problem],
-    judged: Judged,
+    judged: BuildVerdicts,
     *,
     needed: int,
     device: str,
@@ -105,12 +105,16 @@ def copy_test(
     return CopyTest(without, tuple(sorted(accepted)), untested)
 
 
-def _nearest(index: Index, problem: Problem, depth: int) -> list[Entry]:
+def _nearest(index: Index, problem: Problem, depth: int) -> list[IndexEntry]:
     return [neighbour.entry for neighbour in index.search(problem, depth).neighbours]
 
 
 def _failing(
-    entries: Sequence[Entry], form: Problem, judged: Judged, accepted: set[str], needed: int
+    entries: Sequence[IndexEntry],
+    form: Problem,
+    judged: BuildVerdicts,
+    accepted: set[str],
+    needed: int,
 ) -> tuple[str, ...] | None:
     """Return ids of the nearest entries that fail on a problem; None if the time is over.
 

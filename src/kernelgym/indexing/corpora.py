@@ -1,4 +1,4 @@
-"""Corpora by name, and the entries of each.
+"""Corpora: sources of entries, named by a text.
 
 Contract: a corpus is written ``NAME[@REVISION][:PATH]``, or is the path of a file or folder of
 rows:
@@ -24,7 +24,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.indexing.archives import (
     KERNELBOOK,
     SAKANA,
-    Archive,
+    HubArchive,
     LeftOut,
     kernelbook_entry,
     sakana_entry,
@@ -33,29 +33,30 @@ from kernelgym.indexing.played import played_entries
 from kernelgym.indexing.rows import Row, check_columns, file_rows, hub_rows, text_of
 from kernelgym.languages import LANGUAGES
 from kernelgym.records.trajectories import read_records
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.synthetic import size_for, synthetic_entries
 
 __all__ = ["CORPORA", "OWN_COLUMNS", "Corpus", "corpus_of", "read_corpus"]
 
 CORPORA = ("synthetic", "kernelbook", "sakana", "trajectories")
-"""Corpora by name; a path is one, too."""
+"""Names of corpora; the path of a file or folder of rows is a corpus, too."""
 OWN_COLUMNS = ("language", "problem_id", "name", "origin", "licence", "provenance")
 """Columns that a user's own rows may have beside ``reference`` and ``kernel``."""
 _SYNTHETIC_LANGUAGES = ("triton", "cpp")
 
-Given = Iterator[Entry | LeftOut]
+Given = Iterator[IndexEntry | LeftOut]
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Where entries come from."""
+    """A source of entries."""
 
     name: str
-    """One of `CORPORA`, or ``rows``."""
+    """Name of the corpus: one of `CORPORA`, or ``rows`` for a user's own."""
     path: str = ""
-    """File or folder; empty for what is embedded or on the hub."""
+    """File or folder of the corpus; empty for the embedded one and those on the hub."""
     revision: str = ""
+    """Commit, tag or branch on the hub; empty for files."""
 
     def __str__(self) -> str:
         if self.name == "rows":
@@ -95,7 +96,7 @@ def corpus_of(text: str) -> Corpus:
 
 
 def read_corpus(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
-    """Yield the entries of a corpus, and what of it gave none.
+    """Yield a corpus's entries, and for each row that gave none the reason.
 
     Args:
         corpus: The corpus.
@@ -106,7 +107,7 @@ def read_corpus(corpus: Corpus, languages: tuple[str, ...], device: str) -> Give
         UsageError: If it cannot be read, or has other columns.
     """
     for found in _READERS[corpus.name](corpus, languages, device):
-        if isinstance(found, Entry) and languages and found.language not in languages:
+        if isinstance(found, IndexEntry) and languages and found.language not in languages:
             found = LeftOut("language")
         yield found
 
@@ -117,7 +118,9 @@ def _synthetic(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given
             yield from synthetic_entries(language, size_for(device))
 
 
-def _archive(corpus: Corpus, archive: Archive, made: Callable[[Row], Entry | LeftOut]) -> Given:
+def _archive(
+    corpus: Corpus, archive: HubArchive, made: Callable[[Row], IndexEntry | LeftOut]
+) -> Given:
     rows = (
         file_rows(corpus.path)
         if corpus.path
@@ -152,7 +155,7 @@ def _rows(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
             raise UnknownName(
                 "language", language, LANGUAGES, f"{where} names it; or give one --language."
             )
-        entry = Entry(text_of(row, "reference"), text_of(row, "kernel"), language, **given)
+        entry = IndexEntry(text_of(row, "reference"), text_of(row, "kernel"), language, **given)
         yield entry if entry.origin else dataclasses.replace(entry, origin=Path(corpus.path).name)
 
 

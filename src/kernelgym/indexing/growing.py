@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kernelgym.errors import UsageError
-from kernelgym.indexing.played import Gathered
+from kernelgym.indexing.played import BestKernels
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.retrieval.archive import archive_digest, keep_archive
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.part import Retrieval
 
 __all__ = ["MOST", "RecordedArchives", "RunArchive", "step_of"]
@@ -39,10 +39,10 @@ class RunArchive:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._gathered = Gathered()
+        self._gathered = BestKernels()
         self.step = 0
         """Steps whose episodes it holds: it is the archive of this step."""
-        self.entries: tuple[Entry, ...] = ()
+        self.entries: tuple[IndexEntry, ...] = ()
         """Entries that it shows."""
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ class RunArchive:
             UsageError: If the file cannot be read.
         """
         records = read_records(path) if Path(path).exists() else ()
-        self._gathered = Gathered()
+        self._gathered = BestKernels()
         self.move_on(record for record in records if -1 < step_of(record) < step)
         self.step = step
 
@@ -114,7 +114,7 @@ class RecordedArchives:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._by_step: dict[int, tuple[Entry, ...]] | None = None
+        self._by_step: dict[int, tuple[IndexEntry, ...]] | None = None
 
     def at(self, step: int) -> str:
         """Keep the archive of a step for prompts to find; return its digest.
@@ -133,7 +133,7 @@ class RecordedArchives:
                 self.at(part.archive_step)
         return observer
 
-    def _read(self) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+    def _read(self) -> Iterator[tuple[int, tuple[IndexEntry, ...]]]:
         archive = RunArchive()
         yield 0, ()
         of_runs = (record for record in read_records(self._path) if step_of(record) > -1)

@@ -1,8 +1,9 @@
 """Verdicts of a build, remembered while it runs.
 
-Contract: `Judged` asks an evaluator for verdicts of (problem, kernel), each once. Kernels that the
-ruleset refuses are not run. A kernel that no time was left for has no verdict; neither has one on
-which the judge itself failed. A build that was killed finds its verdicts in the evaluator's cache.
+Contract: `BuildVerdicts` asks an evaluator for verdicts of (problem, kernel), each once. Kernels
+that the ruleset refuses are not run. A kernel that no time was left for has no verdict; neither has
+one on which the judge itself failed. A build that was killed and is started again finds its
+verdicts in the evaluator's cache.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ import time
 from collections.abc import Callable, Sequence
 
 from kernelgym.episodes.episode import refusal
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
-__all__ = ["Judged", "problem_of"]
+__all__ = ["BuildVerdicts", "problem_of"]
 
 _AT_ONCE = 8
 """Kernels that are given to the judge between two looks at the clock, per worker."""
 
 
-def problem_of(entry: Entry) -> Problem:
+def problem_of(entry: IndexEntry) -> Problem:
     """Return the problem of an entry's own reference."""
     return Problem(entry.problem_id or entry.id, "Index", 0, entry.name, entry.reference)
 
 
-class Judged:
+class BuildVerdicts:
     """Verdicts of an evaluator on pairs of a problem and a kernel.
 
     Args:

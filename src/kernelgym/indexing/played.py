@@ -10,30 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kernelgym.records.trajectories import EpisodeRecord
-from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.entry import IndexEntry, unusable
 from kernelgym.retrieval.exclusion import form_of, tree_key
 from kernelgym.types import Turn, Verdict
 
-__all__ = ["Gathered", "played_entries", "speed_of"]
+__all__ = ["BestKernels", "played_entries", "speed_of"]
 
 _PER_PROBLEM = 3
 """Entries that are kept of a problem."""
 
 
-def played_entries(records: Iterable[EpisodeRecord], most: int = _PER_PROBLEM) -> list[Entry]:
+def played_entries(records: Iterable[EpisodeRecord], most: int = _PER_PROBLEM) -> list[IndexEntry]:
     """Return the entries that episodes give, by problem.
 
     Args:
         records: Episodes with their problems' sources; others are passed over.
         most: Entries that are kept of a problem.
     """
-    gathered = Gathered(most)
+    gathered = BestKernels(most)
     for record in records:
         gathered.add(record)
     return gathered.entries()
 
 
-class Gathered:
+class BestKernels:
     """The best entries of each problem, gathered episode by episode.
 
     Args:
@@ -42,7 +42,7 @@ class Gathered:
 
     def __init__(self, most: int = _PER_PROBLEM) -> None:
         self._most = most
-        self._by_problem: dict[tuple[str, str], list[tuple[float, Entry]]] = {}
+        self._by_problem: dict[tuple[str, str], list[tuple[float, IndexEntry]]] = {}
 
     def add(self, record: EpisodeRecord) -> None:
         """Add the correct kernels of an episode; none if it lacks its problem's source."""
@@ -65,7 +65,7 @@ class Gathered:
             if known:
                 self._by_problem[key] = known[: self._most]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[IndexEntry]:
         """Return the best entries of each problem, problems of the newest episodes last."""
         return [entry for best in self._by_problem.values() for _, entry in best]
 
@@ -78,10 +78,10 @@ def speed_of(verdict: Verdict) -> tuple[float, ...]:
     return timing.speedup, timing.speedup_low, timing.speedup_high
 
 
-def _entry(record: EpisodeRecord, turn: Turn) -> Entry:
+def _entry(record: EpisodeRecord, turn: Turn) -> IndexEntry:
     problem, kernel = record.trajectory.problem, turn.reply.kernel
     assert kernel is not None
-    return Entry(
+    return IndexEntry(
         problem.source,
         kernel.source,
         record.language,

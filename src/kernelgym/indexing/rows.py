@@ -27,7 +27,7 @@ _READERS = {
 
 
 def file_rows(path: str | Path) -> Iterator[Row]:
-    """Yield the rows of a file, or of a folder's files.
+    """Yield the rows of a file, or of all files of rows in a folder.
 
     Raises:
         UsageError: If there is no such file, or it cannot be read.
@@ -79,7 +79,7 @@ def hub_rows(name: str, revision: str, splits: Sequence[str]) -> Iterator[Row]:
 
 
 def check_columns(row: Row, needed: Sequence[str], where: str) -> None:
-    """Make sure that a row has columns.
+    """Refuse a row that lacks a column.
 
     Raises:
         UsageError: If it lacks one.
@@ -90,7 +90,7 @@ def check_columns(row: Row, needed: Sequence[str], where: str) -> None:
 
 
 def text_of(row: Row, name: str) -> str:
-    """Return a row's text, with lists joined by commas."""
+    """Return a column of a row as text; items of a list are joined by commas."""
     value = row.get(name)
     if value is None:
         return ""

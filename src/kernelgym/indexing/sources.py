@@ -1,6 +1,6 @@
-"""Edits of a module's text that keep the rest as it is.
+"""Edits of the source of a Python module that leave the rest of its text alone.
 
-Contract: pure; nothing is run. What cannot be parsed, or has no such class, gives `None`.
+Contract: pure; nothing is run. A source that cannot be parsed, or lacks the class, gives `None`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["class_named", "positional_inputs", "replaced", "with_names", "withou
 
 
 def with_names(source: str, names: Mapping[str, str]) -> str | None:
-    """Return a module with names changed, in code and not in texts."""
+    """Return a source with identifiers renamed; strings and comments stay."""
     lines = source.splitlines(keepends=True)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
@@ -31,14 +31,14 @@ def with_names(source: str, names: Mapping[str, str]) -> str | None:
 
 
 def class_named(source: str, name: str) -> ast.ClassDef | None:
-    """Return a module's class, or None."""
+    """Return a module's class of that name; None if it has none."""
     tree = parsed(source)
     body = [] if tree is None else tree.body
     return next((n for n in body if isinstance(n, ast.ClassDef) and n.name == name), None)
 
 
 def without_functions(source: str, names: Sequence[str]) -> str | None:
-    """Return a module without some of its functions."""
+    """Return a source without the module's functions of these names."""
     tree = parsed(source)
     if tree is None:
         return None
@@ -51,7 +51,7 @@ def without_functions(source: str, names: Sequence[str]) -> str | None:
 
 
 def replaced(source: str, node: ast.expr, text: str) -> str:
-    """Return a module with another text in the place of an expression."""
+    """Return a source with an expression replaced by a text."""
     lines = source.encode("utf-8").splitlines(keepends=True)
     assert node.end_lineno is not None and node.end_col_offset is not None
     head = lines[node.lineno - 1][: node.col_offset]

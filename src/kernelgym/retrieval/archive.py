@@ -17,23 +17,23 @@ import numpy as np
 
 from kernelgym.errors import UsageError
 from kernelgym.retrieval.embedding import Embedder, Vectors, embedded
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.index import Index
 from kernelgym.types import Problem, text_digest
 
 __all__ = ["archive_digest", "archive_index", "forget_archives", "keep_archive"]
 
 _KEPT_ARCHIVES = 8
-_ARCHIVES: OrderedDict[str, tuple[Entry, ...]] = OrderedDict()
+_ARCHIVES: OrderedDict[str, tuple[IndexEntry, ...]] = OrderedDict()
 """Entries by digest of the archive; the one that was used last is the last."""
 
 
-def archive_digest(entries: Iterable[Entry]) -> str:
+def archive_digest(entries: Iterable[IndexEntry]) -> str:
     """Return sixteen hex digits over what is shown of entries."""
     return text_digest("\n".join(sorted(entry.shown for entry in entries)))
 
 
-def keep_archive(entries: Iterable[Entry]) -> str:
+def keep_archive(entries: Iterable[IndexEntry]) -> str:
     """Keep entries for prompts to show; return their digest.
 
     Args:

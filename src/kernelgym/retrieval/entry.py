@@ -1,8 +1,9 @@
 """Entries of an index: a reference, a kernel that replaces it, and where both come from.
 
-Contract: an `Entry` is frozen text and is never run. `unusable` says why an entry cannot be shown:
-its kernel must be read back as itself when a model answers with it, and its reference must have
-operators to be found by. Entry texts are untrusted: `kernelgym.retrieval.page` fences them.
+Contract: an `IndexEntry` is frozen text and is never run. `unusable` says why an entry cannot be
+shown: its kernel must be read back as itself when a model answers with it, and its reference must
+have operators to be found by. Texts of entries are untrusted: `kernelgym.retrieval.page` fences
+them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import MAX_CHARS
 from kernelgym.types import text_digest
 
-__all__ = ["NOT_JUDGED", "TEXTS", "UNUSABLE", "Entry", "unusable"]
+__all__ = ["NOT_JUDGED", "TEXTS", "UNUSABLE", "IndexEntry", "unusable"]
 
 NOT_JUDGED = "not judged"
 """Verdict of an entry whose kernel no judge has seen."""
@@ -30,7 +31,7 @@ UNUSABLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """One solved problem: a reference and a kernel that replaces it."""
 
     reference: str
@@ -81,7 +82,7 @@ TEXTS = (
 """Names of an entry's fields that hold text."""
 
 
-def unusable(entry: Entry) -> str:
+def unusable(entry: IndexEntry) -> str:
     """Return why an entry cannot be shown, as a key of `UNUSABLE`; empty if it can."""
     texts = (entry.reference, entry.kernel)
     if not all(text.strip() for text in texts):

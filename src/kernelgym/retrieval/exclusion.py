@@ -1,6 +1,6 @@
-"""Which entries would give a problem's answer away.
+"""Exclusion of entries that would give a problem's answer away.
 
-Contract: pure. `keys_of` says by what a problem is known again; an entry that shares one of them is
+Contract: pure. `keys_of` returns the keys of a problem; an entry that shares one of them is
 excluded, for the first reason in `REASONS` that holds:
 
 - ``id``: the same id or name (a small form of a problem has its id);
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from kernelgym.errors import ProblemError
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.idioms import DEPTHWISE
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import aliases_of, parsed
@@ -30,22 +30,22 @@ from kernelgym.types import Problem, text_digest
 __all__ = ["REASONS", "form_of", "keys_of", "keys_of_entry", "tree_key"]
 
 REASONS = ("id", "source", "operators")
-"""Why an entry is excluded, in the order in which they are counted."""
+"""Reasons for which an entry is excluded, in the order in which they are counted."""
 
 _UNREAD = ("get_inputs", "get_init_inputs")
 _BUILTINS = frozenset(dir(builtins))
 
 Keys = dict[str, tuple[str, ...]]
-"""By reason, texts; two problems that share one are the same for that reason."""
+"""Keys of a problem by reason; two problems that share a key are the same for that reason."""
 
 
 def keys_of(problem: Problem) -> Keys:
-    """Return by what a problem is known again."""
+    """Return the keys of a problem, by reason of exclusion."""
     return _keys(problem.id, problem.name, problem.source, form_of(problem))
 
 
-def keys_of_entry(entry: Entry) -> Keys:
-    """Return by what the problem of an entry is known again."""
+def keys_of_entry(entry: IndexEntry) -> Keys:
+    """Return the keys of an entry's problem, by reason of exclusion."""
     return _keys(entry.problem_id, entry.name, entry.reference, entry.form)
 
 
@@ -58,7 +58,7 @@ def form_of(problem: Problem) -> str:
     try:
         return canonical_form(problem)
     except ProblemError:
-        return ""  # one that carries the suite's name, and is none of its own
+        return ""  # a problem that names the suite and is not in it
 
 
 def _keys(problem_id: str, name: str, source: str, form: str) -> Keys:
@@ -77,10 +77,11 @@ def _keys(problem_id: str, name: str, source: str, form: str) -> Keys:
 
 @lru_cache(maxsize=4096)
 def tree_key(source: str) -> str:
-    """Return a digest of a module's tree; empty without one.
+    """Return a digest of a module's syntax tree; empty if it cannot be parsed.
 
-    Own names are numbered in the order in which they come up; docstrings, annotations, numbers,
-    imports and what draws the inputs are left out. What is imported goes by its whole name.
+    Names of the module's own are numbered in the order in which they come up; docstrings,
+    annotations, numbers, imports and the functions that draw inputs are left out. What is imported
+    goes by its whole dotted name.
     """
     tree = parsed(source)
     if tree is None:

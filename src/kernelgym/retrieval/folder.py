@@ -24,7 +24,7 @@ import numpy as np
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.retrieval.embedding import embedded
-from kernelgym.retrieval.entry import TEXTS, Entry, unusable
+from kernelgym.retrieval.entry import TEXTS, IndexEntry, unusable
 from kernelgym.retrieval.exclusion import REASONS
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.models import find_embedder
@@ -191,7 +191,8 @@ def read_index(
     try:
         rows = parquet.read_table(place / language / _ENTRIES).to_pylist()
         entries = tuple(
-            Entry(**{name: row[name] for name in TEXTS}, speed=tuple(row["speed"])) for row in rows
+            IndexEntry(**{name: row[name] for name in TEXTS}, speed=tuple(row["speed"]))
+            for row in rows
         )
         keys = tuple({r: tuple(row[f"key_{r}"]) for r in REASONS} for row in rows)
         vectors = np.load(place / language / _VECTORS, mmap_mode="r", allow_pickle=False)

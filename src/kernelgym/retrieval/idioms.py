@@ -27,9 +27,9 @@ __all__ = [
 ]
 
 DEPTHWISE = "depthwise_"
-"""Begins the name of a convolution that keeps its channels apart."""
+"""Prefix of the name of a convolution with as many groups as input channels."""
 _GROUPS = 6
-"""Where a convolution's constructor takes its groups by place."""
+"""Position of `groups` among the arguments of a convolution's constructor."""
 
 INFIX = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul",
@@ -51,7 +51,8 @@ IDIOMS = {
     ("log1p", "exp"): "softplus",
     ("reciprocal", "sqrt"): "rsqrt",
 }
-"""An operator and those that its operands were computed by, and what that spells."""
+"""Operators that are spelled by others: the last operator and those that computed its operands,
+and the name of the whole."""
 _TABLES = (*NAMES, INFIX, COMPARED, _BY_SCALAR, _TO_THE, IDIOMS)
 
 
@@ -67,7 +68,7 @@ def tables_digest() -> str:
 def arithmetic(
     name: str, values: Sequence[object], nodes: Sequence[ast.expr], since: int
 ) -> tuple[str, int | None]:
-    """Return an operation's name, and where its idiom may begin."""
+    """Return an operation's name, and the place among all operators where its idiom may begin."""
     if len(values) < 2:
         return name, None
     scalars = [not is_tensor(value) for value in values[:2]]
@@ -85,12 +86,12 @@ def arithmetic(
 
 
 def bounded(name: str, nodes: Sequence[ast.expr], words: Mapping[str | None, ast.expr]) -> str:
-    """Return what a clamp is by its bounds: ``relu`` if zero is its only one.
+    """Return the name of a clamp by its bounds: ``relu`` if its only bound is a lower one of zero.
 
     Args:
         name: ``clamp``, or ``maximum`` as ``clamp_min`` is called.
-        nodes: The tensor and what is given by place.
-        words: What is given by name.
+        nodes: Expressions of the tensor and the positional arguments.
+        words: Expressions of the keyword arguments.
     """
     low, high = _bound("min", 1, nodes, words), _bound("max", 2, nodes, words)
     if low is not None and high is None:
@@ -99,12 +100,12 @@ def bounded(name: str, nodes: Sequence[ast.expr], words: Mapping[str | None, ast
 
 
 def layer(name: str, node: ast.Call) -> str:
-    """Return what a module is by its constructor.
+    """Return the name of a layer by its constructor's arguments.
 
     A convolution is depthwise if it has as many groups as input channels, by the same expression.
 
     Args:
-        name: Its operator, such as ``conv2d``.
+        name: Name of the layer's operator, such as ``conv2d``.
         node: The call of the constructor.
     """
     if name not in ("conv1d", "conv2d", "conv3d"):
@@ -121,14 +122,14 @@ def layer(name: str, node: ast.Call) -> str:
 def _bound(
     side: str, place: int, nodes: Sequence[ast.expr], words: Mapping[str | None, ast.expr]
 ) -> ast.expr | None:
-    """Return a bound that is given, by name or place."""
+    """Return the expression of a bound, given by keyword or position; None without one."""
     by_place = nodes[place] if len(nodes) > place else None
     found = words.get(side) or words.get(f"{side}_val") or by_place
     return None if isinstance(found, ast.Constant) and found.value is None else found
 
 
 def number(node: ast.expr) -> float | int | None:
-    """Return a literal number; None if it is something else."""
+    """Return the value of a literal number; None for any other expression."""
     sign = 1
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node, sign = node.operand, -1

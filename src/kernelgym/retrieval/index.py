@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelgym.retrieval.embedding import Embedder, OperatorEmbedder, Vectors, embedded
-from kernelgym.retrieval.entry import Entry, unusable
+from kernelgym.retrieval.entry import IndexEntry, unusable
 from kernelgym.retrieval.exclusion import Keys, keys_of, keys_of_entry
 from kernelgym.retrieval.idioms import tables_digest
 from kernelgym.retrieval.search import SearchEngine, search_engine
 from kernelgym.types import Problem, text_digest
 
-__all__ = ["Found", "Index", "Neighbour", "usable"]
+__all__ = ["Index", "Neighbour", "SearchResult", "usable"]
 
 _POOL = 32
 """Entries beyond k whose products are computed again in float64."""
@@ -35,13 +35,13 @@ _DIGITS = 9
 class Neighbour:
     """An entry that a search found, and how like the problem it is."""
 
-    entry: Entry
+    entry: IndexEntry
     score: float
     """Cosine of the two vectors, from -1 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Result of a search."""
 
     neighbours: tuple[Neighbour, ...]
@@ -54,7 +54,7 @@ class Found:
 class Index:
     """Entries that can be searched; made by `from_entries`."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[IndexEntry, ...]
     """Entries in the order of their ids."""
     vectors: Vectors = field(repr=False)
     """Matrix of one row per entry."""
@@ -91,7 +91,7 @@ class Index:
         object.__setattr__(self, "_places", places)
 
     @classmethod
-    def from_entries(cls, entries: Iterable[Entry], embedder: Embedder | None = None) -> Index:
+    def from_entries(cls, entries: Iterable[IndexEntry], embedder: Embedder | None = None) -> Index:
         """Return an index; unusable entries are left out and counted.
 
         Args:
@@ -123,7 +123,7 @@ class Index:
             },
         )
 
-    def search(self, problem: Problem, k: int, *, same_problem: bool = False) -> Found:
+    def search(self, problem: Problem, k: int, *, same_problem: bool = False) -> SearchResult:
         """Return the `k` entries most like a problem, and how many were excluded.
 
         Args:
@@ -140,7 +140,7 @@ class Index:
         places = np.flatnonzero(looked_at)
         query = embedded([problem.source], self.embedder, query=True)[0]
         if not len(places) or not query.any():
-            return Found((), MappingProxyType(excluded))
+            return SearchResult((), MappingProxyType(excluded))
         assert self.engine is not None
         wanted = k + _POOL
         best = self.engine(query, places, wanted) if len(places) > wanted else places
@@ -148,7 +148,7 @@ class Index:
         scores = [round(float(score), _DIGITS) for score in exact]
         order = sorted(range(len(best)), key=lambda i: (-scores[i], self.entries[best[i]].id))
         neighbours = (Neighbour(self.entries[best[i]], scores[i]) for i in order[:k])
-        return Found(tuple(neighbours), MappingProxyType(excluded))
+        return SearchResult(tuple(neighbours), MappingProxyType(excluded))
 
     def without(self, ids: Iterable[str]) -> Index:
         """Return the index without the entries of these ids."""
@@ -184,9 +184,9 @@ class Index:
         return found
 
 
-def usable(entries: Iterable[Entry]) -> tuple[tuple[Entry, ...], dict[str, int]]:
+def usable(entries: Iterable[IndexEntry]) -> tuple[tuple[IndexEntry, ...], dict[str, int]]:
     """Return the entries that can be shown in the order of their ids, and counts of the others."""
-    kept: dict[str, Entry] = {}
+    kept: dict[str, IndexEntry] = {}
     left_out: Counter[str] = Counter()
     for entry in entries:
         if reason := unusable(entry):

@@ -1,4 +1,4 @@
-"""Kinds of values that a reference's program handles.
+"""Kinds of values in a reference's program, for evaluating it without running it.
 
 Contract: plain data for `kernelgym.retrieval.operators`, which evaluates a module by these kinds. A
 value is a tensor, a module, something callable, a container of values, or something else.
@@ -15,13 +15,13 @@ __all__ = [
     "OTHER",
     "TENSOR",
     "Dotted",
-    "Function",
-    "Kind",
     "Layer",
     "Many",
     "Method",
     "Own",
+    "OwnFunction",
     "Super",
+    "ValueKind",
     "flat",
     "is_tensor",
     "items_of",
@@ -31,33 +31,33 @@ __all__ = [
 ]
 
 
-class Kind(Enum):
-    """Values of which only the kind is known."""
+class ValueKind(Enum):
+    """Values of which only the kind is known: tensors, and everything else."""
 
     TENSOR = "tensor"
     OTHER = "other"
 
 
-TENSOR, OTHER = Kind.TENSOR, Kind.OTHER
+TENSOR, OTHER = ValueKind.TENSOR, ValueKind.OTHER
 
 
 @dataclass(frozen=True, slots=True)
 class Dotted:
-    """Something imported, by its whole name."""
+    """Something imported, by its whole dotted name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A library's module, ready to be called."""
+    """A layer of a library such as `torch.nn.Linear`, constructed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of a tensor, or of something unknown."""
+    """A bound method of a tensor, or of a value of unknown kind."""
 
     name: str
     of_tensor: bool
@@ -65,15 +65,15 @@ class Method:
 
 @dataclass(eq=False, slots=True)
 class Own:
-    """An instance of a class of the module."""
+    """An instance of a class that the reference's module defines."""
 
     kind: ast.ClassDef
     attributes: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(eq=False, slots=True)
-class Function:
-    """A function or lambda of the module, perhaps bound to an instance."""
+class OwnFunction:
+    """A function or lambda that the reference's module defines, perhaps bound to an instance."""
 
     node: ast.FunctionDef | ast.Lambda
     owner: Own | None = None
@@ -82,18 +82,18 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Super:
-    """What ``super()`` gives in a method of the module."""
+    """The value of ``super()`` in a method of the reference's module."""
 
     owner: Own
 
 
 @dataclass(eq=False, slots=True)
 class Many:
-    """A list, tuple or container of modules; a call goes through it."""
+    """A list, tuple, dictionary or container of layers; a call applies its items in order."""
 
     values: list[object]
     names: dict[str, object] = field(default_factory=dict)
-    """Those that are found by a name."""
+    """Items that have a name, by that name."""
 
 
 def is_tensor(value: object) -> bool:
@@ -111,17 +111,17 @@ def is_tensor(value: object) -> bool:
 
 
 def kind_of(value: object) -> object:
-    """Return the kind of one item of a value."""
+    """Return `TENSOR` if a value is or holds a tensor, else `OTHER`."""
     return TENSOR if is_tensor(value) else OTHER
 
 
 def items_of(value: object) -> list[object]:
-    """Return a container's items, or one item of a value's kind."""
+    """Return a container's items; for another value, one item of its kind."""
     return list(value.values) if isinstance(value, Many) else [kind_of(value)]
 
 
 def flat(step: Callable[[int], None], values: Sequence[object]) -> list[object]:
-    """Return modules, those of containers in their places; `step` is told of each."""
+    """Return values with containers replaced by their items; `step` is called for each value."""
     found: list[object] = []
     for value in values:
         step(1)
@@ -133,14 +133,14 @@ def flat(step: Callable[[int], None], values: Sequence[object]) -> list[object]:
 
 
 def joined(step: Callable[[int], None], *parts: Many) -> Many:
-    """Return a new container of others' items; `step` is told how many."""
+    """Return a new container of all items of others; `step` is called with their number."""
     step(sum(len(part.values) for part in parts))
     names = {name: value for part in parts for name, value in part.names.items()}
     return Many([item for part in parts for item in part.values], names)
 
 
 def zipped(name: str, values: Sequence[object]) -> object:
-    """Return what ``enumerate`` or ``zip`` goes through."""
+    """Return the container of tuples that ``enumerate`` or ``zip`` iterates over."""
     columns = list(map(items_of, values))
     rows = max(map(len, columns), default=0)
     if name == "enumerate":

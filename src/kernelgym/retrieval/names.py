@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["FACTS", "NAMES", "SAME", "family", "operator_name"]
+__all__ = ["FACTS", "FILLS", "NAMES", "SAME", "family", "operator_name"]
 
 _ACRONYMS = {
     "ReLU": "relu", "ReLU6": "relu6", "LeakyReLU": "leaky_relu", "PReLU": "prelu", "RReLU": "rrelu",
@@ -49,15 +49,19 @@ _SILENT = frozenset(
     values get training_mode enumerate zip range len isinstance list tuple print format join
     no_grad is_floating_point copy_ fill_ zero_ eval train apply""".split()
 )
-"""Names that compute nothing a kernel would have to: they read facts, or move data elsewhere."""
+"""Names of functions and methods that compute nothing a kernel would have to compute."""
 
 FACTS = frozenset(
     "shape size dim ndim numel nelement item dtype device is_cuda stride tolist requires_grad "
     "element_size storage_offset data_ptr ndimension layout".split()
 )
-"""What a tensor is asked that gives no tensor."""
+"""Attributes and methods of a tensor whose value is no tensor."""
+FILLS = frozenset(
+    "append extend add_module register_module register_buffer register_parameter".split()
+)
+"""Methods that add their arguments to a container or a module."""
 SAME = frozenset("data values indices grad real".split())
-"""Attributes of a tensor, or of what a reduction gives, that are the tensor."""
+"""Attributes of a tensor, or of a reduction's result, whose value is a tensor."""
 
 _FAMILIES = {
     "activation": "relu relu6 leaky_relu prelu rrelu elu selu celu gelu silu glu sigmoid tanh mish "
@@ -95,15 +99,15 @@ _FAMILIES = {
 }
 _FAMILY_OF = {name: kind for kind, names in _FAMILIES.items() for name in names.split()}
 NAMES = (_ACRONYMS, _LOSSES, _SYNONYMS, _SILENT, FACTS, SAME, _FAMILY_OF)
-"""All tables of this module."""
+"""Tables that decide names and families of operators."""
 
 
 @lru_cache(maxsize=4096)
 def operator_name(resolved: str) -> str:
-    """Return an operator's one name; empty if it computes nothing.
+    """Return the one name of an operator for all its spellings; empty if it computes nothing.
 
     Args:
-        resolved: The dotted name, or a method's.
+        resolved: Dotted name of a function or layer, or name of a method.
     """
     last = resolved.rpartition(".")[2]
     if last in _ACRONYMS:
@@ -129,5 +133,5 @@ def family(operator: str) -> str:
 
 
 def _snake(name: str) -> str:
-    """Return a module's name as functions are spelled: ``MaxPool2d`` is ``max_pool2d``."""
+    """Return a layer's name as functions are spelled: ``MaxPool2d`` gives ``max_pool2d``."""
     return _LOSSES.get(name) or _WORD_START.sub("_", name).lower()

@@ -1,4 +1,4 @@
-"""The view that is embedded: a reference's operators in order of evaluation.
+"""The operators that a reference computes, in order of evaluation.
 
 Contract: `operators` is a pure function of a module's text; nothing is imported or run. It follows
 ``Model.forward`` through the module's own classes and functions, and resolves each operator through
@@ -23,11 +23,11 @@ from kernelgym.retrieval.kinds import (
     OTHER,
     TENSOR,
     Dotted,
-    Function,
     Layer,
     Many,
     Method,
     Own,
+    OwnFunction,
     Super,
     flat,
     is_tensor,
@@ -36,20 +36,15 @@ from kernelgym.retrieval.kinds import (
     kind_of,
     zipped,
 )
-from kernelgym.retrieval.names import FACTS, SAME, family, operator_name
+from kernelgym.retrieval.names import FACTS, FILLS, SAME, family, operator_name
 from kernelgym.retrieval.source import aliases_of, method_of, parsed
 
 __all__ = ["operators"]
 
 _MAX_OPERATORS = 2_000
 _MAX_STEPS = 100_000
-"""Most expressions, statements, calls and copied items of containers that are looked at."""
+"""Most expressions, statements, calls and copied items of containers that are evaluated."""
 _MAX_DEPTH = 24
-
-_FILLS = frozenset(
-    "append extend add_module register_module register_buffer register_parameter".split()
-)
-_PICKED = frozenset("max min".split())
 
 
 class _TooMuch(Exception):
@@ -73,7 +68,7 @@ def operators(source: str) -> tuple[str, ...]:
 
 
 class _Walk:
-    """Evaluates a module by kinds of values, and writes down the operators."""
+    """Evaluates a module by kinds of values, and records the operators in `found`."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.found: list[str] = []
@@ -89,7 +84,7 @@ class _Walk:
     def run(self) -> None:
         for node in self._tree.body:
             if isinstance(node, ast.FunctionDef):
-                self._scope[node.name] = Function(node)
+                self._scope[node.name] = OwnFunction(node)
         with self._silence():
             for node in self._tree.body:
                 if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -109,7 +104,7 @@ class _Walk:
             self._quiet -= 1
 
     def _emit(self, name: str, since: int | None = None) -> None:
-        """Write an operator down; `since` is where its operands' operators begin."""
+        """Record an operator; those of its operands begin at place `since` of `found`."""
         if not name or self._quiet:
             return
         if since is not None:
@@ -167,7 +162,7 @@ class _Walk:
             case ast.Try(body=body, finalbody=last):
                 return self._block([*body, *last], scope)
             case ast.FunctionDef(name=name):
-                scope[name] = Function(node, scope=scope)
+                scope[name] = OwnFunction(node, scope=scope)
         return None
 
     def _assign(self, target: ast.expr, given: object, scope: dict[str, object]) -> None:
@@ -236,7 +231,7 @@ class _Walk:
             ):
                 return self._comprehension(elt, loops, dict(scope))
             case ast.Lambda():
-                return Function(node, scope=scope)
+                return OwnFunction(node, scope=scope)
             case ast.NamedExpr(target=target, value=value):
                 given = self._value(value, scope)
                 self._assign(target, given, scope)
@@ -261,13 +256,13 @@ class _Walk:
                 if attr in attributes:
                     return attributes[attr]
                 method = method_of(self._classes, kind, attr)
-                return OTHER if method is None else Function(method, owner)
+                return OTHER if method is None else OwnFunction(method, owner)
             case Super(owner=own):
                 for base in own.kind.bases:
                     if isinstance(base, ast.Name) and base.id in self._classes:
                         found = method_of(self._classes, self._classes[base.id], attr)
                         if found is not None:
-                            return Function(found, own)
+                            return OwnFunction(found, own)
                 return OTHER
             case Many(names=names):
                 return names.get(attr, owner)
@@ -342,7 +337,7 @@ class _Walk:
         since = len(self.found)
         function = self._value(node.func, scope)
         values = self._spread(node.args, scope)
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in FILLS:
             self._fill(self._value(node.func.value, scope), node, values)
             return OTHER
         named = {word.arg or "": self._value(word.value, scope) for word in node.keywords}
@@ -354,7 +349,7 @@ class _Walk:
         return self._call(function, values, named)
 
     def _fill(self, owner: object, node: ast.Call, values: list[object]) -> None:
-        """Put what a call adds into a container or an instance."""
+        """Add the arguments of a call such as ``append`` to a container or an instance."""
         if isinstance(owner, Many):
             owner.values += flat(self._step, values)
         elif isinstance(owner, Own) and len(node.args) > 1:
@@ -363,7 +358,7 @@ class _Walk:
                 owner.attributes[named.value] = values[1]
 
     def _call(self, function: object, values: list[object], named: dict[str, object]) -> object:
-        """Call a value of the module's own; return what it returns."""
+        """Call a value that is no library function; return its result."""
         self._step()
         match function:
             case ast.ClassDef():
@@ -373,8 +368,8 @@ class _Walk:
                 method = method_of(self._classes, function.kind, "forward")
                 if method is None:
                     return OTHER
-                return self._inline(Function(method, function), values, named)
-            case Function():
+                return self._inline(OwnFunction(method, function), values, named)
+            case OwnFunction():
                 return self._inline(function, values, named)
             case Layer(name=name):
                 self._emit(name)
@@ -392,11 +387,13 @@ class _Walk:
         instance = Own(kind)
         method = method_of(self._classes, kind, "__init__")
         if method is not None:
-            self._inline(Function(method, instance), values, named)
+            self._inline(OwnFunction(method, instance), values, named)
         return instance
 
-    def _inline(self, function: Function, values: list[object], named: dict[str, object]) -> object:
-        """Evaluate a function's body; missing arguments are of the usual kind."""
+    def _inline(
+        self, function: OwnFunction, values: list[object], named: dict[str, object]
+    ) -> object:
+        """Evaluate a function's body; return its result."""
         if self._depth >= _MAX_DEPTH:
             return TENSOR
         node = function.node
@@ -484,11 +481,11 @@ class _Walk:
         tensors: bool,
         since: int,
     ) -> object:
-        """Write down a function or method; return what it gives."""
+        """Record a function or method as an operator; return its result."""
         if not name:
             return TENSOR if tensors else OTHER
         words = {word.arg: word.value for word in node.keywords}
-        if name in _PICKED and len(values) > 1 and is_tensor(values[1]):
+        if name in ("max", "min") and len(values) > 1 and is_tensor(values[1]):
             name = f"{name}imum"
         if name in ("clamp", "maximum"):
             name = bounded(name, nodes, words)

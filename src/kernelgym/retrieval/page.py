@@ -1,8 +1,8 @@
 """The page that shows entries: each whole and fenced, or left out.
 
-Contract: pure. Entry texts are untrusted: a fence is longer than any run of backticks in its text,
-and lone surrogates are replaced before anything is counted. Entries whose kernel holds tags of an
-answer never get into an index (`kernelgym.retrieval.entry.unusable`).
+Contract: pure. Texts of entries are untrusted: a fence is longer than any run of backticks in its
+text, and lone surrogates are replaced before anything is counted. Entries whose kernel holds tags
+of an answer never get into an index (`kernelgym.retrieval.entry.unusable`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from kernelgym.languages import language as find_language
-from kernelgym.retrieval.entry import NOT_JUDGED, Entry
+from kernelgym.retrieval.entry import NOT_JUDGED, IndexEntry
 from kernelgym.tokens import TokenCounter
 
 __all__ = ["fitting_page", "page"]
@@ -19,7 +19,7 @@ __all__ = ["fitting_page", "page"]
 _RUN = re.compile(r"`{3,}")
 
 
-def page(entries: Sequence[Entry], language: str) -> str:
+def page(entries: Sequence[IndexEntry], language: str) -> str:
     """Return the text that shows entries; empty without any.
 
     Args:
@@ -43,8 +43,8 @@ def page(entries: Sequence[Entry], language: str) -> str:
 
 
 def fitting_page(
-    entries: Sequence[Entry], language: str, room: int, count: TokenCounter
-) -> tuple[str, tuple[Entry, ...], int]:
+    entries: Sequence[IndexEntry], language: str, room: int, count: TokenCounter
+) -> tuple[str, tuple[IndexEntry, ...], int]:
     """Return a page that fits, the entries that it shows, and its tokens.
 
     An entry that does not fit by itself is passed over; of the others, the least similar are

@@ -25,7 +25,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
 from kernelgym.retrieval.archive import archive_index
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.folder import folder_digest, read_index
 from kernelgym.retrieval.index import Index, Neighbour
 from kernelgym.retrieval.page import fitting_page
@@ -258,7 +258,7 @@ def _folder_index(folder: str, language: str, digest: str, model: str, engine: s
 @lru_cache(maxsize=4096)
 def _nearest(
     indexes: tuple[Index, ...], problem: Problem, k: int, same_problem: bool
-) -> tuple[Entry, ...]:
+) -> tuple[IndexEntry, ...]:
     """Return the k most similar entries; remembered, as an observer asks several times a turn."""
     found: dict[str, Neighbour] = {}
     for index in indexes:

@@ -1,4 +1,4 @@
-"""A module's text as a tree, and what its imports name.
+"""A module's source as a syntax tree, and the names that it imports.
 
 Contract: nothing is imported or run, and nothing raises: text that cannot be parsed has no tree.
 """
@@ -17,7 +17,7 @@ MAX_CHARS = 200_000
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Return a module's tree; None if it is unreadable or too long.
+    """Return a module's syntax tree; None if it cannot be parsed or is too long.
 
     The tree is shared between callers, who must not change it.
     """
@@ -28,7 +28,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def aliases_of(tree: ast.AST) -> dict[str, str]:
-    """Return what each imported name stands for, as a dotted name."""
+    """Return the dotted name that each imported name stands for."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -44,7 +44,7 @@ def aliases_of(tree: ast.AST) -> dict[str, str]:
 def method_of(
     classes: Mapping[str, ast.ClassDef], kind: ast.ClassDef, name: str
 ) -> ast.FunctionDef | None:
-    """Return a class's method, its own or a base's."""
+    """Return a class's method, its own or one of its bases'; None if it has none."""
     todo, seen = [kind], {kind.name}
     while todo:
         here = todo.pop(0)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import cast
 
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import tree_key
 from kernelgym.retrieval.index import Index
 from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, part_of, solve
@@ -42,7 +42,7 @@ def synthetic_index(language: str, size: Preset) -> Index:
     return Index.from_entries(synthetic_entries(language, size))
 
 
-def synthetic_entries(language: str, size: Preset = "cpu") -> Iterator[Entry]:
+def synthetic_entries(language: str, size: Preset = "cpu") -> Iterator[IndexEntry]:
     """Yield the entries of the embedded index: reference and kernel of each problem.
 
     Args:
@@ -62,7 +62,7 @@ def synthetic_entries(language: str, size: Preset = "cpu") -> Iterator[Entry]:
             seen.add(tree)
             # Styles differ from entry to entry, as those of several authors do.
             style = zlib.crc32(problem.id.encode())
-            yield Entry(
+            yield IndexEntry(
                 problem.source,
                 solve(problem, cast(Target, language), style).source,
                 language,

@@ -1,7 +1,7 @@
-"""What retrieval showed in a step, and what answers copied.
+"""Metrics of retrieval: what prompts of a step showed, and how much answers copied of it.
 
-Contract: pure, but for reading the index that the observer names. Numbers are over the prompts and
-answers of trajectories that count. A number that nothing speaks for is left out:
+Contract: pure, but for reading the index that the observer names. Metrics are means over the
+prompts and answers of trajectories that count. A metric without a value to average is left out:
 
 - ``retrieval/examples``, ``retrieval/tokens``: entries of a prompt, and their tokens;
 - ``retrieval/excluded_REASON``: entries that were excluded for a problem;
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from kernelgym.prompts.observer import Observer
-from kernelgym.retrieval.entry import Entry
+from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import REASONS
 from kernelgym.retrieval.part import Retrieval, load_indexes
 from kernelgym.types import Problem
@@ -41,17 +41,17 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def retrieval_metrics(
     rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeRules
 ) -> dict[str, float]:
-    """Return what was shown in a step, and copied; empty without retrieval.
+    """Return the metrics of retrieval of a step; none if prompts show no entries.
 
     Args:
-        rollouts: What was played.
-        observer: What the model read.
+        rollouts: Episodes of the step.
+        observer: Observer that made the prompts.
         rules: How episodes were played.
     """
     parts = [part for part in observer.parts if isinstance(part, Retrieval)]
     if not parts:
         return {}
-    entries: dict[str, Entry] = {}
+    entries: dict[str, IndexEntry] = {}
     for part in parts:
         for index in load_indexes(part, observer.language, observer.device):
             entries |= {entry.id: entry for entry in index.entries}
@@ -87,13 +87,13 @@ def retrieval_metrics(
 
 
 def copied_share(source: str, shown: Sequence[str]) -> float:
-    """Return the share of a source's runs of six that others hold.
+    """Return the share of a source's runs of six words that also stand in other sources.
 
-    It is 0.0 for a source that is too short.
+    It is 0.0 for a source of fewer than six words.
 
     Args:
-        source: The answer's kernel.
-        shown: Kernels that its prompt showed.
+        source: Source of the answer's kernel.
+        shown: Sources of kernels that its prompt showed.
     """
     own = _runs(source)
     if not own:
