@@ -160,9 +160,9 @@ def simulate(breaks: str, devices: int, count: int, seed: int = 0) -> dict[str, 
         out_s, after = None, 0
         for index, verdict in evaluator.evaluate_iter(batch):
             came.append((HOSTILE in batch[index].kernel.source, verdict))
-            if out_s is None and any(each.taken_out for each in evaluator.health):
+            if out_s is None and any(each.taken_out for each in evaluator.status.health):
                 out_s, after = simulated.now(), len(came)
-        health = next(each for each in evaluator.health if each.device == BROKEN)
+        health = next(each for each in evaluator.status.health if each.device == BROKEN)
     honest = [verdict for hostile, verdict in came if not hostile]
     later = [verdict for hostile, verdict in came[after:] if not hostile]
     hostile = [verdict for hostile, verdict in came if hostile]

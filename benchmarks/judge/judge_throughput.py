@@ -9,7 +9,9 @@ them KernelBench's own evaluation with 5 trials and 100 timed calls, in one proc
 counted.
 `groups`: 16 kernels of one problem at once, by several workers; KernelBench evaluates two of them
 one after the other (the first is the case's), and the rest is scaled from these.
-`gpus`: the same on several GPUs of one kind (``--gpus 1,2,4``).
+`stream`: what a training run sends, groups of eight answers to one problem, half of them wrong, by
+`strict` on several GPUs of one kind (``--gpus 1,2,4 --workers 6``), and on one GPU without asking
+whose time the device worked.
 `starts`: how long a new evaluator takes for its first kernels, one for each worker, with an empty
 cache folder and with one that was used before.
 
@@ -38,6 +40,7 @@ from benchmarks.conformance.sides import Server
 from benchmarks.machine import gpu, machine
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.judge import LocalEvaluator
+from kernelgym.rulesets import RULESETS as RULESETS_BY_NAME
 from kernelgym.types import Job, Kernel, Problem, Verdict
 
 KERNELS = Path(__file__).with_name("throughput_kernels")
@@ -48,7 +51,7 @@ CASES = (
 CUDA_CASE = "l1_019_relu_cuda"
 GROUPS = ("l1_036_rms_norm", "l1_047_sum", "l2_040_epilogue")
 RULESETS = ("kernelbench", "strict")
-PARTS = ("cases", "groups", "gpus", "starts")
+PARTS = ("cases", "groups", "stream", "starts")
 STARTED_WITH = "l1_088_gelu"
 UNSEEN = 2
 GROUP = 16
@@ -253,45 +256,80 @@ def run_groups(options: argparse.Namespace, record: Record, theirs: Server | Non
                 record.measure("groups", key, partial(ask, theirs, name, job))
 
 
-def run_gpus(options: argparse.Namespace, record: Record) -> None:
-    for count in map(int, options.gpus.split(",")):
-        name = options.gpus_case
-        key = f"{name} {options.gpus_ruleset} gpus={count} workers={options.workers}"
-        if key in record.data["gpus"]:
+class PlacedEvaluator(LocalEvaluator):
+    """A `LocalEvaluator` that counts how often a worker meets another problem than its last."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.last: dict[int, str] = {}
+        self.changes = 0
+
+    def _judge(self, job: Job, seed: str, place: int) -> Verdict:
+        self.changes += self.last.get(place) != job.problem.id
+        self.last[place] = job.problem.id
+        return super()._judge(job, seed, place)
+
+
+def run_stream(options: argparse.Namespace, record: Record) -> None:
+    """Judge the same stream of groups on 1, 2, ... GPUs, and on one without `own_time`."""
+    settings = [(int(count), RULESETS_BY_NAME["strict"]) for count in options.gpus.split(",")]
+    settings.append((1, dataclasses.replace(settings[0][1], own_time=0.0)))
+    for count, rules in settings:
+        own_time = "with" if rules.own_time else "without"
+        key = f"gpus={count} workers={options.workers} {own_time} own_time"
+        if key in record.data["stream"]:
             continue
-        devices = [f"cuda:{number}" for number in range(count)]
         with (
             tempfile.TemporaryDirectory() as folder,
-            LocalEvaluator(
-                ruleset=options.gpus_ruleset,
+            PlacedEvaluator(
+                ruleset=rules,
                 workers=options.workers,
                 cache_dir=folder,
-                devices=devices,
+                devices=[f"cuda:{number}" for number in range(count)],
             ) as evaluator,
         ):
-            job = read_case(name, options.kernelbench_root)
-            warm = options.workers * count
-            record.measure("gpus", key, partial(judge_gpus, evaluator, job, warm, count))
+            root = options.kernelbench_root
+            record.measure("stream", key, partial(judge_stream, evaluator, root, count))
 
 
-def judge_gpus(evaluator: LocalEvaluator, job: Job, warm: int, count: int) -> dict[str, Any]:
-    """Judge 16 kernels for each GPU."""
-    prepared = prepare(evaluator, job, warm)
-    jobs = [Job(job.problem, unseen(job.kernel, f"unseen {n}")) for n in range(GROUP * count)]
+def judge_stream(evaluator: PlacedEvaluator, root: Path, count: int) -> dict[str, Any]:
+    """Judge groups of eight answers to each problem, half of them wrong, a round for each GPU.
+
+    First, every worker judges a kernel of the first problem, so that starts are not counted.
+    """
+    cases = [read_case(name, root) for name in CASES]
+    prepare(evaluator, cases[0], evaluator.capabilities.workers)
+    evaluator.changes = 0
+    jobs = [
+        Job(case.problem, answer(case.kernel, f"{turn} {number}", right=number % 2 == 0))
+        for turn in range(count)
+        for case in cases
+        for number in range(GROUP // 2)
+    ]
     started = time.perf_counter()
     verdicts = [verdict for _, verdict in evaluator.evaluate_iter(jobs)]
     wall_s = time.perf_counter() - started
     return {
         "gpus": count,
+        "verdicts": len(verdicts),
         "per_hour": 3600 * len(jobs) / wall_s,
-        "by_device": {
-            device: sum(verdict.device == device for verdict in verdicts)
-            for device in evaluator.devices
-        },
-        **prepared,
+        "mean_s": statistics.fmean(verdict.wall_s for verdict in verdicts),
+        "preparations": evaluator.changes,
+        "by_device": dict(Counter(verdict.device for verdict in verdicts)),
         "stages": mean_stages(verdicts),
-        **outcomes(verdicts),
+        "counts": dict(Counter(verdict.status.value for verdict in verdicts)),
+        "findings": outcomes(verdicts)["findings"],
     }
+
+
+def answer(kernel: Kernel, mark: str, *, right: bool) -> Kernel:
+    """Return a kernel under a source never seen, right or a little wrong."""
+    found = unseen(kernel, mark)
+    if right:
+        return found
+    slip = "\n_forward = ModelNew.forward\n"
+    slip += "ModelNew.forward = lambda self, *given: _forward(self, *given) * 1.1\n"
+    return Kernel(found.source + slip, found.language)
 
 
 def run_starts(options: argparse.Namespace, record: Record) -> None:
@@ -357,10 +395,11 @@ def report(data: dict[str, Any]) -> tuple[str, bool]:
             each = [one["wall_s"] for one in theirs if one]
             ratio = f"{statistics.fmean(each) / found['each_s']:.1f} times" if each else ""
             lines.append(f"{key:44}{found['each_s']:>7.2f} s each  {ratio}")
-    for key, found in data["gpus"].items():
-        alone = data["gpus"].get(re.sub(r"gpus=\d+", "gpus=1", key), {}).get("per_hour")
+    for key, found in data["stream"].items():
+        alone = data["stream"].get(re.sub(r"gpus=\d+", "gpus=1", key), {}).get("per_hour")
         ratio = f"{found['per_hour'] / alone:.2f} times one" if alone else ""
-        lines.append(f"{key:44}{found['per_hour']:>7.0f} an hour  {ratio}")
+        mean = f"mean {found['mean_s']:.1f} s, {found['preparations']} preparations"
+        lines.append(f"{key:44}{found['per_hour']:>7.0f} an hour  {ratio}  {mean}")
     for key, found in data["starts"].items():
         lines.append(f"{key:44}{found['empty_s']:>7.1f} s, then {found['used_s']:.1f}")
     return "\n".join(lines), agree
@@ -376,8 +415,6 @@ def main() -> int:
     parser.add_argument("--rulesets", default=",".join(RULESETS))
     parser.add_argument("--workers", type=int, default=3, help="on each device, in groups")
     parser.add_argument("--gpus", default="1,2", help="how many at a time")
-    parser.add_argument("--gpus-case", default="l1_047_sum")
-    parser.add_argument("--gpus-ruleset", default="kernelbench")
     parser.add_argument("--without-theirs", action="store_true", help="leave KernelBench out")
     parser.add_argument("--without-ours", action="store_true")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")
@@ -395,8 +432,8 @@ def main() -> int:
         theirs = Server(root, device, caches, log, timed_calls=THEIR_TIMED_CALLS)
     try:
         for part in options.parts.split(","):
-            if part in ("gpus", "starts"):
-                {"gpus": run_gpus, "starts": run_starts}[part](options, record)
+            if part in ("stream", "starts"):
+                {"stream": run_stream, "starts": run_starts}[part](options, record)
             else:
                 run = {"cases": run_cases, "groups": run_groups}[part]
                 run(options, record, theirs)

@@ -63,13 +63,13 @@ def test_gpu_that_fails_costs_no_verdict(broken: threading.Event, tmp_path: Path
         verdicts = evaluator.evaluate_many(jobs(0, 40))
         assert {verdict.status for verdict in verdicts} == {Status.CORRECT}
         assert {verdict.device for verdict in verdicts} == {"cuda:1"}
-        ill, well = evaluator.health
+        ill, well = evaluator.status.health
         assert not ill.in_service and ill.taken_out == 1 and ill.moved == ill.lost
         assert well.in_service and not well.lost
         broken.clear()
         for first in range(100, 1100, 20):  # the next probe is due 10 s after one has failed
             evaluator.evaluate_many(jobs(first, 20))
-            if evaluator.health[0].in_service:
+            if evaluator.status.health[0].in_service:
                 break
         verdicts = evaluator.evaluate_many(jobs(2000, 40))
     assert {verdict.status for verdict in verdicts} == {Status.CORRECT}

@@ -74,7 +74,7 @@ def test_a_broken_problem_is_unavailable_never_wrong(strict, source):
     broken = type(AFFINE)("Test/broken", "Test", 1, "broken", source)
     verdict = strict.evaluate(broken, TRITON)
     assert verdict.status is Status.UNAVAILABLE and not verdict.valid
-    assert verdict.message and verdict.ruleset == strict.ruleset.label
+    assert verdict.message and verdict.ruleset == strict.capabilities.ruleset.label
     assert strict.evaluate(AFFINE, TRITON).correct
 
 

@@ -105,11 +105,11 @@ def test_kernelbench_ruleset_agrees_on_plain_kernels(kernelbench):
 
 def test_a_verdict_says_how_it_came_about(strict):
     verdict = strict.evaluate(AFFINE, TRITON)
-    assert verdict.ruleset == strict.ruleset.label
+    assert verdict.ruleset == strict.capabilities.ruleset.label
     assert verdict.device == "cpu" and verdict.build is None  # interpreted
     assert verdict.isolation in TIERS
     assert verdict.wall_s > 0
-    kinds = set(strict.ruleset.distributions) - FOR_RANKS
+    kinds = set(strict.capabilities.ruleset.distributions) - FOR_RANKS
     on_own_inputs = verdict.trials - len(kinds)  # one each
     assert 2 <= on_own_inputs <= 4
     assert not verdict.timed and "not timed" in verdict.message

@@ -140,6 +140,8 @@ def test_dismissal_ends_the_busy_ones_and_starts_no_more(staff):
 def gpus(monkeypatch, *found):
     monkeypatch.setattr(local, "cuda_devices", lambda: found)
     monkeypatch.setattr("kernelgym.devices.cuda_devices", lambda: found)
+    monkeypatch.setattr(local, "device_kind", lambda device: "made up")
+    monkeypatch.setattr(local, "provenance", lambda device: ("made up",))
 
 
 class FakeWorker:
