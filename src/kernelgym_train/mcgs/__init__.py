@@ -1,4 +1,8 @@
-"""Search: finds a faster kernel from one that is correct."""
+"""Search: finds a faster kernel from a correct one, and measures that it is faster.
+
+The room may import `kernelgym` (of its judge, only the provenance) and `kernelgym_train.config`.
+Only the command `kernelgym_train.cli` imports the room.
+"""
 
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig

@@ -31,8 +31,8 @@ from kernelgym_train.mcgs.variant import read_variant
 __all__ = ["estimate", "help_settings", "run_search"]
 
 _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
-"""Seconds of a build and of the rest of a verdict, as measured on a quiet machine with two cores,
-and verdicts of the comparisons."""
+"""(seconds of a build, seconds of a verdict without its build, number of verdicts of the
+comparisons), at least and at most, as measured on a quiet machine with two cores."""
 
 
 def help_settings() -> None:
@@ -42,16 +42,16 @@ def help_settings() -> None:
 
 
 def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
-    """Search, and print the result's sentence; returns the exit code.
+    """Search, print the result in one sentence, and return the exit code.
 
-    It is 1 where a kernel of a folder failed.
+    The exit code is 1 if the search of a kernel in a folder failed, and 0 otherwise.
 
     Args:
         given: Texts such as ``budget_builds=20``.
-        dry_run: Print the settings and what there is to try, and judge nothing.
+        dry_run: Whether to print the settings and the moves of the start, and judge nothing.
 
     Raises:
-        UsageError: If something that was given does not fit.
+        UsageError: If a setting is wrong.
     """
     settings = read_search_settings(given)
     if settings.input and Path(settings.input).is_dir():
@@ -76,7 +76,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
 
 
 def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
-    """Search every kernel of a folder; returns 1 if one failed."""
+    """Search every kernel of a folder, and return the exit code."""
     tasks = read_tasks(settings.input, settings.language)
     if dry_run:
         shares = first_shares(settings.budget.builds, {task.name: task.weight for task in tasks})
@@ -120,7 +120,7 @@ def _say(line: str) -> None:
 
 
 class _Evaluators(contextlib.ExitStack):
-    """Evaluators by ruleset, made when first asked for."""
+    """Evaluators by ruleset, made when they are first needed and closed at the end."""
 
     def __init__(self, settings: SearchSettings) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class _Evaluators(contextlib.ExitStack):
         self._made: dict[Ruleset, LocalEvaluator] = {}
 
     def __call__(self, task: SearchTask) -> LocalEvaluator:
-        """Return the evaluator that follows a task's rules."""
+        """Return an evaluator that follows a task's rules."""
         self.check(task)
         rules = task.rules(self._settings.ruleset)
         if rules not in self._made:
@@ -140,14 +140,14 @@ class _Evaluators(contextlib.ExitStack):
         """Make sure that a task's shapes fit in memory.
 
         Raises:
-            UsageError: If one does not.
+            UsageError: If a shape does not fit.
         """
         if task.spec is not None:
             check_memory(task.spec, memory_budget(None, self._settings.device), "cpu")
 
 
 def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
-    """Print the settings, the start's proposals, and an estimate."""
+    """Print the settings, the number of proposals by move, and an estimate of the time."""
     for name, value in plain(settings).items():
         print(f"{name}: {value}")
     start = read_variant(task.start)
@@ -164,12 +164,12 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
 
 
 def estimate(budget: Budget, workers: int, cores: int) -> str:
-    """Return what a search may take, in a sentence.
+    """Return an estimate of a search's time in a sentence.
 
     Args:
-        budget: Its limits.
-        workers: Kernels that are judged at the same time.
-        cores: Processors of the machine.
+        budget: Limits of the search.
+        workers: Number of kernels that are judged at the same time.
+        cores: Number of processors of the machine.
     """
     builders = min(workers, cores)
     least, most = (

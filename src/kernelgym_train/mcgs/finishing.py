@@ -1,25 +1,26 @@
-"""The end of a search: the best is compared, checked and written.
+"""`finish`: the best kernel of a search is compared, checked and written.
 
 ``result.json`` (version 1):
 
-- ``speedup, speedup_low, speedup_high``: of the best over the start, by the last duel between them
-  that was decided, with its 95 % interval; 1.0 where nothing is better;
-- ``over_reference``: the same of the best over the problem's reference, by the last verdict;
-- ``shapes``: both by shape of a kernel spec, with its role and its share of the value; a hidden one
-  has no times. The speedup is the geometric mean of that duel's rounds;
-- ``evaluations, duplicates, failures, seconds, stopped``: what the search did, and why it ended;
-- ``noise``: how far two verdicts on the start lie apart, as abs(ln of their ratio);
-- ``approximate``: whether moves that lose accuracy were allowed; ``risk``: the best's own;
-- ``without_approximate``: where the best has such moves, the best that has none, likewise by a duel
-  with the start; null otherwise, or if there is none, or no time left to compare it;
-- ``context``: what times depend on; ``start``: the start's digest and speedup over the reference;
-- ``best``: path, digest, state, moves and seed of the last verdict. The seed repeats that verdict;
-- ``minimised``: whether the best was tried without each of its steps, and those that went.
+- ``speedup, speedup_low, speedup_high``: speedup of the best over the start with its 95 % interval,
+  by the last decided duel between the two; 1.0 if nothing faster was confirmed;
+- ``over_reference``: speedup of the best over the problem's reference, by the last verdict;
+- ``shapes``: both speedups at each shape of a kernel spec, with the shape's role and weight. A
+  hidden shape has no speedups. The speedup over the start is the mean of the duel's rounds;
+- ``evaluations, duplicates, failures, seconds, stopped``: counts, time, and why the search ended;
+- ``noise``: abs(ln) of the ratio between two verdicts on the start;
+- ``approximate``: whether moves that lose accuracy were allowed; ``risk``: risk of the best;
+- ``without_approximate``: if the best has such moves, the best state without them, compared with
+  the start by a duel; null if the best has none, there is no such state, or no time was left;
+- ``context``: everything that times depend on; ``start``: digest of the start, and its speedup over
+  the reference;
+- ``best``: path, digest, state, moves, and the seed that repeats the last verdict;
+- ``minimised``: whether the best was tried without each of its steps, and the steps taken back.
 
-Contract: what is written was judged as it lies on the disk, on inputs that no earlier verdict saw,
-and its digest is that of the kernel that the duel timed. If that fails the start is the best. A
-best that could not be confirmed without the steps it lost keeps them, and a last duel that decides
-nothing takes nothing back from the one that confirmed the best; one that the best loses does.
+Contract: the exported file is judged as it lies on the disk, on inputs that no earlier verdict
+used, and its digest is that of the kernel that the duel timed. If that verdict fails, the start is
+the best. If the minimised best is not confirmed, the best keeps its steps. If the final duel is
+undecided, the best found so far stays confirmed; if the best loses it, the start is the best.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         kernel = _export(session, None)
         verdict = _judged_again(session, kernel)
     without = None
-    if best is not None and best not in state.graph.nodes:  # it lost steps, and was not judged
+    if best is not None and best not in state.graph.nodes:  # minimised: no verdict yet
         folder.write_verdict(best, verdict)
     if best is not None and state.risks[best] == "approximate":
         if session.seconds_left >= session.reserve_s:
@@ -176,7 +177,7 @@ def _confirmed(session: SearchSession, best: str) -> tuple[str, str, _Ratio] | N
         if key != best and session.seconds_left < session.end_s:
             return key, "duel", state.proof
         found = session.compare("confirmed", state.start, key, session.rounds_left(_MOST_ROUNDS))
-        # A start that failed in the duel loses it with no time measured: low is 0 then.
+        # If the start failed in the duel, it loses without a measured time, and low is 0.
         if found.decided == "second" and found.low > 1.0:
             return key, "confirmed", (found.ratio, found.low, found.high)
         lost = found.decided == "first" or any(
@@ -258,7 +259,7 @@ def _export(session: SearchSession, best: str | None) -> Kernel:
 
 
 def _judged_again(session: SearchSession, kernel: Kernel) -> Verdict:
-    # A seed of its own: no cache answers in place of the judge.
+    # With a fresh seed no cache answers in place of the judge.
     seed = secrets.token_hex(16)
     return session.evaluator.evaluate(session.task.problem, kernel, seed=seed)
 

@@ -6,15 +6,15 @@ problem, the kernel is judged at every shape, and the verdicts are put together.
 Contract:
 
 - a kernel is correct if it is correct at every shape, the hidden ones included;
-- the speedup is the geometric mean, by weight, of those at the timed shapes, so that its logarithm
-  is the weighted sum of theirs. The interval's ends take the shapes' errors as independent;
-- of a shape that is kept from what proposes kernels (`hidden` and ``both``), a verdict says no more
-  than whether the kernel was correct: not what went wrong there, nor how long it took. An error of
-  the judge's own stays one;
+- the speedup is the weighted geometric mean of the speedups at the timed shapes. The interval's
+  ends take the shapes' errors as independent;
+- proposers learn nothing of a shape with the role ``hidden`` or ``both``: a verdict says only
+  whether the kernel was correct there, not what went wrong or how long it took. A failure of the
+  judge stays a failure of the judge;
 - verdicts on other problems are the evaluator's own.
 
-Shapes are judged one after another, and none after the first at which the kernel fails. The first
-builds the kernel; the others find it built.
+Shapes are judged one after another, until the kernel fails at one. The first verdict builds the
+kernel, and the others use that build.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TaskShape:
 
     @property
     def kept(self) -> bool:
-        """True if what proposes kernels learns nothing of it."""
+        """Whether the shape is kept secret from proposers."""
         return self.role != "tune"
 
 
@@ -64,7 +64,7 @@ class ShapesEvaluator(EvaluatorWrapper):
 
     Args:
         evaluator: Judges each shape; it stays open.
-        problem: The problem that stands for all shapes.
+        problem: The task's problem, which stands for all shapes.
         shapes: The shapes; the weights add up to 1.
     """
 

@@ -1,6 +1,6 @@
 """`begin`: the beginning of a search, in which its start is judged twice.
 
-Then the start's compiler is asked which loops it made vectors of.
+Then the compiler is asked which of the start's loops it vectorised.
 
 Contract: what was done before a kill is not done again; each verdict is an event. Nothing here is
 charged to the budget of evaluations.
@@ -65,7 +65,7 @@ def _judge_start(session: SearchSession) -> None:
     """Judge the start twice, which gives its speed and how far times repeat."""
     state, task, evaluator = session.state, session.task, session.evaluator
     for _ in range(state.starts, 2):
-        # A seed of its own: a cache would answer the second time, and show no noise.
+        # With a fresh seed no cache answers the second time, which would hide the noise.
         verdict = evaluator.evaluate(task.problem, task.start, seed=secrets.token_hex(16))
         if not verdict.correct or verdict.timing is None:
             what = verdict.status if not verdict.correct else "correct, and was not timed"
@@ -91,10 +91,10 @@ def _judge_start(session: SearchSession) -> None:
 
 
 def _ask_report(session: SearchSession) -> None:
-    """Ask the start's compiler which loops it made vectors of.
+    """Ask the compiler which of the start's loops it vectorised.
 
-    Takes one build, which is not charged, where the evaluator can build without judging and the
-    proposer weighs moves by the report.
+    This takes one build, which is not charged. It is done if the evaluator can build without
+    judging and the proposer uses the report.
     """
     state, language = session.state, session.task.start.language
     start = state.variants[state.start]

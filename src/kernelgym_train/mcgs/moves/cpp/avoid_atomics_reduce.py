@@ -1,9 +1,9 @@
-"""`avoid_atomics_reduce`: each thread adds up on its own.
+"""`avoid_atomics_reduce`: gives each thread a sum of its own in place of an atomic addition.
 
 For a loop on all cores that adds to one number under ``atomic`` or ``critical``. Precondition: the
 number is a variable of the function, declared once, whose address is not taken, and all that the
-loop does with it is to add to it; under ``critical``, what is added calls nothing. The order of
-such a sum is open in the start, too.
+loop does with it is to add to it; under ``critical``, what is added calls nothing. The start adds
+in no fixed order either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each loop whose atomic sums are one number."""
+    """Yield a reduction for each parallel loop whose atomic additions are all to one number."""
     file = variant.file
     root = parsed(file.cpp)
     if any(node.is_error for node in walk(root)):
@@ -54,7 +54,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _sums(body: Node, loop: Node) -> tuple[str, list[Node]] | None:
-    """Return a loop's one sum, and the directives that guard it."""
+    """Return the name of the loop's only sum and the directives that guard it, or None."""
     directives = [node for node in walk(loop) if node.type.startswith("preproc")]
     alone = [node for node in directives if node.type == "preproc_call"]
     if not alone or any(not _ALONE.fullmatch(text_of(node)) for node in alone):
@@ -71,7 +71,7 @@ def _sums(body: Node, loop: Node) -> tuple[str, list[Node]] | None:
         if text_of(parts[0].child_by_field_name("operator")) != "+=":
             return None
         if "critical" in text_of(node) and any(each.type in _ACTS for each in walk(value)):
-            return None  # what is called there may need to be alone, too
+            return None  # a function that is called there may need the guard as well
         names.add(text_of(target))
         if names & identifiers(value):
             return None

@@ -1,8 +1,8 @@
-"""`cache_policy_cg`: what is written and not read again goes past the caches.
+"""`cache_policy_cg`: writes results that no loop reads again past the caches.
 
 An innermost loop that only fills neighbouring elements of an output fills a small buffer instead,
-which is written by stores that leave no trace in the caches. Where the machine has none, or the
-address does not fit, they are plain stores.
+which is then written by stores that bypass the caches. If the machine has no such stores, or the
+address is not aligned, they are plain stores.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SIMD = "#pragma omp simd"
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield such stores for each loop that only fills an output."""
+    """Yield streaming stores for each loop that only fills an output."""
     file = variant.file
     if _HELPER in file.cpp:
         return
@@ -69,13 +69,13 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             directive = directive_of(loop)
             if directive is None:
                 continue
-            edits.append((directive, "\n"))  # it goes to the loop inside
+            edits.append((directive, "\n"))  # the directive moves to the inner loop
         cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
         yield Realisation(loop.name, "streamed", variant.with_cpp(cpp))
 
 
 def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:
-    """Return the store of a loop that fills an unread output."""
+    """Return the store of a loop that only fills an output which no loop reads; None otherwise."""
     if not loop.body or loop.step != 1 or loop.pragmas not in ((), (_SIMD,)):
         return None
     *before, store = loop.body
@@ -98,7 +98,7 @@ def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:
 
 
 def _filled(function: CppFunction, loop: CppLoop, store: CppAssign) -> str:
-    """Return the loop by way of a buffer."""
+    """Return the text of the loop that writes through a buffer."""
     taken = function.names(loop)
     first, end, kept = (
         fresh(wanted, taken) for wanted in (f"{loop.variable}_0", f"{loop.variable}_end", "kept")

@@ -1,8 +1,8 @@
-"""`change_block_sizes`: what a nest, or a thread, takes at a time.
+"""`change_block_sizes`: cuts loops into blocks, and changes how threads share a loop.
 
-Two forms. Of two loops that may change places, the inner one is cut into blocks, and the blocks
-become the outermost loop, so that what a block reads stays in the caches. A loop that runs on all
-cores gets a schedule.
+Two forms. Of two loops that may change places, the inner one is cut into blocks, and the loop over
+blocks becomes the outermost, so that the elements that a block reads stay in the caches. Or a loop
+that runs on all cores gets another schedule.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield blocks for each nest of two loops, then schedules."""
+    """Yield block sizes for each nest of two loops, then schedules."""
     for function in read_functions(variant.file.cpp):
         for loop in walk_loops(function.loops):
             inner = _inner(function, loop)
@@ -54,7 +54,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:
-    """Return the loop inside another if blocks of it can go outside."""
+    """Return the inner loop if the loop over its blocks can become outermost, or None."""
     if len(loop.body) != 1 or any("collapse" in each for each in loop.pragmas):
         return None
     (inner,) = loop.body

@@ -1,4 +1,4 @@
-"""`compiler_flags` and `fast_math`: what the compiler is allowed to do."""
+"""`compiler_flags` and `fast_math`: flags that let the compiler optimise more."""
 
 from __future__ import annotations
 

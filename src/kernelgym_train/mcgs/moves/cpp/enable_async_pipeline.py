@@ -1,8 +1,8 @@
-"""`enable_async_pipeline`: memory is asked for before it is needed.
+"""`enable_async_pipeline`: fetches elements into the caches before they are needed.
 
-Two forms. Loops whose elements lie far from each other fetch those of later iterations into the
-caches. Or the compiler places such fetches itself, in all loops. A fetch of an address that holds
-nothing has no effect, and addresses are computed as whole numbers.
+Two forms. Loops whose elements lie far apart fetch those of later iterations. Or the compiler
+places such fetches itself, in all loops. Fetching an invalid address has no effect, and addresses
+are computed as whole numbers, so that none overflows a pointer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 4  # elements fetched by one iteration
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield fetches for each loop with far elements, then the compiler's."""
+    """Yield prefetches for each loop whose elements lie far apart, then the compiler's flag."""
     loops = innermost_loops(variant.file.cpp)
     for loop in loops:
         if any("simd" in each for each in loop.pragmas):
@@ -44,7 +44,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _fetches(loop: CppLoop, distance: int) -> list[str]:
-    """Return fetches of elements that lie far from their neighbours."""
+    """Return prefetches of the elements that lie far from those of the iteration before."""
     later = f"((int64_t){loop.variable} + {distance * loop.step})"
     found: dict[str, None] = {}
 

@@ -1,8 +1,8 @@
-"""`grouped_gemm_colmajor`: an operand is copied into the order of its use.
+"""`grouped_gemm_colmajor`: copies an operand into the order in which it is used.
 
-For elements that are each a sum over an inner loop: an input that lies along the terms is copied so
-that the elements of neighbouring sums lie side by side, or the other way round. What is computed
-from the copy is what was computed from the input.
+Applies to elements that are each a sum over an inner loop. An input whose elements for neighbouring
+terms lie side by side is copied so that those of neighbouring sums do, or the other way round. The
+computation is unchanged.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["GROUPED_GEMM_COLMAJOR"]
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An input of which a product reads every element of a rectangle."""
+    """An input of which the sums read every element of a rectangle."""
 
     array: CppArray
     outer: CppLoop
-    """The loop whose variable neighbouring elements of the copy share."""
+    """Loop over the rows of the copy."""
     inner: CppLoop
-    """The loop along which elements of the copy lie side by side."""
+    """Loop along which the elements of the copy lie side by side."""
     choice: str
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield a copy of each operand that lies across another loop."""
+    """Yield a copy of each operand whose elements lie side by side along the other loop."""
     file = variant.file
     for function in read_functions(file.cpp):
         for outermost in function.loops:
@@ -65,7 +65,7 @@ def _accumulations(
 def _operands(
     function: CppFunction, around: tuple[CppLoop, ...], found: Accumulation
 ) -> Iterator[_Operand]:
-    """Yield inputs that both loops read as a rectangle."""
+    """Yield the inputs that both loops read as a rectangle."""
     columns, terms = found.elements, found.terms
     loops = {each.variable for each in (*around, columns, terms)}
     bounds = (*(each.lower for each in around), *(each.upper for each in around))
@@ -74,7 +74,7 @@ def _operands(
         return
     if columns.lower.constant != 0 or terms.lower.constant != 0:
         return
-    # A name that a loop's body declares is not there before the loops.
+    # A name that a loop's body declares does not exist before the loops.
     if any(not bound.names <= set(function.types) for bound in bounds):
         return
     read = {
@@ -115,7 +115,7 @@ def _copied(
     found: Accumulation,
     operand: _Operand,
 ) -> str:
-    """Return the text with a copy that the loops use."""
+    """Return the C++ text in which the loops read a copy of an operand."""
     outer, inner, array = operand.outer, operand.inner, operand.array
     taken = identifiers(root_of(outermost.node))
     tensor, packed, outer_size, inner_size, p, q = (
@@ -128,7 +128,7 @@ def _copied(
     def renamed(node: Node) -> str | None:
         return at.get(text_of(node)) if node.type == "identifier" else None
 
-    # Where the loops around do not run, the input may hold no elements.
+    # If the loops around do not run, the input may have no elements.
     runs = " && ".join(
         f"({each.lower_text}) < ({each.upper_text})" for each in (*around, outer, inner)
     )

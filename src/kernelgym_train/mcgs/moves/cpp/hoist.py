@@ -1,8 +1,8 @@
-"""`hoist`: what a loop computes again and again is computed once.
+"""`hoist`: computes once what a loop computes in each iteration.
 
-Two forms. A call of numbers that do not change in a loop is made before it. An expression that two
-loops over the same range both compute, and from which the second makes the output, is left in the
-output by the first.
+Two forms. A call whose arguments do not change in a loop is made before the loop. Or, of two loops
+over the same range that both make the same call, the first keeps its result in the output that the
+second writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["HOIST"]
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield expressions shared by two loops, then invariant calls."""
+    """Yield calls that two loops share, then calls that do not change in a loop."""
     file = variant.file
     for function in read_functions(file.cpp):
         for around in walk_loops(function.loops):
@@ -64,7 +64,7 @@ def _neighbours(body: tuple[CppStatement, ...]) -> Iterator[tuple[CppLoop, CppLo
 def _kept(
     function: CppFunction, around: CppLoop, first: CppLoop, second: CppLoop
 ) -> list[tuple[Node, str]] | None:
-    """Return the edits by which `first` leaves a call in `second`'s output."""
+    """Return the edits by which `first` keeps a call's result in `second`'s output, or None."""
     body, (store,) = around.body, second.body
     if not isinstance(store, CppAssign) or store.operator != "=":
         return None

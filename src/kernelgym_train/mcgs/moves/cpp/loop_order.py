@@ -1,4 +1,4 @@
-"""`loop_order`: loops change places, so that the innermost one walks through memory."""
+"""`loop_order`: swaps loops, so that the innermost one walks through memory in small steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LOOP_ORDER"]
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield accumulations turned inside out, and nests with loops swapped."""
+    """Yield sums with the loop over terms outside, and nests with their loops swapped."""
     for function, loop in each_loop(variant.file.cpp):
         accumulation = None if loop.pragmas else read_accumulation(function, loop)
         if accumulation is not None:
@@ -32,7 +32,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _terms_outside(found: Accumulation) -> str:
-    """Return the terms' loop around the elements': sums keep their order."""
+    """Return the loop over terms around the loop over elements; each sum keeps its order."""
     head = found.elements.head
     element = text_of(found.store.target)
     lines = [

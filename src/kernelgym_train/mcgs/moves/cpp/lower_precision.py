@@ -1,7 +1,8 @@
-"""`lower_precision`: loops compute in floats what they computed in doubles.
+"""`lower_precision`: computes in floats what loops compute in doubles.
 
-A vector register holds twice as many floats, and conversions go. A function's loops change as a
-whole: the doubles that their bodies declare, constants, and casts. Parameters and tensors keep
+A vector register holds twice as many floats, and conversions are avoided. All loops of a function
+change together: the doubles that their bodies declare, constants, and casts. Parameters and tensors
+keep
 their types.
 """
 
@@ -46,7 +47,7 @@ def _statements(function: CppFunction) -> list[CppStatement]:
 
 
 def _edits(function: CppFunction) -> list[tuple[Node, str]]:
-    """Return new texts of nodes; none if a constant is no float."""
+    """Return the edits of a function; none if a constant is out of the range of floats."""
     statements = _statements(function)
     declared = [each for each in statements if isinstance(each, CppLet)]
     lowered = {each.name for each in declared if each.type == "double"}
@@ -81,7 +82,7 @@ def _edits(function: CppFunction) -> list[tuple[Node, str]]:
 
 
 def _is_kept(function: CppFunction, statement: CppLet | CppAssign, lowered: set[str]) -> bool:
-    """Return True if a statement computes what stays as it is."""
+    """Return True if a statement's result keeps its type."""
     if isinstance(statement, CppLet):
         return statement.type not in ("float", "double")
     target = statement.target
@@ -104,7 +105,7 @@ def _is_no_float(node: Node) -> bool:
 
 
 def _compiles(cpp: str, before: CppFunction) -> bool:
-    """Return True if ``std::max`` and ``std::min`` get one type."""
+    """Return True if arguments of ``std::max`` and ``std::min`` have equal types."""
     after = next((each for each in read_functions(cpp) if each.name == before.name), None)
     if after is None or len(_statements(after)) != len(_statements(before)):
         return False

@@ -1,7 +1,7 @@
-"""`pad_tail_and_mask`: an innermost loop is split into whole vectors and a tail.
+"""`pad_tail_and_mask`: splits an innermost loop into whole vectors and a tail.
 
-The compiler then knows that the first loop's count is a multiple of the width, and makes no
-remainder for it. Each iteration runs as before, in the same order.
+The compiler then knows that the first loop's count is a multiple of the vector's width, and needs
+no remainder loop. Iterations run in the same order.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _splits(loop: CppLoop) -> bool:
 
 
 def _split(loop: CppLoop, width: int, taken: set[str]) -> str:
-    """Return loops over whole widths and over the rest."""
+    """Return the text of a loop over whole vectors, and of a loop over the rest."""
     whole = fresh(f"{loop.variable}_whole", taken)
     kind, name, body = loop.type, loop.variable, text_of(loop.body_node)
     lines = [

@@ -1,6 +1,6 @@
-"""`parallelise`: cores share an outermost loop with independent iterations.
+"""`parallelise`: shares an outermost loop with independent iterations among cores.
 
-Fewer threads than cores gain where two of them share a unit, or where a core is taken.
+Fewer threads than cores can be faster if cores share units, or if a core is busy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def parallelise(cores: int) -> SearchMove:
     """Return the move for a machine.
 
     Args:
-        cores: How many it has; powers of two below that are numbers of threads, from 2 on.
+        cores: Number of cores. Powers of two below it, from 2 on, are tried as numbers of threads.
     """
     fewer = [2**power for power in range(cores.bit_length(), 0, -1) if 2**power < cores]
     counts = [f"{_ALL} num_threads({count})" for count in fewer]
@@ -60,4 +60,4 @@ def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
 
 
 PARALLELISE = parallelise(cores=1)
-"""All cores, however many there are."""
+"""The move with all cores as the only number of threads."""

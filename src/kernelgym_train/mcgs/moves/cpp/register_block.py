@@ -1,9 +1,9 @@
-"""`register_block`: a tile of sums is kept in vector registers.
+"""`register_block`: keeps a tile of sums in vector registers.
 
-For a nest of two loops over elements around a loop over terms, such as a matrix product. Each
-element's sum keeps its order. Sums may start from elements of an input, and what is stored may call
-functions of a sum. Vectors are the compiler's own (``vector_size``), so that a width
-that the machine lacks is slower and not wrong.
+Applies to two loops over elements around a loop over terms, such as a matrix product. Each
+element's sum keeps its order. Sums may start from elements of an input, and the stored value may be
+a function of the sum. Vectors use the compiler's ``vector_size``, so that a width that the machine
+lacks is slower, but not wrong.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kernelgym_train.mcgs.variant import Variant
 __all__ = ["REGISTER_BLOCK"]
 
 _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
-"""(rows, vectors a row, elements a vector)."""
+"""Tiles: (rows, vectors a row, elements a vector)."""
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield every tile for each nest that is recognised."""
+    """Yield every size of tile for each nest that is recognised."""
     for function, rows in each_loop(variant.file.cpp):
         found = _nest(function, rows)
         if found is None:
@@ -40,7 +40,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
-    """Return the accumulation that tiles of rows can compute, or None."""
+    """Return the sums that tiles can compute, or None."""
     found = read_nest(function, rows)
     if found is None or found.total.name not in identifiers(found.store.value):
         return None
@@ -58,7 +58,7 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 def _tile(
     function: CppFunction, rows: CppLoop, found: Accumulation, height: int, vectors: int, lanes: int
 ) -> str:
-    """Return the nest in tiles, its edges as they were."""
+    """Return the text of the nest in tiles, with its edges computed as before."""
     tiles = Tiles(function, rows, found, height, vectors, lanes, step=lanes)
     i, j, kind = rows.variable, found.elements.variable, found.total.type
     name, terms, here = found.total.name, found.terms, tiles.here
@@ -72,14 +72,14 @@ def _tile(
             return here
         return None
 
-    # Minus zero keeps the sign of zero.
+    # Subtracting zero keeps the sign of a zero.
     start = f"({rewritten(found.total.value, many)}) - {vector}{{}}"
     add = f"{here} {found.add.operator} {rewritten(found.add.value, many)};"
     known = {each: "int" for each in (i, j, terms.variable)} | {name: kind}
     if is_arithmetic(function, found.store.value, j, kind, known):
         value = rewritten(found.store.value, many)
         store = f"*({vector}*)&{text_of(found.store.target)} = {value};"
-    else:  # a function of a sum is called for each
+    else:  # a function of the sum is called for each element
         at = f"{tiles.column} + {tiles.column_at} * {lanes} + {lane}"
         store = (
             f"for (int {lane} = 0; {lane} < {lanes}; ++{lane}) {{ "

@@ -1,4 +1,4 @@
-"""`softmax_math_fusion`: dear functions of one kind are replaced by cheaper ones.
+"""`softmax_math_fusion`: replaces divisions and ``exp`` by cheaper computations.
 
 Divisions by a number that a loop does not change become products with its reciprocal. ``exp`` of
 floats becomes a polynomial that the compiler can vectorise: its relative error is below 2e-7
@@ -54,7 +54,7 @@ static inline float {_HELPER}(float x) {{
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield reciprocals for each loop, then the polynomial for all."""
+    """Yield reciprocals for each loop, then the polynomial for all calls of ``exp``."""
     file = variant.file
     for function in read_functions(file.cpp):
         known = function.declared_in_loops()
@@ -95,7 +95,7 @@ def _is_exp_of_float(function: CppFunction, node: Node, known: dict[str, str]) -
 def _reciprocals(
     function: CppFunction, cpp: str, loop: CppLoop, known: dict[str, str]
 ) -> str | None:
-    """Return the text with products in place of divisions by fixed numbers."""
+    """Return the C++ text with products in place of divisions by unchanged numbers, or None."""
     if inner_loops(loop) or not loop.is_in_block:
         return None
     inside = {loop.variable, *loop.lets, *carried(loop.body)}

@@ -1,9 +1,9 @@
-"""`switch_to_mma_or_wgmma`: a tile of dot products runs on the machine's multiply-add units.
+"""`switch_to_mma_or_wgmma`: computes a tile of dot products by vector multiply-adds.
 
-A CPU's counterpart to a GPU's matrix instructions. For a nest of two loops over elements around a
-loop over terms, whose operands lie next to each other along the terms. Each sum is kept in a vector
-of partial sums, and those are added up at the end, so that sums are taken in another order. Vectors
-are the compiler's own (``vector_size``), as for `register_block`.
+The counterpart on a CPU to a GPU's matrix instructions. Applies to two loops over elements around a
+loop over terms, whose operands lie side by side along the terms. Each sum is kept in a vector of
+partial sums, which are added up at the end, so that sums are taken in another order. Vectors use
+the compiler's ``vector_size``, as for `register_block`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kernelgym_train.mcgs.variant import Variant
 __all__ = ["SWITCH_TO_MMA_OR_WGMMA"]
 
 _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
-"""(rows, columns, elements a vector)."""
+"""Tiles: (rows, columns, elements a vector)."""
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield every tile for each nest that is recognised."""
+    """Yield every size of tile for each nest that is recognised."""
     for function, rows in each_loop(variant.file.cpp):
         found = _nest(function, rows)
         if found is None:
@@ -59,7 +59,7 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 def _tile(
     function: CppFunction, rows: CppLoop, found: Accumulation, height: int, width: int, lanes: int
 ) -> str:
-    """Return the nest in tiles, its edges as they were."""
+    """Return the text of the nest in tiles, with its edges computed as before."""
     tiles = Tiles(function, rows, found, height, width, lanes, step=1)
     terms, kind, name = found.terms, found.total.type, found.total.name
     k = terms.variable

@@ -1,4 +1,4 @@
-"""`unroll`: the compiler repeats the body of innermost loops."""
+"""`unroll`: lets the compiler repeat the bodies of innermost loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMES = (4, 8, 2)
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each count, for all innermost loops without a directive."""
+    """Yield each number of repetitions, for all innermost loops without a directive."""
     cpp = variant.file.cpp
     loops = [loop for loop in innermost_loops(cpp) if not loop.pragmas]
     if not loops:

@@ -1,4 +1,4 @@
-"""`vectorize_global_loads`: innermost loops compute several elements at once."""
+"""`vectorize_global_loads`: lets innermost loops compute several elements at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PARALLEL = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(?!.*\b(simd|collapse|
 
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield OpenMP's simd directive for all loops, then for one."""
+    """Yield OpenMP's simd directive for all innermost loops, then for each alone."""
     cpp = variant.file.cpp
     found = [
         (loop, directive)
@@ -58,7 +58,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
 
 
 def _shared(function: CppFunction, loop: CppLoop) -> tuple[Node, str] | None:
-    """Return a parallel loop's directive, and one that makes vectors, too."""
+    """Return a parallel loop's directive, and its replacement that vectorises as well; or None."""
     directive = directive_of(loop)
     if inner_loops(loop) or len(loop.pragmas) != 1 or loop.step != 1 or directive is None:
         return None
@@ -69,7 +69,7 @@ def _shared(function: CppFunction, loop: CppLoop) -> tuple[Node, str] | None:
 
 
 def _directive(function: CppFunction, loop: CppLoop) -> str | None:
-    """Return what makes a loop a vector loop, or None."""
+    """Return the directive that vectorises a loop, or None if that is not proven to be correct."""
     if inner_loops(loop) or loop.pragmas or loop.step != 1:
         return None
     carried = reductions(loop)
