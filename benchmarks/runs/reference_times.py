@@ -9,7 +9,7 @@ import collections
 from typing import Any
 
 from benchmarks.runs.shows import Show
-from kernelgym.benchmark.times_file import TimesFile, measure_pairs
+from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.judge.measuring.process import compile_threads, measure_reference
 from kernelgym.judging_memory import memory_budget
 from kernelgym.reference_time import MODES, ReferenceTime, TimeSetting, time_settings
@@ -54,7 +54,7 @@ def measure_times(show: Show, workers: int) -> None:
         return found
 
     try:
-        measure_pairs(
+        measure_all(
             *(file, pairs, measure),
             workers=workers,
             memory_bytes=memory_budget(None, show.device),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def judged(tmp_path: Path, gpu: str = "") -> RecordedRun:
 def own_file(tmp_path: Path, setting: TimeSetting, gpu: str = "") -> Path:
     path = tmp_path / "times.jsonl"
     file = TimesFile.open(path, "cpu", {**HERE, "gpu": gpu} if gpu else HERE)
-    measure_all(file, [problem("A")], [setting], timed)
+    measure_all(file, list(product([problem("A")], [setting])), timed)
     return path
 
 

@@ -45,7 +45,11 @@ def counted(path: Path, asked: Problem, operations: float) -> Path:
         times = {"mean": 2.0, "trials": 9, "operations": operations}
         return ReferenceTime(problem.id, problem.digest, setting, "cuda:0", **times)
 
-    measure_all(TimesFile.open(path, "cuda:0", {"cpu": "x"}), [asked], [TimeSetting()], measure)
+    measure_all(
+        TimesFile.open(path, "cuda:0", {"cpu": "x"}),
+        [(asked, TimeSetting())],
+        measure,
+    )
     return path
 
 

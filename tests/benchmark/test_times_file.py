@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from kernelgym.benchmark import times_file
-from kernelgym.benchmark.times_file import TimesFile, measure_all, measure_pairs
+from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.errors import UsageError
 from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.types import Problem
@@ -46,7 +47,7 @@ def test_a_stopped_run_measures_only_what_is_missing(tmp_path: Path) -> None:
 
     file = TimesFile.open(path, "cpu", HERE)
     with pytest.raises(KeyboardInterrupt):
-        measure_all(file, [ONE, TWO], [EAGER, DEFAULT], measure)
+        measure_all(file, list(product([ONE, TWO], [EAGER, DEFAULT])), measure)
     again = []
 
     def rest(problem: Problem, setting: TimeSetting) -> ReferenceTime:
@@ -54,7 +55,7 @@ def test_a_stopped_run_measures_only_what_is_missing(tmp_path: Path) -> None:
         return timed(problem, setting)
 
     file = TimesFile.open(path, "cpu", HERE)
-    found = measure_all(file, [ONE, TWO], [EAGER, DEFAULT], rest)
+    found = measure_all(file, list(product([ONE, TWO], [EAGER, DEFAULT])), rest)
     assert [*asked, *again] == [(each.problem_id, each.setting.mode) for each in found]
     assert found[1].message == "it fails" and TimesFile.read(path).times == found
 
@@ -63,7 +64,7 @@ def test_refresh_measures_anew_and_the_later_counts(tmp_path: Path) -> None:
     path = tmp_path / "times.jsonl"
     for mean in (2.0, 5.0):
         file = TimesFile.open(path, "cpu", HERE)
-        measure_all(file, [ONE], [EAGER], lambda p, s, ms=mean: timed(p, s, ms), refresh=True)
+        measure_all(file, [(ONE, EAGER)], lambda p, s, ms=mean: timed(p, s, ms), refresh=True)
     (time,) = TimesFile.read(path).times
     assert time.mean == 5.0
 
@@ -104,7 +105,7 @@ def test_several_at_once_share_the_memory(tmp_path: Path, monkeypatch) -> None:
         return timed(problem, setting)
 
     file = TimesFile.open(tmp_path / "times.jsonl", "cuda:0", HERE)
-    found = measure_all(file, several, [EAGER], measure, workers=4, memory_bytes=10)
+    found = measure_all(file, list(product(several, [EAGER])), measure, workers=4, memory_bytes=10)
     assert [each.problem_id for each in found] == list(NEEDS)
     assert {each.problem_id for each in TimesFile.read(file.path).times} == set(NEEDS)
     assert any(len(group) > 1 for group in together)
@@ -124,7 +125,7 @@ def test_nothing_begins_once_time_is_up(tmp_path: Path, workers: int) -> None:
     file = TimesFile.open(tmp_path / "times.jsonl", "cpu", HERE)
     many = [dataclasses.replace(ONE, id=str(n), source=str(n)) for n in range(20)]
     pairs = [(problem, EAGER) for problem in many]
-    found = measure_pairs(file, pairs, measure, workers=workers, until=lambda: len(begun) >= 5)
+    found = measure_all(file, pairs, measure, workers=workers, until=lambda: len(begun) >= 5)
     assert 5 <= len(begun) < 5 + workers
     assert {each.problem_id for each in found} == set(begun)
 
@@ -139,5 +140,5 @@ def test_a_failing_measurement_ends_the_others(tmp_path: Path) -> None:
     file = TimesFile.open(tmp_path / "times.jsonl", "cpu", HERE)
     many = [dataclasses.replace(ONE, id=str(n), source=str(n)) for n in range(40)]
     with pytest.raises(OSError, match="no process"):
-        measure_all(file, many, [EAGER], measure, workers=2)
+        measure_all(file, list(product(many, [EAGER])), measure, workers=2)
     assert len(TimesFile.read(file.path).times) < 20

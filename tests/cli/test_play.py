@@ -10,11 +10,11 @@ import pytest
 from kernelgym.answers.parsing import parse
 from kernelgym.cli import judging
 from kernelgym.cli.play import read_reply
-from kernelgym.cli.scripted import Draft, ScriptedAgent, scripted_agent, synthetic_drafts
+from kernelgym.cli.scripted import scripted_agent
 from kernelgym.errors import UsageError
 from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
-from kernelgym.types import Feedback, Kernel
+from kernelgym.types import Feedback
 
 PROBLEM = get_problem("Synthetic/L1/2")
 
@@ -92,37 +92,22 @@ def test_usage_errors(run, judges, folder, argv, said):
     assert len(err.splitlines()) == 1
 
 
-def test_the_agent_goes_on_only_when_told_of_a_fault():
-    drafts = [Draft(Kernel(f"class ModelNew: v = {n}\n", "triton"), "") for n in range(3)]
-    agent = ScriptedAgent(drafts)
-
-    def version(text: str) -> str:
-        kernel = parse(text, "triton").kernel
-        assert kernel is not None
-        return kernel.source[-2]
-
-    assert version(agent.answer()) == "0"
-    assert version(agent.answer(told("infrastructure"))) == "0"
-    assert version(agent.answer(told("runtime"))) == "1"
-    assert version(agent.answer(told("slow"))) == "2"
-    assert version(agent.answer(told("success"))) == "2"
-    with pytest.raises(UsageError):
-        ScriptedAgent([])
-
-
 @pytest.mark.parametrize("language", ["triton", "cpp"])
-def test_its_answers_are_clean_and_begin_broken(language):
-    broken, right = synthetic_drafts(PROBLEM, language, seed=3)
-    assert broken.kernel != right.kernel
-    reply = parse(scripted_agent(PROBLEM, language, 3).answer(), language)
-    assert reply.defects == () and reply.kernel == broken.kernel
+def test_scripted_agent_repairs_its_kernel_only_when_told_of_a_fault(language):
+    agent = scripted_agent(PROBLEM, language, 3)
+    first, repeated, repaired, kept = (
+        parse(agent(found), language)
+        for found in (None, told("infrastructure"), told("runtime"), told("success"))
+    )
+    assert first.defects == () and first.kernel == repeated.kernel
+    assert first.kernel != repaired.kernel == kept.kernel
+
+
+def test_scripted_agent_without_a_kernel_is_refused():
     with pytest.raises(UsageError, match="Synthetic only"):
-        scripted_agent(SAMPLE_PROBLEM, language)
-
-
-def test_an_unknown_language_has_no_drafts():
+        scripted_agent(SAMPLE_PROBLEM, "triton")
     with pytest.raises(UsageError, match="cuda"):
-        synthetic_drafts(PROBLEM, "cuda")
+        scripted_agent(PROBLEM, "cuda")
 
 
 @pytest.mark.slow

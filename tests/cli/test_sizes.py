@@ -50,7 +50,8 @@ def test_batch_rows_keep_sizes_apart(run, judges, folder):
         {"id": 3, "problem": FORM, "kernel": "right.py"},
     ]
     (folder / "jobs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert run("check", "--batch", "jobs.jsonl", "--out", "out.jsonl")[0] == 0
+    options = ("--out", "out.jsonl", "--memory", "900GB")
+    assert run("check", "--batch", "jobs.jsonl", *options)[0] == 0
     out = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
     assert [row["problem"] for row in out] == ["KernelBench/L1/21", FORM, FORM]
     assert out[0]["problem_digest"] != out[1]["problem_digest"] == out[2]["problem_digest"]

@@ -24,7 +24,7 @@ from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.suites.known_memory import needed_bytes
 from kernelgym.types import Problem
 
-__all__ = ["TimesFile", "measure_all", "measure_pairs"]
+__all__ = ["TimesFile", "measure_all"]
 
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
@@ -89,43 +89,6 @@ class TimesFile:
 
 def measure_all(
     file: TimesFile,
-    problems: Sequence[Problem],
-    settings: Sequence[TimeSetting],
-    measure: Callable[[Problem, TimeSetting], ReferenceTime],
-    *,
-    refresh: bool = False,
-    advance: Callable[[], None] = lambda: None,
-    workers: int = 1,
-    memory_bytes: int = 0,
-) -> tuple[ReferenceTime, ...]:
-    """Measure what a file lacks, and write each time at once.
-
-    Args:
-        file: The file, as it is.
-        problems: The problems.
-        settings: How each is timed.
-        measure: Times one reference; with several `workers`, called by several threads.
-        refresh: Measure anew what the file has, failures among it.
-        advance: Called after each problem and setting.
-        workers: References that are measured at the same time, in order as far as memory allows.
-        memory_bytes: Most memory that they take together; one whose need is unknown is measured
-            alone. 0 sets no limit.
-
-    Returns:
-        The times of `problems` in `settings`, in that order.
-    """
-    asked = [(problem, setting) for problem in problems for setting in settings]
-    return measure_pairs(
-        *(file, asked, measure),
-        refresh=refresh,
-        advance=advance,
-        workers=workers,
-        memory_bytes=memory_bytes,
-    )
-
-
-def measure_pairs(
-    file: TimesFile,
     asked: Sequence[tuple[Problem, TimeSetting]],
     measure: Callable[[Problem, TimeSetting], ReferenceTime],
     *,
@@ -135,20 +98,23 @@ def measure_pairs(
     memory_bytes: int = 0,
     until: Callable[[], bool] = lambda: False,
 ) -> tuple[ReferenceTime, ...]:
-    """Measure pairs of problem and setting that a file lacks; see `measure_all`.
+    """Measure the references that a file lacks, and write each time at once.
 
     Args:
         file: The file, as it is.
-        asked: The pairs, each once.
-        measure: Times one reference.
-        refresh: Measure anew what the file has.
-        advance: Called after each pair.
-        workers: References that are measured at the same time.
-        memory_bytes: Most memory that they take together.
-        until: Asked before each measurement; no further one begins once it returns True.
+        asked: Pairs of a problem and the setting in which it is timed, each once.
+        measure: Function that times one reference; several threads call it if there are several
+            `workers`.
+        refresh: Measure what the file has, too, failures included.
+        advance: Function that is called after each pair.
+        workers: Number of references measured at the same time, in order as far as memory allows.
+        memory_bytes: Largest memory that they take together; a reference whose need is unknown is
+            measured alone. 0 sets no limit.
+        until: Function that is called before each measurement; once it returns True, no further
+            measurement begins.
 
     Returns:
-        The times in the order of `asked`; without those that were not begun.
+        The times in the order of `asked`, without those that were not begun.
     """
     known = {} if refresh else {(time.digest, time.setting): time for time in file.times}
     found = {n: known[p.digest, s] for n, (p, s) in enumerate(asked) if (p.digest, s) in known}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +75,7 @@ def time_modes(options: PrepareBaselines) -> int:
 
     with progress_bar("timing", len(problems) * len(settings)) as advance:
         times = measure_all(
-            *(file, problems, settings, measure),
+            *(file, list(itertools.product(problems, settings)), measure),
             refresh=options.refresh,
             advance=advance,
             workers=options.workers,

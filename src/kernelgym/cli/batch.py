@@ -17,19 +17,23 @@ import fcntl
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
+from kernelgym.judging_memory import memory_budget, parse_bytes
+from kernelgym.records.jsonlines import write_lines
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites.known_memory import check_fits
-from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
+from kernelgym.types import Job, Kernel, Problem, Verdict
+
+if TYPE_CHECKING:
+    from kernelgym.cli.check import Check
 
 __all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
 
@@ -41,57 +45,40 @@ class BatchJob:
     """One row of the jobs file, with what it names."""
 
     id: JobId
-    line: int
-    """1-based line of the jobs file."""
     job: Job
     rules: Ruleset
     """Rules that judge the job: the row's ruleset and precision, or the command's, with the
     tolerances of a kernel spec in place of theirs."""
 
 
-def run_batch(
-    jobs_path: Path,
-    out_path: Path,
-    *,
-    language: str,
-    device: str,
-    ruleset: Ruleset,
-    sizes: str = "full",
-    workers: int = 1,
-    timing: bool = True,
-    memory: str = "",
-    verdict_cache: str = "",
-    unordered: bool = False,
-) -> int:
-    """Judge every job that has no row yet; returns the exit code.
-
-    With `unordered`, rows stay in the order in which the verdicts came.
+def run_batch(options: Check) -> int:
+    """Judge every job of `Check.batch` that has no row in `Check.out` yet; return the exit code.
 
     Raises:
         UsageError: If an argument, a job or a row that is there already cannot be used.
     """
-
-    def make(rules: Ruleset) -> Evaluator:
-        evaluator = judging.make_evaluator(device, rules, workers, timing, memory)
-        return judging.with_cache(evaluator, verdict_cache)
-
-    with judging.ByRules(make) as judges:
-        # What is wrong with the options is said before jobs are read.
-        budget = judges.of(ruleset).capabilities.memory_bytes
-        jobs = read_jobs(jobs_path, language, device, ruleset, sizes, budget)
-        with _opened(out_path) as out:
-            rows = read_rows(out, out_path)
-            _check_rows(rows, jobs, out_path)
-            todo = [entry for entry in jobs if entry.id not in rows]
-            counts: collections.Counter[str] = collections.Counter()
-            with progress_bar("judging", len(todo)) as advance:
-                for row in _judged(judges, todo, advance):
-                    out.write(json.dumps(row) + "\n")
-                    out.flush()
-                    counts[row["status"]] += 1
-                    rows[row["id"]] = row
-            if not unordered:
-                _reorder(out_path, rows, jobs)
+    rules = precise_rules(options.ruleset, options.precision)
+    budget = memory_budget(parse_bytes(options.memory), options.device)
+    jobs = read_jobs(
+        *(Path(options.batch), options.language, options.device, rules, options.sizes, budget)
+    )
+    out_path = Path(options.out)
+    with _opened(out_path) as out:
+        rows = read_rows(out, out_path)
+        _check_rows(rows, jobs, out_path)
+        todo = [entry for entry in jobs if entry.id not in rows]
+        counts: collections.Counter[str] = collections.Counter()
+        with progress_bar("judging", len(todo)) as advance:
+            for row in _judged(options, todo):
+                advance()
+                out.write(json.dumps(row) + "\n")
+                out.flush()
+                counts[row["status"]] += 1
+                rows[row["id"]] = row
+        wanted = [entry.id for entry in jobs]
+        # A pipe or /dev/stdout has no order to change.
+        if not options.unordered and list(rows) != wanted and out_path.is_file():
+            write_lines(out_path.resolve(), (rows[job_id] for job_id in wanted))
     there = f" ({len(jobs) - len(todo)} more were there already)" if len(jobs) > len(todo) else ""
     found = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     print_text(f"judged {len(todo)} jobs{there}{f': {found}' if found else ''}; {out_path}")
@@ -141,7 +128,7 @@ def read_jobs(
         if not line.strip():
             continue
         try:
-            entry = _job(line, number, path.parent, language, device, rules, sizes, problems, own)
+            entry = _job(line, path.parent, language, device, rules, sizes, problems, own)
             check_fits(entry.job.problem, memory_bytes, device)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")
@@ -156,7 +143,6 @@ def read_jobs(
 
 def _job(
     line: str,
-    number: int,
     folder: Path,
     language: str,
     device: str,
@@ -192,7 +178,7 @@ def _job(
     asked = named[0], _rules_of(row, rules)
     if asked not in own:
         own[asked] = judging.rules_at(asked[0], asked[1], folder)
-    return BatchJob(given, number, job, own[asked])
+    return BatchJob(given, job, own[asked])
 
 
 def _rules_of(row: Mapping[str, Any], rules: Ruleset) -> Ruleset:
@@ -267,13 +253,18 @@ def _check_rows(
                 )
 
 
-def _judged(
-    judges: judging.ByRules, todo: Sequence[BatchJob], advance: Any
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of jobs in the order of their verdicts."""
-    for index, verdict in judges.judge_many([(entry.job, entry.rules) for entry in todo]):
-        advance()
-        yield verdict_row(todo[index], verdict)
+def _judged(options: Check, todo: Sequence[BatchJob]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of jobs in the order of their verdicts, ruleset by ruleset."""
+    groups: dict[Ruleset, list[BatchJob]] = {}
+    for entry in todo:
+        groups.setdefault(entry.rules, []).append(entry)
+    for rules, group in groups.items():
+        with judging.open_evaluator(
+            *(options.device, rules, options.workers, not options.no_timing),
+            *(options.memory, options.verdict_cache),
+        ) as evaluator:
+            for index, verdict in judging.judge_many(evaluator, [entry.job for entry in group]):
+                yield verdict_row(group[index], verdict)
 
 
 @contextlib.contextmanager
@@ -293,26 +284,3 @@ def _opened(path: Path) -> Iterator[IO[str]]:
         except OSError:
             pass  # a file system without locks
         yield out
-
-
-def _reorder(path: Path, rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob]) -> None:
-    """Bring the rows into the order of the jobs.
-
-    The ordered file takes the other's place in one step, so that no run that is killed here leaves
-    half of the rows. A link stays one: the file that it names is replaced.
-    """
-    wanted = [entry.id for entry in jobs]
-    if list(rows) == wanted or not path.is_file():  # a pipe or /dev/stdout has no order to change
-        return
-    path = path.resolve()
-    whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with open(whole, "x", encoding="utf-8", errors="surrogateescape", newline="") as out:
-            out.writelines(json.dumps(rows[job_id]) + "\n" for job_id in wanted)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(whole, path.stat().st_mode & 0o777)
-        os.replace(whole, path)
-    except BaseException:
-        whole.unlink(missing_ok=True)
-        raise

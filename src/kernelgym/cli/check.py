@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -75,13 +74,11 @@ class Check(MemoryOption, JudgingOptions):
                 "Synthetic/L1/2 --language triton`; or --batch and --out"
             )
         self._check_seed()
-        with_timing = not self.no_timing
         rules = judging.rules_at(self.problem, precise_rules(self.ruleset, self.precision))
-        evaluator = judging.make_evaluator(
-            self.device, rules, timing=with_timing, memory=self.memory
-        )
-        try:
-            evaluator = judging.with_cache(evaluator, self.verdict_cache)
+        timing = not self.no_timing
+        with judging.open_evaluator(
+            *(self.device, rules, 1, timing, self.memory, self.verdict_cache)
+        ) as evaluator:
             judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem, sizes=self.sizes)
             check_fits(problem, evaluator.capabilities.memory_bytes, self.device)
@@ -89,13 +86,11 @@ class Check(MemoryOption, JudgingOptions):
             kernel, verdict = self._read(text, rules.label)
             if kernel is not None:
                 verdict = judging.judge(evaluator, problem, kernel, self.replay)
-        finally:
-            evaluator.close()
         if self.json:
             print(json.dumps(verdict.to_dict()))
         else:
             print_text(f"{problem.id} {problem.name}: {self.language} on {self.device}", "bold")
-            reason = judging.untimed_reason(self.language, self.device, with_timing)
+            reason = judging.untimed_reason(self.language, self.device, timing)
             print_verdict(verdict, untimed=reason)
         return 0 if verdict.correct else 1
 
@@ -105,17 +100,7 @@ class Check(MemoryOption, JudgingOptions):
 
         self._refuse(["replay"] if self.replay else [], "repeats one verdict; name one shape by #")
         self._refuse(["reply"] if self.reply else [], "cannot be combined with a kernel spec")
-        return judge_every_shape(
-            self.problem or self.file,
-            self.file if self.problem else "",
-            language=self.language,
-            device=self.device,
-            ruleset=precise_rules(self.ruleset, self.precision),
-            timing=not self.no_timing,
-            memory=self.memory,
-            verdict_cache=self.verdict_cache,
-            as_json=self.json,
-        )
+        return judge_every_shape(self)
 
     def _read(self, text: str, label: str) -> tuple[Kernel | None, Verdict]:
         """Return the kernel, and the verdict that stands if there is none."""
@@ -144,19 +129,7 @@ class Check(MemoryOption, JudgingOptions):
             raise UsageError("--batch needs --out, the JSONL file that the verdicts are added to")
         from kernelgym.cli.batch import run_batch
 
-        return run_batch(
-            Path(self.batch),
-            Path(self.out),
-            language=self.language,
-            device=self.device,
-            ruleset=precise_rules(self.ruleset, self.precision),
-            sizes=self.sizes,
-            workers=self.workers,
-            timing=not self.no_timing,
-            memory=self.memory,
-            verdict_cache=self.verdict_cache,
-            unordered=self.unordered,
-        )
+        return run_batch(self)
 
     def _check_seed(self) -> None:
         if not self.replay:

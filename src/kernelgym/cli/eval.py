@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -81,17 +82,18 @@ class Eval(MemoryOption, EvalTask, PolicyOptions):
             return self._forecast(plan, problems, folder, policy)
         if self.ping:
             return _ping(policy)
-        evaluator = None
-        if not self.generate_only:
-            judging.check_tools(plan.language, plan.device)
-            evaluator = judging.make_evaluator(
-                plan.device, plan.rules, self.workers, plan.timing, self.memory
-            )
         from kernelgym.benchmark.run.evaluate import run_plan
 
-        try:
-            if evaluator is not None:
-                evaluator = judging.with_cache(evaluator, self.verdict_cache)
+        with contextlib.ExitStack() as stack:
+            evaluator = None
+            if not self.generate_only:
+                judging.check_tools(plan.language, plan.device)
+                evaluator = stack.enter_context(
+                    judging.open_evaluator(
+                        *(plan.device, plan.rules, self.workers, plan.timing),
+                        *(self.memory, self.verdict_cache),
+                    )
+                )
             with progress_bar("episodes", len(problems) * plan.samples) as advance:
                 done = run_plan(
                     *(plan, problems, folder, policy, evaluator),
@@ -99,9 +101,6 @@ class Eval(MemoryOption, EvalTask, PolicyOptions):
                     concurrency=self.concurrency,
                     on_episode=advance,
                 )
-        finally:
-            if evaluator is not None:
-                evaluator.close()
         _tell(done, folder)
         return 1 if done.stopped else 0
 

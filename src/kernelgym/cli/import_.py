@@ -81,15 +81,12 @@ class Import(MemoryOption, JudgingOptions):
         if not self.judge:
             print_text("judge them by the same command with --judge", "dim")
             return 0
-        evaluator = judging.make_evaluator(
-            device, rules, self.workers, not self.no_timing, self.memory
-        )
-        try:
+        with judging.open_evaluator(
+            *(device, rules, self.workers, not self.no_timing, self.memory)
+        ) as evaluator:
             (out / "machine.json").write_text(json.dumps(machine(device, "torch"), indent=2))
             with progress_bar("kernels", count) as advance:
                 judge_many = functools.partial(judging.judge_many, evaluator)
                 judged = judge_import(out, judge_many, on_verdict=advance)
-        finally:
-            evaluator.close()
         print_text(f"{judged} kernels judged; see `kernelgym report {out}`")
         return 0

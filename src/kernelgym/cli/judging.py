@@ -5,8 +5,9 @@ A kernel that the ruleset refuses is not run: it gets the verdict an episode wou
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kernelgym.answers.screening import screen
@@ -19,16 +20,15 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 __all__ = [
-    "ByRules",
     "check_tools",
     "judge",
     "judge_many",
     "make_evaluator",
+    "open_evaluator",
     "problem_at",
     "read_text",
     "rules_at",
     "untimed_reason",
-    "with_cache",
 ]
 
 
@@ -56,19 +56,37 @@ def make_evaluator(
     return LocalEvaluator(device, ruleset, workers, timing, memory_bytes=parse_bytes(memory))
 
 
-def with_cache(evaluator: Evaluator, folder: str) -> Evaluator:
-    """Return an evaluator that keeps this one's verdicts in a folder; itself if that is empty.
+@contextlib.contextmanager
+def open_evaluator(
+    device: str,
+    ruleset: str | Ruleset,
+    workers: int = 1,
+    timing: bool = True,
+    memory: str = "",
+    verdict_cache: str = "",
+) -> Iterator[Evaluator]:
+    """Make the evaluator that a command judges with, and close it at the end of the block.
 
-    Closing it closes this one.
+    Args:
+        device: Device on which kernels are judged.
+        ruleset: Rules of the verdicts.
+        workers: Number of kernels judged at the same time.
+        timing: Whether correct kernels are timed.
+        memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
+        verdict_cache: Folder in which verdicts are kept; empty to keep none.
 
     Raises:
-        UsageError: If nothing can be kept there.
+        UsageError: If an argument is unknown, or verdicts cannot be kept in the folder.
     """
-    if not folder:
-        return evaluator
-    from kernelgym.evaluators.cached import CachedEvaluator
+    evaluator = make_evaluator(device, ruleset, workers, timing, memory)
+    try:
+        if verdict_cache:
+            from kernelgym.evaluators.cached import CachedEvaluator
 
-    return CachedEvaluator(evaluator, folder, owns=True)
+            evaluator = CachedEvaluator(evaluator, verdict_cache, owns=True)
+        yield evaluator
+    finally:
+        evaluator.close()
 
 
 def check_tools(language: str, device: str) -> None:
@@ -174,49 +192,6 @@ def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int,
         index = kept[place]
         rules = screening_rules(jobs[index].problem, evaluator.capabilities.ruleset)
         yield index, with_findings(verdict, screen(jobs[index].kernel, rules))
-
-
-class ByRules:
-    """Judges jobs by rulesets of their own, one evaluator after the other.
-
-    Closing it closes the evaluator that is open.
-
-    Args:
-        make: Makes the evaluator of a ruleset.
-    """
-
-    def __init__(self, make: Callable[[Ruleset], Evaluator]) -> None:
-        self._make = make
-        self._open: tuple[Ruleset, Evaluator] | None = None
-
-    def of(self, rules: Ruleset) -> Evaluator:
-        """Return a ruleset's evaluator; closes one that has another ruleset."""
-        if self._open is None or self._open[0] != rules:
-            self.close()
-            self._open = rules, self._make(rules)
-        return self._open[1]
-
-    def judge_many(self, jobs: Sequence[tuple[Job, Ruleset]]) -> Iterator[tuple[int, Verdict]]:
-        """Judge the jobs ruleset by ruleset; yields as `judge_many` does."""
-        groups: dict[Ruleset, list[int]] = {}
-        for index, (_, rules) in enumerate(jobs):
-            groups.setdefault(rules, []).append(index)
-        for rules, members in groups.items():
-            chosen = [jobs[index][0] for index in members]
-            for place, verdict in judge_many(self.of(rules), chosen):
-                yield members[place], verdict
-
-    def close(self) -> None:
-        """Close the evaluator that is open."""
-        if self._open is not None:
-            self._open[1].close()
-        self._open = None
-
-    def __enter__(self) -> ByRules:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def untimed_reason(language: str, device: str, timing: bool) -> str:

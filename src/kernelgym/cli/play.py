@@ -68,8 +68,7 @@ class Play(MemoryOption, JudgingOptions):
         if self.seed is not None and self.seed < 0:
             raise UsageError(f"--seed must be at least 0, got {self.seed}")
         rules = judging.rules_at(self.problem, find_ruleset(self.ruleset))
-        evaluator = judging.make_evaluator(self.device, rules, memory=self.memory)
-        try:
+        with judging.open_evaluator(self.device, rules, memory=self.memory) as evaluator:
             judging.check_tools(self.language, self.device)
             options: dict[str, Any] = {
                 "language": self.language,
@@ -88,12 +87,10 @@ class Play(MemoryOption, JudgingOptions):
             problem = episode_of(env).problem
             answer: Player = _ask
             if self.agent == "scripted":
-                answer = scripted_agent(problem, self.language, self.seed or 0).answer
+                answer = scripted_agent(problem, self.language, self.seed or 0)
             print_heading(f"{problem_title(problem)}: {self.language} on {self.device}")
             print_text(observation)
             print_returns(play_episode(env, answer), gamma=GAMMA)
-        finally:
-            evaluator.close()
         return 0
 
 

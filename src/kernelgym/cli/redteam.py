@@ -63,8 +63,7 @@ class Redteam(Command):
         chosen = select(entries, self.device, self.only)
         if self.sample:
             chosen = sample(chosen)
-        evaluator = judging.make_evaluator(self.device, rules, self.workers)
-        try:
+        with judging.open_evaluator(self.device, rules, self.workers) as evaluator:
             for language in sorted({entry.language for entry in chosen}):
                 judging.check_tools(language, self.device)
             with progress_bar("judging", len(chosen)) as advance:
@@ -79,8 +78,6 @@ class Redteam(Command):
                         report = _report(self.device, rules, so_far, summarise(so_far))
                         _write(Path(self.json), report)
                         saved = time.monotonic()
-        finally:
-            evaluator.close()
         outcomes = [found[index] for index in range(len(chosen))]
         summaries = summarise(outcomes)
         if self.json:

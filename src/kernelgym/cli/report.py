@@ -87,12 +87,12 @@ def _measure(path: str) -> None:
     if not chosen:
         return
     record = chosen[0].record
-    evaluator = judging.make_evaluator(record.device, recorded_ruleset(record.ruleset))
-    try:
-        with progress_bar("winners", len(chosen)) as advance:
-            measure_winners(run, evaluator, on_verdict=advance)
-    finally:
-        evaluator.close()
+    rules = recorded_ruleset(record.ruleset)
+    with (
+        judging.open_evaluator(record.device, rules) as evaluator,
+        progress_bar("winners", len(chosen)) as advance,
+    ):
+        measure_winners(run, evaluator, on_verdict=advance)
 
 
 def _tell(found: BenchmarkReport) -> None:

@@ -1,21 +1,22 @@
-"""An agent without a model: it hands in drafts, and lets the feedback say when to go on.
+"""An agent without a model for Synthetic problems.
 
-Its first draft is broken on purpose. After each feedback it reads the category: a fault makes it
-hand in the next draft, a slow kernel too if there is one, a failure of the judge makes it repeat
-itself. It knows kernels for Synthetic problems; for others, the drafts are given to it.
+Its first kernel is broken on purpose. Any feedback makes it hand in the correct one, except that of
+a failure of the judge, after which it repeats its answer.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Literal, cast
 
 from kernelgym.errors import UsageError
-from kernelgym.types import Feedback, Kernel, Problem
+from kernelgym.types import Feedback, Problem
 
-__all__ = ["Draft", "ScriptedAgent", "scripted_agent", "synthetic_drafts"]
+__all__ = ["scripted_agent"]
+
+_HASTY = "One pass over the data should do."
+_CAREFUL = "Every element is computed once, and every access stays within bounds."
 
 _READINGS = {
     "compile": "It did not build: I look at the first error and mend that.",
@@ -33,79 +34,45 @@ _READINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A kernel, and what the agent thinks of it."""
+def scripted_agent(
+    problem: Problem, language: str, seed: int = 0
+) -> Callable[[Feedback | None], str]:
+    """Return an agent for a Synthetic problem: a function from feedback to the next answer.
 
-    kernel: Kernel
-    thought: str
-
-
-class ScriptedAgent:
-    """Plays one episode from a list of drafts.
-
-    Args:
-        drafts: What to hand in, at least one; the last should be right.
-    """
-
-    def __init__(self, drafts: Sequence[Draft]) -> None:
-        if not drafts:
-            raise UsageError("a scripted agent needs at least one draft")
-        self.drafts = tuple(drafts)
-        self._next = 0
-
-    def answer(self, feedback: Feedback | None = None) -> str:
-        """Return the next answer.
-
-        Args:
-            feedback: What became of the last one; None at the first turn.
-        """
-        reading = ""
-        if feedback is not None:
-            reading = f"I was told: {feedback.headline} {_READINGS.get(feedback.category, '')}\n"
-            if feedback.category != "infrastructure":
-                self._next = min(self._next + 1, len(self.drafts) - 1)
-        draft = self.drafts[self._next]
-        return (
-            f"<think>\n{reading}{draft.thought}\n</think>\n\n"
-            f"<KERNEL>\n```python\n{draft.kernel.source}```\n</KERNEL>\n"
-        )
-
-
-def synthetic_drafts(problem: Problem, language: str, seed: int = 0) -> tuple[Draft, ...]:
-    """Return a broken and a correct kernel for a Synthetic problem.
+    Its first draft is a broken kernel, its last a correct one.
 
     Args:
         problem: The problem.
         language: ``triton`` or ``cpp``.
-        seed: Chooses the defect and the style.
+        seed: Seed of the choice of defect and style.
 
     Raises:
-        UsageError: If the problem or the language is not one that the suite writes kernels for.
+        UsageError: If the suite writes no kernels for the problem or in the language.
     """
     from kernelgym.suites.synthetic import broken_variants, solve
 
-    target = cast(Literal["triton", "cpp"], language)  # others are refused by name below
-    broken = broken_variants(problem, target, seed)
-    right = Draft(
-        solve(problem, target, seed),
-        "Every element is computed once, and every access stays within bounds.",
-    )
-    if not broken:
-        return (right,)
-    chosen = random.Random(seed).choice(broken)
-    return Draft(chosen.kernel, "One pass over the data should do."), right
-
-
-def scripted_agent(problem: Problem, language: str, seed: int = 0) -> ScriptedAgent:
-    """Return an agent for a problem.
-
-    Raises:
-        UsageError: If it knows no kernel for it.
-    """
     if problem.suite != "Synthetic":
         raise UsageError(
             f"the scripted agent knows kernels for the suite Synthetic only, and {problem.id} is "
             "not one of it; choose a problem such as Synthetic/L1/2, or play yourself"
         )
-    return ScriptedAgent(synthetic_drafts(problem, language, seed))
+    target = cast(Literal["triton", "cpp"], language)  # the suite refuses others by name
+    broken = broken_variants(problem, target, seed)
+    drafts = [(random.Random(seed).choice(broken).kernel, _HASTY)] if broken else []
+    drafts.append((solve(problem, target, seed), _CAREFUL))
+    place = 0
+
+    def answer(feedback: Feedback | None) -> str:
+        nonlocal place
+        reading = ""
+        if feedback is not None:
+            reading = f"I was told: {feedback.headline} {_READINGS.get(feedback.category, '')}\n"
+            if feedback.category != "infrastructure":
+                place = min(place + 1, len(drafts) - 1)
+        kernel, thought = drafts[place]
+        return (
+            f"<think>\n{reading}{thought}\n</think>\n\n"
+            f"<KERNEL>\n```python\n{kernel.source}```\n</KERNEL>\n"
+        )
+
+    return answer

@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -224,6 +225,8 @@ def _replace(path: Path, lines: Iterable[bytes]) -> int:
             for line in lines:
                 file.write(line)
                 count += 1
+        if path.exists():
+            shutil.copymode(path, draft)
         draft.replace(path)
     except BaseException:
         draft.unlink()
