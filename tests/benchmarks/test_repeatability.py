@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import dataclasses
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from hypothesis import strategies as st
 from benchmarks.repeatability import run
 from benchmarks.repeatability.problems import SIZES
 from kernelgym.judge.timing import speedup as intervals
-from kernelgym.testing import ScriptedEvaluator, verdict
 
 
 def entries(count: int, between: float, within: float, term: float) -> list[dict[str, Any]]:
@@ -54,49 +51,6 @@ def test_nothing_is_unexplained_where_pairs_tell_all() -> None:
     found = entries(400, between=0.0, within=0.01, term=0.0)
     assert run.unexplained(found, 0.0) < 0.002
     assert run.coverage(found, 0.0, 0.0)["both"] >= 0.92
-
-
-def test_a_summary_holds_both_sides_against_the_goal() -> None:
-    size = SIZES["200us"]
-    ours = entries(20, between=0.01, within=0.001, term=0.0)
-    theirs = [{"reference_ms": 2.0, "kernel_ms": ms, "wall_s": 9.0} for ms in (1.0, 1.0, 1.25)]
-    found = run.summary(size, ours, theirs, 0.0)
-    speedups = [entry["speedup"] for entry in ours]
-    assert found["variation"] == pytest.approx(np.std(speedups, ddof=1) / np.mean(speedups))
-    assert not found["goal_met"]
-    assert found["smallest"] <= found["speedup"] <= found["largest"]
-    assert found["kernelbench"]["smallest"] == 1.6
-    assert found["kernelbench"]["variation"] == pytest.approx(0.1237, abs=1e-3)
-    shown = run.table({"sizes": [found], "widened_by": 0.0, "untimed": {"20us": 2}})
-    assert "above the goal" in shown and "20us: 2 left untimed" in shown
-
-
-def test_rounds_ask_each_side_as_often_as_wanted_and_keep_what_fails(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    options = argparse.Namespace(
-        device="cuda:0", runs=3, sizes="20us,2ms", kernelbench_root=Path("x"),
-        kernelbench_sizes="20us", kernelbench_runs=2,
-    )  # fmt: skip
-    answers = [{"reference_ms": 2.0, "kernel_ms": 1.0, "wall_s": 1.0}, None]
-
-    def ask(*_: object) -> dict[str, Any]:
-        answer = answers.pop(0)
-        if answer is None:
-            raise run.Untimed("it failed")
-        return answer
-
-    monkeypatch.setattr(run, "ask_kernelbench", ask)
-    runs: dict[str, Any] = {}
-    rounds = run.Rounds(options, runs)
-    more = []
-    with ScriptedEvaluator([verdict("correct", speedup=2.0)]) as evaluator:
-        for _ in range(3):
-            more.append(rounds.run(evaluator, Path("y")))
-    assert more == [True, True, False]
-    assert [len(runs[name]["kernelgym"]) for name in ("20us", "2ms")] == [3, 3]
-    assert len(runs["20us"]["kernelbench"]) == 1 and not runs["2ms"]["kernelbench"]
-    assert runs["20us"]["untimed"] == [{"by": "kernelbench", "why": "it failed"}]
 
 
 @pytest.mark.parametrize("on_cpu", [True, False])

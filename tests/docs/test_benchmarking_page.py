@@ -14,7 +14,6 @@ import yaml
 from kernelgym.benchmark.run import folder, plan
 from kernelgym.benchmark.run.evaluate import MACHINE_FILE
 from kernelgym.benchmark.run.generations import AnswerKey, Generation
-from kernelgym.benchmark.run.remote import DEFAULT_MAX_TOKENS
 from kernelgym.benchmark.run.spending import read_price
 from kernelgym.cli import judging, main, option_names
 from kernelgym.cli.eval import Eval
@@ -51,13 +50,12 @@ def test_files_of_a_folder_are_named() -> None:
     assert re.findall(r"`(\w+)`", rows[folder.GENERATIONS]) == fields
 
 
-def test_prices_and_limits_are_those_of_the_code(tmp_path: Path) -> None:
+def test_price_file_of_the_page_can_be_read(tmp_path: Path) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     path = tmp_path / "prices.yaml"
     path.write_text(text)
     price = read_price(str(path), next(iter(yaml.safe_load(text)["models"])))
     assert price.cached == 0.1
-    assert f"`--max-tokens` ({DEFAULT_MAX_TOKENS} if" in PAGE
 
 
 def commands(title: str, endpoint: str = "") -> list[list[str]]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import doctest
-import inspect
 import re
 from pathlib import Path
 
-from kernelgym.envs.kernel_env import KernelEnv
-from kernelgym.feedback import CATEGORIES, FEEDBACK_TOKENS, LEVELS
+from kernelgym.feedback import CATEGORIES, LEVELS
 from kernelgym.prompts.context import CONTEXTS
-from kernelgym.prompts.observer import HISTORY_TOKENS
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = (ROOT / "docs" / "context.md").read_text()
@@ -26,14 +23,6 @@ def test_every_policy_category_and_level_is_there() -> None:
     assert first_column(CONTEXT, "Context policies") == list(CONTEXTS)
     assert first_column(FEEDBACK, "Categories") == list(CATEGORIES)
     assert first_column(FEEDBACK, "Levels") == list(LEVELS)
-
-
-def test_defaults_are_those_of_the_environment() -> None:
-    defaults = {n: p.default for n, p in inspect.signature(KernelEnv).parameters.items()}
-    assert defaults["context"] == "recent" and "(the default)" in CONTEXT.partition("`best`")[0]
-    assert defaults["feedback_level"] == "standard"
-    assert f"({FEEDBACK_TOKENS} by default)" in FEEDBACK
-    assert f"the default budget of {HISTORY_TOKENS} tokens" in CONTEXT
 
 
 def test_snippets_run_as_they_stand() -> None:

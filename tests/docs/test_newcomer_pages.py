@@ -103,10 +103,6 @@ def test_message_quoted_is_one_of_the_code(message: str) -> None:
     assert any(pattern.search(text) for text in messages()), message
 
 
-def test_page_on_troubles_quotes_enough() -> None:
-    assert len(quoted()) >= 30 and set(COMPOSED) <= set(quoted())
-
-
 def trl_program() -> str:
     text = (DOCS / "quickstart.md").read_text()
     (program,) = re.findall(r"```python\n(import gymnasium as gym\n.*?)```", text, re.DOTALL)
