@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.learning.gpu_plan import RUNS
 from benchmarks.learning.gpu_work import READY, Work
 from benchmarks.machine import gpu, machine
-from kernelgym.benchmark.numbers.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import RateEstimate
 from kernelgym_train.demo.report import html_page
 from kernelgym_train.demo.results import Demonstration, Specimen, curves_of
 from kernelgym_train.demo.scores import Scores
@@ -135,10 +135,10 @@ def demonstration(work: Work, state: dict[str, Any], result: dict[str, Any]) -> 
 def scores_from(data: dict[str, Any]) -> Scores:
     """Return scores from their JSON data."""
     rates = {
-        name: Rate(**value) if isinstance(value, dict) and "low" in value else value
+        name: RateEstimate(**value) if isinstance(value, dict) and "low" in value else value
         for name, value in data.items()
     }
-    at = {int(k): Rate(**value) for k, value in data["pass_at"].items()}
+    at = {int(k): RateEstimate(**value) for k, value in data["pass_at"].items()}
     return Scores(**{**rates, "pass_at": at})
 
 

@@ -11,7 +11,7 @@ import pytest
 from kernelgym.benchmark import report
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
 from kernelgym.benchmark.folders import RecordedRun, read_run
-from kernelgym.benchmark.numbers.roofline import Limit
+from kernelgym.benchmark.numbers.roofline import RooflineLimit
 from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.cli import main
 from kernelgym.errors import UsageError
@@ -70,7 +70,7 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 def test_operations_were_counted_or_are_known(tmp_path: Path, rates: Path) -> None:
     run, measured = run_of(tmp_path), DeviceRates.read(rates)
     (name,) = run.planned
-    assert limits_of(run, measured) == {name: Limit(0.0, 5e13, 2e12)}
+    assert limits_of(run, measured) == {name: RooflineLimit(0.0, 5e13, 2e12)}
     times = counted(tmp_path / "times.jsonl", run.episodes[0].record.trajectory.problem, 3e9)
     assert limits_of(run, measured, [times])[name].operations == 3e9
     product = fact("KernelBench/L1/1")

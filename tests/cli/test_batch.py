@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kernelgym.cli import judging
 from kernelgym.cli.batch import read_jobs, verdict_row
-from kernelgym.cli.check import Check
+from kernelgym.cli.check import CheckCommand
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.types import Verdict
@@ -95,7 +95,7 @@ def test_killed_run_judges_only_what_has_no_row(order, written, torn):
         out.write_text("".join(lines[:written]) + half)
         judge = ScriptedEvaluator()
         with mock.patch.object(judging, "make_evaluator", lambda *a, **k: judge):
-            Check(batch=str(jobs), out=str(out)).run()
+            CheckCommand(batch=str(jobs), out=str(out)).run()
         assert len(judge.judged) == 5 - written
         assert [row["id"] for row in rows_of(out)] == [f"job-{n}" for n in range(5)]
 

@@ -16,7 +16,7 @@ from kernelgym.benchmark.run.evaluate import MACHINE_FILE
 from kernelgym.benchmark.run.generations import AnswerKey, Generation
 from kernelgym.benchmark.run.spending import read_price
 from kernelgym.cli import judging, main, option_names
-from kernelgym.cli.eval import Eval
+from kernelgym.cli.eval import EvalCommand
 from kernelgym.testing import ScriptedEvaluator
 from support.chat_server import chat_server
 from support.evals import lines_of
@@ -34,7 +34,7 @@ def test_snippets_run_as_they_stand() -> None:
 
 
 def test_every_option_is_there_and_no_other() -> None:
-    known = set(option_names(Eval))
+    known = set(option_names(EvalCommand))
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", PAGE))
     assert named - known <= {"--html"}
     assert known - named <= {"--name", "--seed", "--verbose"}

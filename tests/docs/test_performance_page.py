@@ -12,7 +12,7 @@ import pytest
 from benchmarks import tables
 from benchmarks.env import context_cost
 from benchmarks.sections import ELSEWHERE, RESULTS, SECTIONS
-from kernelgym.cli.redteam import Redteam
+from kernelgym.cli.redteam import RedteamCommand
 from kernelgym.prompts.observer import HISTORY_TOKENS
 
 WRITTEN = tables.PAGE.read_text()
@@ -43,7 +43,9 @@ def test_command_and_its_options_exist(command: str) -> None:
     if command.startswith("git "):
         return  # a program of an earlier commit, whose feature is gone
     if command.startswith("kernelgym redteam"):
-        source = " ".join(f"--{name.replace('_', '-')}" for name in Redteam.__dataclass_fields__)
+        source = " ".join(
+            f"--{name.replace('_', '-')}" for name in RedteamCommand.__dataclass_fields__
+        )
     else:
         module = re.match(r"python -m (\S+)", command)
         assert module

@@ -9,7 +9,7 @@ from pathlib import Path
 import kernelgym
 from kernelgym.benchmark.pages.view import STATES
 from kernelgym.cli import option_names
-from kernelgym.cli.report import Report
+from kernelgym.cli.report import ReportCommand
 
 PAGE = Path(kernelgym.__file__).parents[2] / "docs" / "reports.md"
 
@@ -25,7 +25,7 @@ def test_letters_of_the_wall_are_told() -> None:
 
 
 def test_options_exist() -> None:
-    known = set(option_names(Report))
+    known = set(option_names(ReportCommand))
     written = re.findall(r"kernelgym report[^\n#`]*", PAGE.read_text())
     assert len(written) >= 5
     assert {word for line in written for word in re.findall(r"--[a-z-]+", line)} <= known

@@ -12,20 +12,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelgym.benchmark.folders import RecordedRun
-from kernelgym.benchmark.numbers.paired import Paired, paired_rates, paired_speeds
+from kernelgym.benchmark.numbers.paired import PairedDifference, paired_rates, paired_speeds
 from kernelgym.errors import UsageError
 
-__all__ = ["Comparison", "check_comparable", "compare_runs"]
+__all__ = ["RunComparison", "check_comparable", "compare_runs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """How a second run differs from a first one."""
 
     first: str
     second: str
     """Names of the runs."""
-    rows: tuple[tuple[str, str, Paired], ...]
+    rows: tuple[tuple[str, str, PairedDifference], ...]
     """Key, name for readers, and the comparison."""
     only_first: int
     only_second: int
@@ -63,7 +63,7 @@ def check_comparable(one: RecordedRun, other: RecordedRun) -> None:
         )
 
 
-def compare_runs(one: RecordedRun, other: RecordedRun) -> Comparison:
+def compare_runs(one: RecordedRun, other: RecordedRun) -> RunComparison:
     """Return how two runs differ, problem by problem.
 
     Raises:
@@ -71,7 +71,7 @@ def compare_runs(one: RecordedRun, other: RecordedRun) -> Comparison:
     """
     check_comparable(one, other)
     first, second = one.outcomes, other.outcomes
-    rows: list[tuple[str, str, Paired]] = []
+    rows: list[tuple[str, str, PairedDifference]] = []
     turns = max(_turns(one), _turns(other))
     for within in (False, True) if turns > 1 else (False,):
         end, tail = ("_within", ", within the episode") if within else ("", ", first answer")
@@ -82,7 +82,7 @@ def compare_runs(one: RecordedRun, other: RecordedRun) -> Comparison:
         if speeds is not None:
             rows.append((f"log_speedup{end}", f"log of the speedup, both correct{tail}", speeds))
     here, there = set(one.planned), set(other.planned)
-    return Comparison(
+    return RunComparison(
         one.name,
         other.name,
         tuple(rows),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.benchmark.folders import RecordedRun
-from kernelgym.benchmark.numbers.roofline import Limit
+from kernelgym.benchmark.numbers.roofline import RooflineLimit
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
 from kernelgym.precision import judged_precisions
@@ -65,7 +65,7 @@ class DeviceRates:
 
 def limits_of(
     run: RecordedRun, rates: DeviceRates, baselines: Sequence[str | Path] = ()
-) -> dict[str, Limit]:
+) -> dict[str, RooflineLimit]:
     """Return the limits of a run's problems, by id.
 
     Args:
@@ -97,7 +97,7 @@ def limits_of(
             continue
         operations = counted.get(played.record.problem_digest) or _known_operations(problem)
         rate = rates.operations_per_s.get(_precision(problem, played.record.ruleset), 0.0)
-        limits[problem.id] = Limit(operations, rate, rates.bytes_per_s)
+        limits[problem.id] = RooflineLimit(operations, rate, rates.bytes_per_s)
     return limits
 
 

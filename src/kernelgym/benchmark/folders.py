@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelgym.benchmark.claims import CLAIMS_FILE, Claim, read_claims
-from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of, winner
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, outcome_of, winner
 from kernelgym.benchmark.run.folder import FAILURES, GENERATIONS, TRAJECTORIES
 from kernelgym.benchmark.run.generations import AnswerKey, Generation, recorded_verdict
 from kernelgym.benchmark.run.plan import PLAN_FILE, EvalPlan, read_plan
@@ -87,7 +87,7 @@ class PlayedEpisode:
         return self.record.trajectory.turns
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> EpisodeOutcome:
         """What it came to."""
         return outcome_of(self.record.trajectory, self.second)
 
@@ -116,7 +116,7 @@ class RecordedRun:
     """What must be said of the files."""
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[EpisodeOutcome]:
         """What all episodes came to."""
         return [played.outcome for played in self.episodes]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelgym.benchmark.baseline_files import baselines_of
 from kernelgym.benchmark.claims import compare
-from kernelgym.benchmark.comparison import Comparison, compare_runs
+from kernelgym.benchmark.comparison import RunComparison, compare_runs
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
 from kernelgym.benchmark.folders import RecordedRun, read_run
 from kernelgym.benchmark.numbers.rates import fast_curve
@@ -42,7 +42,7 @@ class BenchmarkReport:
     """Runs, read and compared."""
 
     views: tuple[RunView, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[RunComparison, ...]
 
     @property
     def runs(self) -> tuple[RecordedRun, ...]:
@@ -214,7 +214,7 @@ def _run_data(view: RunView) -> dict[str, Any]:
     return data
 
 
-def _comparison_data(found: Comparison) -> dict[str, Any]:
+def _comparison_data(found: RunComparison) -> dict[str, Any]:
     rows = {}
     for key, _, paired in found.rows:
         row = dataclasses.asdict(paired) | {"problems": paired.problems}

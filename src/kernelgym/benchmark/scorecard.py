@@ -13,11 +13,11 @@ from typing import Any
 
 from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
-from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
-from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.benchmark.numbers.rates import correct_rate, fast_rate, pass_rate
-from kernelgym.benchmark.numbers.roofline import Limit, mean_share, mean_sol_score
-from kernelgym.benchmark.numbers.speeds import Mean, geometric_mean
+from kernelgym.benchmark.numbers.roofline import RooflineLimit, mean_share, mean_sol_score
+from kernelgym.benchmark.numbers.speeds import GeometricMean, geometric_mean
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
 from kernelgym.types import Status, Verdict
@@ -45,12 +45,12 @@ class CardNumber:
     """Its name in JSON, such as ``fast_1_certain``."""
     name: str
     """Its name for readers."""
-    value: Rate | Mean
+    value: RateEstimate | GeometricMean
 
     @property
     def unit(self) -> str:
         """Name of the things that the number is of."""
-        return "kernels" if isinstance(self.value, Mean) else "n"
+        return "kernels" if isinstance(self.value, GeometricMean) else "n"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -113,7 +113,7 @@ def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> RunCounts:
     )
 
 
-def tables(run: RecordedRun, degenerate: Mapping[str, object]) -> dict[str, list[Outcome]]:
+def tables(run: RecordedRun, degenerate: Mapping[str, object]) -> dict[str, list[EpisodeOutcome]]:
     """Return outcomes by table: all, not degenerate, by level and family."""
     outcomes = run.outcomes
     found = {"all problems": outcomes}
@@ -122,7 +122,7 @@ def tables(run: RecordedRun, degenerate: Mapping[str, object]) -> dict[str, list
     for groups in (levels, families):
         if len(groups) > 1:
             found |= {name: list(groups[name]) for name in sorted(groups)}
-    without: dict[str, list[Outcome]] = {}
+    without: dict[str, list[EpisodeOutcome]] = {}
     for name, some in found.items():
         if any(each.problem in degenerate for each in some):
             kept = "" if some is outcomes else f"{name} "
@@ -132,7 +132,10 @@ def tables(run: RecordedRun, degenerate: Mapping[str, object]) -> dict[str, list
 
 
 def numbers(
-    outcomes: Sequence[Outcome], *, turns: int = 1, limits: Mapping[str, Limit] | None = None
+    outcomes: Sequence[EpisodeOutcome],
+    *,
+    turns: int = 1,
+    limits: Mapping[str, RooflineLimit] | None = None,
 ) -> list[CardNumber]:
     """Return the score card of some episodes.
 
@@ -141,7 +144,7 @@ def numbers(
         turns: Most turns that an episode has; with one, the first answer is all there is.
         limits: What problems ask of the device, by id, where its rates were measured.
     """
-    found: list[tuple[str, str, Rate | Mean | None]] = []
+    found: list[tuple[str, str, RateEstimate | GeometricMean | None]] = []
     for within in (False, True) if turns > 1 else (False,):
         tail = ", within the episode" if within else ""
         end = "_within" if within else ""
@@ -199,10 +202,10 @@ def costs(run: RecordedRun) -> dict[str, float | None]:
     }
 
 
-def _verdicts(outcomes: Iterable[Outcome], within: bool) -> list[Verdict]:
+def _verdicts(outcomes: Iterable[EpisodeOutcome], within: bool) -> list[Verdict]:
     return [found for each in outcomes if (found := each.verdict(within)) is not None]
 
 
-def _status_rate(outcomes: Sequence[Outcome], status: Status) -> Rate | None:
+def _status_rate(outcomes: Sequence[EpisodeOutcome], status: Status) -> RateEstimate | None:
     groups = (_verdicts(group, False) for group in by_problem(outcomes).values())
     return cluster_rate([(sum(v.status is status for v in group), len(group)) for group in groups])

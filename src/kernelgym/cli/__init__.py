@@ -24,21 +24,26 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from kernelgym import __version__
-from kernelgym.cli.baseline import PrepareBaselines
-from kernelgym.cli.check import Check
-from kernelgym.cli.device import Device
-from kernelgym.cli.eval import Eval
-from kernelgym.cli.export import Export, Rescore
-from kernelgym.cli.import_ import Import
-from kernelgym.cli.index import IndexBuild, IndexCheck, IndexInfo, IndexQuery
-from kernelgym.cli.lint import Lint
-from kernelgym.cli.ls import Ls
+from kernelgym.cli.baseline import BaselineCommand
+from kernelgym.cli.check import CheckCommand
+from kernelgym.cli.device import DeviceCommand
+from kernelgym.cli.eval import EvalCommand
+from kernelgym.cli.export import ExportCommand, RescoreCommand
+from kernelgym.cli.import_ import ImportCommand
+from kernelgym.cli.index import (
+    IndexBuildCommand,
+    IndexCheckCommand,
+    IndexInfoCommand,
+    IndexQueryCommand,
+)
+from kernelgym.cli.lint import LintCommand
+from kernelgym.cli.ls import LsCommand
 from kernelgym.cli.options import Command
-from kernelgym.cli.play import Play
-from kernelgym.cli.redteam import Redteam
-from kernelgym.cli.report import Report
-from kernelgym.cli.show import Show
-from kernelgym.cli.trajectory import ShowTrajectory
+from kernelgym.cli.play import PlayCommand
+from kernelgym.cli.redteam import RedteamCommand
+from kernelgym.cli.report import ReportCommand
+from kernelgym.cli.show import ShowCommand
+from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.errors import UnknownName, UsageError
 
 __all__ = ["COMMANDS", "main", "option_names"]
@@ -56,24 +61,24 @@ _NO_NUMBER = re.compile(
     r".*\b(?P<kind>INT|FLOAT|int|float)\b.*'(?P<given>[^']*)'\]?"
 )
 COMMANDS: dict[str, type[Command]] = {
-    "ls": Ls,
-    "show": Show,
-    "check": Check,
-    "play": Play,
-    "lint": Lint,
-    "baseline": PrepareBaselines,
-    "device": Device,
-    "redteam": Redteam,
-    "eval": Eval,
-    "show-trajectory": ShowTrajectory,
-    "rescore": Rescore,
-    "export": Export,
-    "index build": IndexBuild,
-    "index query": IndexQuery,
-    "index info": IndexInfo,
-    "index check": IndexCheck,
-    "report": Report,
-    "import": Import,
+    "ls": LsCommand,
+    "show": ShowCommand,
+    "check": CheckCommand,
+    "play": PlayCommand,
+    "lint": LintCommand,
+    "baseline": BaselineCommand,
+    "device": DeviceCommand,
+    "redteam": RedteamCommand,
+    "eval": EvalCommand,
+    "show-trajectory": ShowTrajectoryCommand,
+    "rescore": RescoreCommand,
+    "export": ExportCommand,
+    "index build": IndexBuildCommand,
+    "index query": IndexQueryCommand,
+    "index info": IndexInfoCommand,
+    "index check": IndexCheckCommand,
+    "report": ReportCommand,
+    "import": ImportCommand,
 }
 """Commands by name."""
 _GROUP = "index"

@@ -20,11 +20,11 @@ from kernelgym.judging_memory import parse_bytes
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem
 
-__all__ = ["PrepareBaselines"]
+__all__ = ["BaselineCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareBaselines(MemoryOption):
+class BaselineCommand(MemoryOption):
     """Compile problems' references with torch.compile, and say how fast they are.
 
     Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. With

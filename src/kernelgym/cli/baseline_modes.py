@@ -20,7 +20,7 @@ from kernelgym.reference_time import MODES, ReferenceTime, TimeSetting, time_set
 from kernelgym.types import Problem
 
 if TYPE_CHECKING:
-    from kernelgym.cli.baseline import PrepareBaselines
+    from kernelgym.cli.baseline import BaselineCommand
 
 __all__ = ["time_modes"]
 
@@ -28,7 +28,7 @@ _DEFAULT_FILE = "baselines.jsonl"
 _ON_CPU = ("eager", "default", "max-autotune", "max-autotune-no-cudagraphs")
 
 
-def time_modes(options: PrepareBaselines) -> int:
+def time_modes(options: BaselineCommand) -> int:
     """Time references in the modes of the options; return the exit code."""
     from kernelgym.judge.measuring.process import compile_threads, measure_reference
 

@@ -33,7 +33,7 @@ from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Job, Kernel, Problem, Verdict
 
 if TYPE_CHECKING:
-    from kernelgym.cli.check import Check
+    from kernelgym.cli.check import CheckCommand
 
 __all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
 
@@ -51,8 +51,8 @@ class BatchJob:
     tolerances of a kernel spec in place of theirs."""
 
 
-def run_batch(options: Check) -> int:
-    """Judge every job of `Check.batch` that has no row in `Check.out` yet; return the exit code.
+def run_batch(options: CheckCommand) -> int:
+    """Judge every job of the batch that has no row in the output yet; return the exit code.
 
     Raises:
         UsageError: If an argument, a job or a row that is there already cannot be used.
@@ -253,7 +253,7 @@ def _check_rows(
                 )
 
 
-def _judged(options: Check, todo: Sequence[BatchJob]) -> Iterator[dict[str, Any]]:
+def _judged(options: CheckCommand, todo: Sequence[BatchJob]) -> Iterator[dict[str, Any]]:
     """Yield the rows of jobs in the order of their verdicts, ruleset by ruleset."""
     groups: dict[Ruleset, list[BatchJob]] = {}
     for entry in todo:

@@ -18,11 +18,11 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Kernel, Status, Verdict
 
-__all__ = ["Check"]
+__all__ = ["CheckCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(MemoryOption, JudgingOptions):
+class CheckCommand(MemoryOption, JudgingOptions):
     """Judge a kernel: is it correct, and how much faster than the reference?
 
     Exit code 0 if the kernel is correct and 1 if its verdict is anything else. With --batch, 0

@@ -15,16 +15,16 @@ from kernelgym.suites.spec_suite import SpecSuite
 from kernelgym.types import Kernel
 
 if TYPE_CHECKING:
-    from kernelgym.cli.check import Check
+    from kernelgym.cli.check import CheckCommand
 
 __all__ = ["judge_every_shape"]
 
 
-def judge_every_shape(options: Check) -> int:
+def judge_every_shape(options: CheckCommand) -> int:
     """Judge a kernel at each shape of a kernel spec; return the exit code.
 
-    The spec is `Check.problem` and the kernel `Check.file`; without a problem, the file is the spec
-    and its own kernel is judged. The spec's tolerances replace those of the ruleset.
+    The spec is the command's problem and the kernel its file; without a problem, the file is the
+    spec and the spec's own kernel is judged. The spec's tolerances replace those of the ruleset.
 
     Returns:
         0 if all verdicts are correct, otherwise 1.

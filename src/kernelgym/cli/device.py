@@ -14,13 +14,13 @@ from kernelgym.cli.options import Command
 from kernelgym.devices import find_device
 from kernelgym.machine import machine
 
-__all__ = ["Device"]
+__all__ = ["DeviceCommand"]
 
 _CLOCKS = ("clocks.sm", "clocks.max.sm", "clocks.mem", "clocks.max.mem", "power.limit")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device(Command):
+class DeviceCommand(Command):
     """Measure a device: copies, matrix products, launches, and a context's start.
 
     Reports and prompts compare a kernel with these rates.

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from kernelgym.benchmark.run.policies import EvalPolicy
     from kernelgym.types import Problem
 
-__all__ = ["Eval"]
+__all__ = ["EvalCommand"]
 
 _MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eval(MemoryOption, EvalTask, PolicyOptions):
+class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Have a policy write kernels, judge them, and keep all of it.
 
     The same command again goes on with the run: no answer that is on disk is asked for again. Exit

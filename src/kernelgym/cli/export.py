@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from kernelgym.prompts.observer import Observer
     from kernelgym.records.trajectories import EpisodeRecord
 
-__all__ = ["Export", "Rescore"]
+__all__ = ["ExportCommand", "RescoreCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescore(Command):
+class RescoreCommand(Command):
     """Score the episodes of a file by another reward preset, without judging anything again."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
@@ -70,7 +70,7 @@ class Rescore(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Command):
+class ExportCommand(Command):
     """Write rows to train on, or a run in others' formats.
 
     An unparsable or rejected answer is never an example, only ever the rejected side of a pair.

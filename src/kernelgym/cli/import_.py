@@ -17,11 +17,11 @@ from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.machine import machine
 
-__all__ = ["Import"]
+__all__ = ["ImportCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Import(MemoryOption, JudgingOptions):
+class ImportCommand(MemoryOption, JudgingOptions):
     """Make a run from the folder of KernelBench's scripts.
 
     What KernelBench said of them is kept as claims, and the report shows both. The same command

@@ -20,11 +20,11 @@ from kernelgym.errors import UsageError
 if TYPE_CHECKING:
     from kernelgym.types import Evaluator
 
-__all__ = ["IndexBuild", "IndexCheck", "IndexInfo", "IndexQuery"]
+__all__ = ["IndexBuildCommand", "IndexCheckCommand", "IndexInfoCommand", "IndexQueryCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexBuild(MemoryOption):
+class IndexBuildCommand(MemoryOption):
     """Build an index of solved problems.
 
     Kernels are judged, and only those that are correct are kept. A build that was killed and is
@@ -130,7 +130,7 @@ class IndexBuild(MemoryOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexQuery(Command):
+class IndexQueryCommand(Command):
     """Show the entries of an index that are most like a problem."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -176,7 +176,7 @@ class IndexQuery(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexInfo(Command):
+class IndexInfoCommand(Command):
     """Describe an index: contents, origins, licences, and what was left out."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
@@ -216,7 +216,7 @@ class IndexInfo(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexCheck(Command):
+class IndexCheckCommand(Command):
     """Check an index: its files, entries and vectors, and that its embedder gives them again."""
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]

@@ -23,14 +23,14 @@ from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Problem
 
-__all__ = ["Lint", "chosen_problems"]
+__all__ = ["LintCommand", "chosen_problems"]
 
 _LEVEL = re.compile(r"L(\d+)")
 _CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lint(MemoryOption):
+class LintCommand(MemoryOption):
     """Test whether problems can be passed without work, and whether their references are sound.
 
     Exit code 0 if every problem passed every test, else 1. Complete results are kept, and used by

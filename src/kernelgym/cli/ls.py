@@ -9,11 +9,11 @@ from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.options import Command
 from kernelgym.rulesets import precise_rules
 
-__all__ = ["Ls"]
+__all__ = ["LsCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ls(Command):
+class LsCommand(Command):
     """List the suites with their environment ids, or the problems of one suite."""
 
     suite: str | None = None

@@ -29,14 +29,14 @@ from kernelgym.types import GAMMA, Feedback, Kernel, Trajectory
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["Play", "Player", "episode_of", "make_env", "play_episode", "read_reply"]
+__all__ = ["PlayCommand", "Player", "episode_of", "make_env", "play_episode", "read_reply"]
 
 Player = Callable[[Feedback | None], str | None]
 """Gives the next answer from the feedback on the last one; None ends the game."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play(MemoryOption, JudgingOptions):
+class PlayCommand(MemoryOption, JudgingOptions):
     """Play one episode, on a problem or in an environment.
 
     A person types or pastes a reply and ends it with a line that says EOF; a line @path takes the

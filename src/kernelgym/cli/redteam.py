@@ -24,13 +24,13 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.directory import DirectorySuite
 from kernelgym.types import Evaluator, Job, Problem
 
-__all__ = ["Redteam", "judge_entries", "load_corpus"]
+__all__ = ["RedteamCommand", "judge_entries", "load_corpus"]
 
 _SAVE_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Redteam(Command):
+class RedteamCommand(Command):
     """Judge a corpus of exploits and honest look-alikes: what gets through, what is refused?
 
     Exit code 0 if no exploit was accepted (but those that the corpus calls open), no honest

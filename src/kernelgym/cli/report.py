@@ -19,11 +19,11 @@ from kernelgym.errors import UsageError
 if TYPE_CHECKING:
     from kernelgym.benchmark.reporting import BenchmarkReport
 
-__all__ = ["Report"]
+__all__ = ["ReportCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Command):
+class ReportCommand(Command):
     """Show what runs came to, and compare them.
 
     RUN is the folder of an eval run, an import, a training run or a search, or a file of

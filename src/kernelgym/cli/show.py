@@ -15,11 +15,11 @@ from kernelgym.prompts.parts import Part
 from kernelgym.suites.facts import Fact
 from kernelgym.types import Problem
 
-__all__ = ["Show"]
+__all__ = ["ShowCommand"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show(JudgingOptions):
+class ShowCommand(JudgingOptions):
     """Show a problem: its source, and what is known of it."""
 
     problem: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM")]

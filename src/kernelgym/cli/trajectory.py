@@ -21,11 +21,11 @@ from kernelgym.errors import UsageError
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.types import GAMMA, Kernel, Turn
 
-__all__ = ["ShowTrajectory", "note_cut", "source_of"]
+__all__ = ["ShowTrajectoryCommand", "note_cut", "source_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowTrajectory(Command):
+class ShowTrajectoryCommand(Command):
     """Show the episodes of a file of trajectories: a line each, or one of them turn by turn."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from html import escape
 
-from kernelgym.benchmark.numbers.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import RateEstimate
 from kernelgym.benchmark.pages.drawing import bars, lines
 from kernelgym.benchmark.pages.style import document
 from kernelgym_train.demo.results import Demonstration, Specimen
@@ -153,11 +153,11 @@ def _specimen(specimen: Specimen) -> str:
     )
 
 
-def _told(rate: Rate | None) -> str:
+def _told(rate: RateEstimate | None) -> str:
     return "-" if rate is None else str(rate)
 
 
-def _sharpening(most: int, reached: Rate, table: str) -> str:
+def _sharpening(most: int, reached: RateEstimate, table: str) -> str:
     told = f"Of {table}, the model solved {reached} before training if it had {most} tries"
     if reached.value >= _HIGH:
         return f"{told}: most of what was learned is sharpening, to give first what it gave rarely."

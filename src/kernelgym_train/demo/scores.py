@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
 from kernelgym.benchmark.numbers.rates import pass_at_k
 from kernelgym.benchmark.numbers.taxonomy import failure_of
 from kernelgym.types import Status, Trajectory, Turn
@@ -34,21 +34,21 @@ class Scores:
     problems: int
     n: int
     """First answers."""
-    sampled: Rate | None
+    sampled: RateEstimate | None
     """First answers that are right."""
-    greedy: Rate | None
+    greedy: RateEstimate | None
     """Right answers without sampling, one for each problem."""
-    pass_at: Mapping[int, Rate]
+    pass_at: Mapping[int, RateEstimate]
     """By k; those with more episodes of a problem than were played are left out."""
-    within: Rate | None
+    within: RateEstimate | None
     """Episodes with a right answer at any turn."""
-    retry: Rate | None
+    retry: RateEstimate | None
     """Second answers that are right, of those after a failed first one."""
-    blind: Rate | None
+    blind: RateEstimate | None
     """Other first answers that would have been right in their place."""
-    cheats: Rate | None
+    cheats: RateEstimate | None
     """Answers that are refused by screening or evidence."""
-    parsed: Rate | None
+    parsed: RateEstimate | None
     """Answers that hold a kernel."""
     failures: Mapping[str, int]
     """First answers by what went wrong; see `failure_of`."""
@@ -65,7 +65,7 @@ def scores_of(
     right = {name: sum(t.verdict.correct for t in turns) for name, turns in first.items()}
     single = _by_problem(rollout for rollout in greedy if counts(rollout))
     tokens = [len(one.ids) for rollout in sampled for one in rollout.completions[:1]]
-    at: dict[int, Rate] = {}
+    at: dict[int, RateEstimate] = {}
     for k in pass_at:
         enough = [(len(t), right[name]) for name, t in first.items() if len(t) >= k]
         if rate := cluster_rate([(pass_at_k(n, c, k), 1) for n, c in enough]):

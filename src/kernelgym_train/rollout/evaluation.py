@@ -20,7 +20,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup
-from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem, measured_again, outcome_of
+from kernelgym.benchmark.numbers.outcomes import (
+    EpisodeOutcome,
+    by_problem,
+    measured_again,
+    outcome_of,
+)
 from kernelgym.benchmark.numbers.rates import pass_rate
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Problem, Trajectory
@@ -144,7 +149,7 @@ def score_rollouts(
 
 
 def _pass_rates(
-    name: str, outcomes: Sequence[Outcome], pass_at: Sequence[int], intervals: bool = True
+    name: str, outcomes: Sequence[EpisodeOutcome], pass_at: Sequence[int], intervals: bool = True
 ) -> dict[str, float]:
     found: dict[str, float] = {}
     for k in pass_at:

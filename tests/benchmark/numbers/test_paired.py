@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, outcome_of
 from kernelgym.benchmark.numbers.paired import paired, paired_rates, paired_speeds, sign_test
 from support.benchmark_runs import RIGHT, WRONG, fast, spell
 
@@ -39,7 +39,7 @@ def test_comparison_turns_round_with_its_sides(
 
 
 def test_rates_are_compared_by_problem() -> None:
-    def side(**words: str) -> list[Outcome]:
+    def side(**words: str) -> list[EpisodeOutcome]:
         return [outcome_of(each) for name, text in words.items() for each in spell(text, name)]
 
     found = paired_rates(side(A="r w", B="w w", C="r", D="x"), side(A="r r", B="r w", C="w", D="r"))
@@ -50,14 +50,16 @@ def test_rates_are_compared_by_problem() -> None:
 
 
 def test_a_difference_of_rates_is_at_most_one() -> None:
-    sides = [[Outcome(n, 1, first=v) for n in "ABC"] for v in (WRONG, RIGHT)]
+    sides = [[EpisodeOutcome(n, 1, first=v) for n in "ABC"] for v in (WRONG, RIGHT)]
     found = paired_rates(*sides)
     assert found is not None and found.high == found.difference == 1.0 and found.low < 0.7
 
 
 def test_speeds_are_compared_where_both_are_solved() -> None:
-    one = [Outcome("A", 1, first=fast(2.0)), Outcome("B", 1, first=fast(3.0))]
-    found = paired_speeds(one, [Outcome("A", 1, first=fast(4.0)), Outcome("C", 1, first=fast(9.0))])
+    one = [EpisodeOutcome("A", 1, first=fast(2.0)), EpisodeOutcome("B", 1, first=fast(3.0))]
+    found = paired_speeds(
+        one, [EpisodeOutcome("A", 1, first=fast(4.0)), EpisodeOutcome("C", 1, first=fast(9.0))]
+    )
     assert found is not None and found.problems == 1
     assert found.difference == pytest.approx(0.6931, abs=1e-3)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, outcome_of
 from kernelgym.benchmark.numbers.rates import correct_rate, fast_curve, fast_rate, pass_rate
 from kernelgym.errors import UsageError
 from support.benchmark_runs import LOST, RIGHT, WRONG, fast, spell
@@ -16,7 +16,7 @@ from support.strategies import verdicts
 
 OUTCOMES = st.lists(
     st.builds(
-        Outcome,
+        EpisodeOutcome,
         st.sampled_from("ABC"),
         st.just(1),
         st.just(""),
@@ -27,14 +27,14 @@ OUTCOMES = st.lists(
 )
 
 
-def outcomes(**words: str) -> list[Outcome]:
+def outcomes(**words: str) -> list[EpisodeOutcome]:
     """Return what spelled episodes came to, by problem."""
     return [outcome_of(each) for name, text in words.items() for each in spell(text, name)]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.integers(1, 8))
 def test_pass_at_k_is_what_enumeration_gives(right: list[bool], k: int) -> None:
-    found = pass_rate([Outcome("A", 1, first=RIGHT if r else WRONG) for r in right], k)
+    found = pass_rate([EpisodeOutcome("A", 1, first=RIGHT if r else WRONG) for r in right], k)
     if k > len(right):
         assert found is None
         return
@@ -66,7 +66,9 @@ def test_what_was_not_judged_is_in_no_rate() -> None:
 
 
 @given(OUTCOMES, st.booleans())
-def test_fast_p_falls_and_certain_is_below_point(played: list[Outcome], within: bool) -> None:
+def test_fast_p_falls_and_certain_is_below_point(
+    played: list[EpisodeOutcome], within: bool
+) -> None:
     curve = fast_curve(played, [n / 4 for n in range(20)], within=within)
     assert all(one.point >= two.point for one, two in itertools.pairwise(curve))
     assert all(one.certain >= two.certain for one, two in itertools.pairwise(curve))
@@ -77,7 +79,7 @@ def test_fast_p_falls_and_certain_is_below_point(played: list[Outcome], within: 
 
 
 def test_fast_p_is_strict_and_needs_a_time() -> None:
-    played = [Outcome("A", 1, first=fast(2.0, 1.9)), Outcome("B", 1, first=RIGHT)]
+    played = [EpisodeOutcome("A", 1, first=fast(2.0, 1.9)), EpisodeOutcome("B", 1, first=RIGHT)]
     rates = [fast_rate(played, p) for p in (0.0, 1.9, 2.0)]
     assert [rate.value for rate in rates if rate] == [1.0, 0.5, 0.0]
     certain = fast_rate(played, 1.9, certain=True)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.numbers.outcomes import Outcome
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome
 from kernelgym.benchmark.numbers.roofline import (
-    Limit,
+    RooflineLimit,
     mean_share,
     mean_sol_score,
     roofline_ms,
@@ -56,19 +56,24 @@ def test_more_work_never_takes_less(
 def test_share_of_bytes_alone_is_floor_share() -> None:
     assert roofline_share(TIMING) == pytest.approx(TIMING.floor_share)
     # 4e10 operations at 1e14 a second take 0.4 ms of the kernel's 0.5.
-    assert roofline_share(TIMING, Limit(4e10, 1e14)) == pytest.approx(0.8)
-    assert roofline_share(TIMING, Limit(4e10, 1e14, 1e6)) == pytest.approx(0.8), "its own bandwidth"
+    assert roofline_share(TIMING, RooflineLimit(4e10, 1e14)) == pytest.approx(0.8)
+    assert roofline_share(TIMING, RooflineLimit(4e10, 1e14, 1e6)) == pytest.approx(0.8), (
+        "its own bandwidth"
+    )
     without = dataclasses.replace(TIMING, floor_ms=0.0)
     assert roofline_share(without) is None
     # 10^8 bytes at 10^12 a second are 0.1 ms.
-    assert roofline_share(without, Limit(bytes_per_s=1e12)) == pytest.approx(0.2)
-    assert roofline_share(dataclasses.replace(TIMING, moved_bytes=0), Limit(1.0, 1.0, 1.0)) is None
+    assert roofline_share(without, RooflineLimit(bytes_per_s=1e12)) == pytest.approx(0.2)
+    assert (
+        roofline_share(dataclasses.replace(TIMING, moved_bytes=0), RooflineLimit(1.0, 1.0, 1.0))
+        is None
+    )
 
 
 @pytest.mark.parametrize("given", [(-1.0, 1.0, 1.0), (1.0, math.inf, 1.0), (1.0, 1.0, math.nan)])
 def test_a_limit_is_finite_and_not_negative(given) -> None:
     with pytest.raises(UsageError, match="not negative"):
-        Limit(*given)
+        RooflineLimit(*given)
 
 
 @given(MS, MS, MS)
@@ -111,15 +116,15 @@ def test_means_are_of_correct_timed_kernels_with_a_limit() -> None:
         return dataclasses.replace(RIGHT, timing=timing)
 
     played = [
-        Outcome("A", 1, first=correct(timed(0.2, 0.3))),  # share 0.5, score 2/3
-        Outcome("A", 1, first=correct(timed(0.05, 0.3))),  # beyond the limit: 1 and 1
-        Outcome("B", 1, first=correct(timed(0.4, 0.1))),  # share 0.25; the reference is at it
-        Outcome("C", 1, first=correct(timed(0.1, 0.3))),  # no limit is known
-        Outcome("D", 1, first=WRONG),
-        Outcome("E", 1, first=RIGHT),
-        Outcome("F", 1, best=correct(timed(0.1, 0.2))),
+        EpisodeOutcome("A", 1, first=correct(timed(0.2, 0.3))),  # share 0.5, score 2/3
+        EpisodeOutcome("A", 1, first=correct(timed(0.05, 0.3))),  # beyond the limit: 1 and 1
+        EpisodeOutcome("B", 1, first=correct(timed(0.4, 0.1))),  # share 0.25; reference at it
+        EpisodeOutcome("C", 1, first=correct(timed(0.1, 0.3))),  # no limit is known
+        EpisodeOutcome("D", 1, first=WRONG),
+        EpisodeOutcome("E", 1, first=RIGHT),
+        EpisodeOutcome("F", 1, best=correct(timed(0.1, 0.2))),
     ]
-    limits = {name: Limit() for name in "ABDEF"}
+    limits = {name: RooflineLimit() for name in "ABDEF"}
     share, score = mean_share(played, limits), mean_sol_score(played, limits)
     assert share is not None and share.value == pytest.approx((0.5 + 1.0 + 0.25) / 3)
     assert score is not None and score.value == pytest.approx((2 / 3 + 1.0) / 2) and score.n == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.numbers.outcomes import Outcome, outcome_of
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, outcome_of
 from kernelgym.benchmark.numbers.speeds import (
     BaselineTime,
     geometric_mean,
@@ -25,7 +25,7 @@ SPEEDS = st.lists(st.floats(0.01, 100), min_size=1, max_size=12)
 
 @given(SPEEDS)
 def test_geometric_mean_is_that_of_the_speedups(speeds: list[float]) -> None:
-    found = geometric_mean([Outcome(str(n), 1, first=fast(s)) for n, s in enumerate(speeds)])
+    found = geometric_mean([EpisodeOutcome(str(n), 1, first=fast(s)) for n, s in enumerate(speeds)])
     assert found is not None and found.n == len(speeds)
     expected = math.exp(sum(map(math.log, speeds)) / len(speeds))
     assert found.value == pytest.approx(expected)
@@ -36,7 +36,7 @@ def test_geometric_mean_is_that_of_the_speedups(speeds: list[float]) -> None:
 
 def test_only_correct_and_timed_kernels_have_a_speed() -> None:
     found = {"A": fast(4), "B": RIGHT, "C": WRONG, "D": fast(0.25)}
-    played = [Outcome(name, 1, first=verdict) for name, verdict in found.items()]
+    played = [EpisodeOutcome(name, 1, first=verdict) for name, verdict in found.items()]
     whole, faster = geometric_mean(played), geometric_mean(played, faster=True)
     assert whole is not None and whole.value == pytest.approx(1.0) and whole.n == 2
     assert faster is not None and faster.value == pytest.approx(4.0) and faster.n == 1
@@ -44,10 +44,10 @@ def test_only_correct_and_timed_kernels_have_a_speed() -> None:
 
 
 def test_one_kernel_has_its_measurements_interval() -> None:
-    found = geometric_mean([Outcome("A", 1, first=fast(2.0, 1.6))])
+    found = geometric_mean([EpisodeOutcome("A", 1, first=fast(2.0, 1.6))])
     assert found is not None and found.low == pytest.approx(1.6)
     assert found.high == pytest.approx(2.5)
-    exact = geometric_mean([Outcome("A", 1, first=fast(2.0, 2.0))])
+    exact = geometric_mean([EpisodeOutcome("A", 1, first=fast(2.0, 2.0))])
     assert exact is not None and exact.low is exact.high is None and str(exact) == "2x"
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernelgym.benchmark.numbers.rates import CurvePoint
 from kernelgym.benchmark.pages.charts import (
-    Dot,
+    ScatterDot,
     fast_curves,
     histogram,
     scatter,
@@ -43,7 +43,7 @@ def test_curves_stay_inside_and_carry_their_numbers(
 
 @given(st.lists(st.tuples(POSITIVE, POSITIVE), min_size=1, max_size=12), st.booleans())
 def test_dots_stay_inside(places: list[tuple[float, float]], diagonal: bool) -> None:
-    dots = [Dot(x, y, "<b>", link="#a") for x, y in places]
+    dots = [ScatterDot(x, y, "<b>", link="#a") for x, y in places]
     chart = scatter(dots, x_name="x", y_name="y", diagonal=diagonal, marks=(1.0,))
     page = parsed(chart)
     drawn = [found for name, found in page.tags if name == "circle"]
@@ -53,7 +53,7 @@ def test_dots_stay_inside(places: list[tuple[float, float]], diagonal: bool) -> 
 
 
 def test_what_has_no_logarithm_is_not_drawn() -> None:
-    assert scatter([Dot(0.0, 1.0, "a")], x_name="x", y_name="y") == ""
+    assert scatter([ScatterDot(0.0, 1.0, "a")], x_name="x", y_name="y") == ""
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=64))

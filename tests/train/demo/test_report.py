@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym.benchmark.numbers.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import RateEstimate
 from kernelgym_train.demo.report import caveats, headline, html_page, score_rows, text_table
 from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
 from kernelgym_train.demo.scores import Scores
@@ -17,10 +17,16 @@ from support.html_pages import parsed
 
 
 def scores(right: float, pass16: float = 0.9) -> Scores:
-    rate = Rate(right, right - 0.1, right + 0.1, 160.0)
+    rate = RateEstimate(right, right - 0.1, right + 0.1, 160.0)
     return Scores(
-        *(10, 160, rate, rate, {1: rate, 16: Rate(pass16, pass16, 1.0, 10.0)}),
-        *(rate, None, rate, Rate(0.1, 0.05, 0.2, 160.0), Rate(1.0, 1.0, 1.0, 160.0)),
+        *(10, 160, rate, rate, {1: rate, 16: RateEstimate(pass16, pass16, 1.0, 10.0)}),
+        *(
+            rate,
+            None,
+            rate,
+            RateEstimate(0.1, 0.05, 0.2, 160.0),
+            RateEstimate(1.0, 1.0, 1.0, 160.0),
+        ),
         {"right": round(160 * right), "numerics": 160 - round(160 * right)},
         41.0,
     )
@@ -85,7 +91,9 @@ def test_page_begins_with_sentence_figure_and_sample() -> None:
 
 
 def test_table_without_a_right_answer_is_a_line() -> None:
-    none = dataclasses.replace(scores(0.0, 0.0), sampled=Rate(0.0, 0.0, 0.0, 160.0), greedy=None)
+    none = dataclasses.replace(
+        scores(0.0, 0.0), sampled=RateEstimate(0.0, 0.0, 0.0, 160.0), greedy=None
+    )
     none = dataclasses.replace(none, within=None, pass_at={})
     tables = {"before": {"unseen": none}, "after": {"unseen": none}}
     page = dataclasses.replace(shown(), **tables)

@@ -41,7 +41,7 @@ from kernelgym.benchmark.pages.problem import prompt_before
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Timing, Turn
 
-__all__ = ["TURNS", "Exported", "export_kernelbench", "pass_at_k_results"]
+__all__ = ["TURNS", "ExportSummary", "export_kernelbench", "pass_at_k_results"]
 
 TURNS = ("last", "best", "first")
 """Which turn of an episode stands for it."""
@@ -51,7 +51,7 @@ _PASS_AT = (1, 5, 10)
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportSummary:
     """What was written."""
 
     kernels: int
@@ -78,7 +78,7 @@ def export_kernelbench(
     level: int,
     turn: Which = "last",
     untimed: Literal["refuse", "keep"] = "refuse",
-) -> Exported:
+) -> ExportSummary:
     """Write the kernels, results and baselines of one level.
 
     Args:
@@ -145,7 +145,7 @@ def export_kernelbench(
     except OSError as error:
         raise UsageError(f"cannot write in {str(folder)!r}: {error.strerror}") from None
     written = sum(map(len, results.values()))
-    return Exported(kernels, written, tuple(left_out), place_of.name)
+    return ExportSummary(kernels, written, tuple(left_out), place_of.name)
 
 
 def pass_at_k_results(

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from kernelgym.errors import UsageError
 
-__all__ = ["Rate", "bootstrap_interval", "cluster_rate", "mean_rate", "student", "wilson"]
+__all__ = ["RateEstimate", "bootstrap_interval", "cluster_rate", "mean_rate", "student", "wilson"]
 
 _DRAWS = 2000
 _AT_ONCE = 200  # draws held in memory together
@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RateEstimate:
     """A share with its 95 % interval."""
 
     value: float
@@ -100,7 +100,7 @@ def student(freedom: int) -> float:
     return z + sum(term / float(freedom) ** power for power, term in enumerate(terms, 1))
 
 
-def cluster_rate(clusters: Sequence[tuple[float, float]]) -> Rate | None:
+def cluster_rate(clusters: Sequence[tuple[float, float]]) -> RateEstimate | None:
     """Return the rate over all clusters, with an interval over problems.
 
     Args:
@@ -116,10 +116,10 @@ def cluster_rate(clusters: Sequence[tuple[float, float]]) -> Rate | None:
     having = math.fsum(pair[0] for pair in counts)
     of = math.fsum(pair[1] for pair in counts)
     share = min(1.0, max(0.0, having / of))
-    return Rate(share, *wilson(share, _effective(counts, share, of)), of)
+    return RateEstimate(share, *wilson(share, _effective(counts, share, of)), of)
 
 
-def mean_rate(values: Sequence[float], worth: float = 1.0) -> Rate | None:
+def mean_rate(values: Sequence[float], worth: float = 1.0) -> RateEstimate | None:
     """Return the mean of one share per problem, each problem counting once.
 
     Args:
@@ -132,7 +132,7 @@ def mean_rate(values: Sequence[float], worth: float = 1.0) -> Rate | None:
     found = cluster_rate([(value * worth, worth) for value in values])
     if found is None:
         return None
-    return Rate(found.value, found.low, found.high, float(len(values)))
+    return RateEstimate(found.value, found.low, found.high, float(len(values)))
 
 
 def _effective(counts: Sequence[tuple[float, float]], share: float, of: float) -> float:

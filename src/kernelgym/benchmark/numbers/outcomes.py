@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from kernelgym.types import Evaluator, Trajectory, Turn, Verdict
 
-__all__ = ["Outcome", "by_problem", "measured_again", "outcome_of", "whole", "winner"]
+__all__ = ["EpisodeOutcome", "by_problem", "measured_again", "outcome_of", "whole", "winner"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EpisodeOutcome:
     """What one episode came to."""
 
     problem: str
@@ -69,7 +69,7 @@ def measured_again(trajectory: Trajectory, again: Evaluator | None) -> Verdict:
     return again.evaluate(trajectory.problem, kernel)
 
 
-def outcome_of(trajectory: Trajectory, second: Verdict | None = None) -> Outcome:
+def outcome_of(trajectory: Trajectory, second: Verdict | None = None) -> EpisodeOutcome:
     """Return what an episode came to.
 
     Args:
@@ -84,14 +84,15 @@ def outcome_of(trajectory: Trajectory, second: Verdict | None = None) -> Outcome
         confirmed = sum(turn.verdict.timed for turn in turns) <= 1
         if second is not None and second.valid:
             best, confirmed = second, True
-    return Outcome(problem.id, problem.level, problem.family, first, best, confirmed)
+    return EpisodeOutcome(problem.id, problem.level, problem.family, first, best, confirmed)
 
 
 def by_problem(
-    outcomes: Iterable[Outcome], key: Callable[[Outcome], str] = lambda outcome: outcome.problem
-) -> Mapping[str, Sequence[Outcome]]:
+    outcomes: Iterable[EpisodeOutcome],
+    key: Callable[[EpisodeOutcome], str] = lambda outcome: outcome.problem,
+) -> Mapping[str, Sequence[EpisodeOutcome]]:
     """Return outcomes in groups, in the order in which groups first appear."""
-    groups: dict[str, list[Outcome]] = defaultdict(list)
+    groups: dict[str, list[EpisodeOutcome]] = defaultdict(list)
     for outcome in outcomes:
         groups[key(outcome)].append(outcome)
     return groups

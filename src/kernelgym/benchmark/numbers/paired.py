@@ -14,15 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelgym.benchmark.numbers.intervals import Array, bootstrap_interval, wilson
-from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 
-__all__ = ["Paired", "paired", "paired_rates", "paired_speeds", "sign_test"]
+__all__ = ["PairedDifference", "paired", "paired_rates", "paired_speeds", "sign_test"]
 
 _EQUAL = 1e-12  # differences of sums of the same numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedDifference:
     """How a second run differs from a first one."""
 
     first: float
@@ -57,7 +57,7 @@ def sign_test(wins: int, losses: int) -> float:
 
 def paired(
     first: Mapping[str, float], second: Mapping[str, float], *, most: float = math.inf
-) -> Paired | None:
+) -> PairedDifference | None:
     """Compare one number per problem; None if no problem has both.
 
     Args:
@@ -78,7 +78,7 @@ def paired(
         low, high = middle - reach, middle + reach
     else:
         low, high = bootstrap_interval([[value] for value in differences], _mean)
-    return Paired(
+    return PairedDifference(
         math.fsum(first[name] for name in common) / len(common),
         math.fsum(second[name] for name in common) / len(common),
         middle,
@@ -95,11 +95,11 @@ def paired(
 
 
 def paired_rates(
-    first: Sequence[Outcome], second: Sequence[Outcome], *, within: bool = False
-) -> Paired | None:
+    first: Sequence[EpisodeOutcome], second: Sequence[EpisodeOutcome], *, within: bool = False
+) -> PairedDifference | None:
     """Compare how often each problem was solved."""
 
-    def rate(group: Sequence[Outcome]) -> float | None:
+    def rate(group: Sequence[EpisodeOutcome]) -> float | None:
         judged = [found for each in group if (found := each.verdict(within)) is not None]
         return sum(each.correct for each in judged) / len(judged) if judged else None
 
@@ -107,11 +107,11 @@ def paired_rates(
 
 
 def paired_speeds(
-    first: Sequence[Outcome], second: Sequence[Outcome], *, within: bool = False
-) -> Paired | None:
+    first: Sequence[EpisodeOutcome], second: Sequence[EpisodeOutcome], *, within: bool = False
+) -> PairedDifference | None:
     """Compare mean log speedups, over problems that both runs solved."""
 
-    def speed(group: Sequence[Outcome]) -> float | None:
+    def speed(group: Sequence[EpisodeOutcome]) -> float | None:
         found = [each.verdict(within) for each in group]
         logs = [math.log(v.speedup) for v in found if v is not None and v.timed]
         return math.fsum(logs) / len(logs) if logs else None
@@ -120,7 +120,7 @@ def paired_speeds(
 
 
 def _of_each(
-    outcomes: Sequence[Outcome], number: Callable[[Sequence[Outcome]], float | None]
+    outcomes: Sequence[EpisodeOutcome], number: Callable[[Sequence[EpisodeOutcome]], float | None]
 ) -> dict[str, float]:
     found = {name: number(group) for name, group in by_problem(outcomes).items()}
     return {name: value for name, value in found.items() if value is not None}

@@ -17,8 +17,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate, mean_rate
-from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate, mean_rate
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.errors import UsageError
 from kernelgym.types import Verdict
 
@@ -98,14 +98,16 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - math.prod(1.0 - k / i for i in range(n - c + 1, n + 1))
 
 
-def correct_rate(outcomes: Iterable[Outcome], *, within: bool = False) -> Rate | None:
+def correct_rate(
+    outcomes: Iterable[EpisodeOutcome], *, within: bool = False
+) -> RateEstimate | None:
     """Return the share that is correct; None if nothing was judged."""
     return fast_rate(outcomes, 0.0, within=within)
 
 
 def fast_rate(
-    outcomes: Iterable[Outcome], p: float, *, within: bool = False, certain: bool = False
-) -> Rate | None:
+    outcomes: Iterable[EpisodeOutcome], p: float, *, within: bool = False, certain: bool = False
+) -> RateEstimate | None:
     """Return fast_p; None if nothing was judged.
 
     Args:
@@ -126,7 +128,7 @@ def fast_rate(
 
 
 def fast_curve(
-    outcomes: Iterable[Outcome], places: Sequence[float], *, within: bool = False
+    outcomes: Iterable[EpisodeOutcome], places: Sequence[float], *, within: bool = False
 ) -> list[CurvePoint]:
     """Return fast_p at each p; empty if nothing was judged.
 
@@ -141,7 +143,9 @@ def fast_curve(
     return [CurvePoint(p, fast_p(judged, p), fast_p(judged, p, certain=True)) for p in places]
 
 
-def pass_rate(outcomes: Iterable[Outcome], k: int, *, within: bool = False) -> Rate | None:
+def pass_rate(
+    outcomes: Iterable[EpisodeOutcome], k: int, *, within: bool = False
+) -> RateEstimate | None:
     """Return pass@k; None if no problem has k judged answers.
 
     Args:
@@ -169,6 +173,6 @@ def _check_p(p: float) -> None:
         raise UsageError(f"fast_p needs p >= 0, got {p}")
 
 
-def _judged(outcomes: Iterable[Outcome], within: bool) -> list[Verdict]:
+def _judged(outcomes: Iterable[EpisodeOutcome], within: bool) -> list[Verdict]:
     found = (outcome.verdict(within) for outcome in outcomes)
     return [verdict for verdict in found if verdict is not None and verdict.valid]

@@ -17,16 +17,23 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
-from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.errors import UsageError
 from kernelgym.types import Timing
 
-__all__ = ["Limit", "mean_share", "mean_sol_score", "roofline_ms", "roofline_share", "sol_score"]
+__all__ = [
+    "RooflineLimit",
+    "mean_share",
+    "mean_sol_score",
+    "roofline_ms",
+    "roofline_share",
+    "sol_score",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RooflineLimit:
     """What one problem asks of a device, beside moving its bytes."""
 
     operations: float = 0.0
@@ -62,7 +69,7 @@ def roofline_ms(
     return 1000.0 * max(moved_bytes / bytes_per_s, computing)
 
 
-def limit_ms(timing: Timing, limit: Limit | None = None) -> float | None:
+def limit_ms(timing: Timing, limit: RooflineLimit | None = None) -> float | None:
     """Return a problem's least time in milliseconds; None if unknown.
 
     Bandwidth and bytes are the verdict's own (`Timing.floor_ms`), since the judge measured them on
@@ -74,7 +81,7 @@ def limit_ms(timing: Timing, limit: Limit | None = None) -> float | None:
     """
     if not timing.moved_bytes:
         return None
-    given = limit or Limit()
+    given = limit or RooflineLimit()
     bandwidth = given.bytes_per_s
     if timing.floor_ms:
         bandwidth = 1000.0 * timing.moved_bytes / timing.floor_ms
@@ -83,7 +90,7 @@ def limit_ms(timing: Timing, limit: Limit | None = None) -> float | None:
     return roofline_ms(timing.moved_bytes, given.operations, bandwidth, given.operations_per_s)
 
 
-def roofline_share(timing: Timing, limit: Limit | None = None) -> float | None:
+def roofline_share(timing: Timing, limit: RooflineLimit | None = None) -> float | None:
     """Return the share of the hardware's limit reached; None if unknown.
 
     That is `limit_ms` over the kernel's time. A share above 1 says that the kernel left work out or
@@ -126,8 +133,8 @@ def sol_score(kernel_ms: float, reference_ms: float, least_ms: float) -> float |
 
 
 def mean_share(
-    outcomes: Iterable[Outcome], limits: Mapping[str, Limit], *, within: bool = False
-) -> Rate | None:
+    outcomes: Iterable[EpisodeOutcome], limits: Mapping[str, RooflineLimit], *, within: bool = False
+) -> RateEstimate | None:
     """Return the mean share of the roofline; None if unknown.
 
     Correct, timed kernels count. A share above 1 counts as 1.
@@ -146,8 +153,8 @@ def mean_share(
 
 
 def mean_sol_score(
-    outcomes: Iterable[Outcome], limits: Mapping[str, Limit], *, within: bool = False
-) -> Rate | None:
+    outcomes: Iterable[EpisodeOutcome], limits: Mapping[str, RooflineLimit], *, within: bool = False
+) -> RateEstimate | None:
     """Return the mean SOL score of correct, timed kernels.
 
     Args:
@@ -171,7 +178,7 @@ def mean_sol_score(
 
 
 def _timed(
-    outcomes: Iterable[Outcome], limits: Mapping[str, Limit], within: bool
+    outcomes: Iterable[EpisodeOutcome], limits: Mapping[str, RooflineLimit], within: bool
 ) -> Iterable[tuple[str, list[Timing]]]:
     """Yield the timings of each problem that has a limit."""
     for problem, group in by_problem(outcomes).items():

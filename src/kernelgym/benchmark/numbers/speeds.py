@@ -4,9 +4,8 @@ Contract: pure; all means and intervals of speeds are taken in log space (Flemin
 29(3), 1986). An interval over problems is an accelerated bootstrap, and at least as wide as the
 measurements' own noise makes it.
 
-Against a baseline from a file the two sides were not measured side by side: `Unpaired` says so by
-its name, and its interval combines both sides' noise. It cannot know what differed between the
-two days.
+Kernel and baseline file were measured at different times, so `UnpairedSpeedup` combines the noise
+of both measurements in its interval. Other differences between the two times are not in it.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from statistics import NormalDist
 import numpy as np
 
 from kernelgym.benchmark.numbers.intervals import Array, bootstrap_interval
-from kernelgym.benchmark.numbers.outcomes import Outcome, by_problem
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.errors import UsageError
 from kernelgym.types import Timing, Verdict
 
 __all__ = [
     "BaselineTime",
-    "Mean",
-    "Unpaired",
+    "GeometricMean",
+    "UnpairedSpeedup",
     "geometric_mean",
     "geometric_mean_speedup",
     "log_noise",
@@ -37,7 +36,7 @@ _Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class GeometricMean:
     """A geometric mean with its 95 % interval."""
 
     value: float
@@ -69,7 +68,7 @@ class BaselineTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpaired:
+class UnpairedSpeedup:
     """A speedup over a baseline that was measured at another time."""
 
     speedup: float
@@ -96,8 +95,8 @@ def geometric_mean_speedup(verdicts: Iterable[Verdict]) -> float:
 
 
 def geometric_mean(
-    outcomes: Iterable[Outcome], *, within: bool = False, faster: bool = False
-) -> Mean | None:
+    outcomes: Iterable[EpisodeOutcome], *, within: bool = False, faster: bool = False
+) -> GeometricMean | None:
     """Return the geometric mean speedup; None if no kernel was timed.
 
     Args:
@@ -120,11 +119,11 @@ def geometric_mean(
     noise = _Z * math.sqrt(math.fsum(each * each for each in noises)) / kernels
     low, high = bootstrap_interval(rows, _ratio, least=noise)
     if low == high:
-        return Mean(math.exp(value), None, None, kernels)
-    return Mean(math.exp(value), math.exp(low), math.exp(high), kernels)
+        return GeometricMean(math.exp(value), None, None, kernels)
+    return GeometricMean(math.exp(value), math.exp(low), math.exp(high), kernels)
 
 
-def unpaired_speedup(timing: Timing, baselines: Sequence[BaselineTime]) -> Unpaired | None:
+def unpaired_speedup(timing: Timing, baselines: Sequence[BaselineTime]) -> UnpairedSpeedup | None:
     """Return the speedup over the fastest baseline; None without one.
 
     The standard errors of both logarithms are added in quadrature; that of the kernel is taken
@@ -140,7 +139,7 @@ def unpaired_speedup(timing: Timing, baselines: Sequence[BaselineTime]) -> Unpai
     theirs = best.std_ms / best.mean_ms / math.sqrt(max(1, best.trials))
     half = _Z * math.hypot(theirs, log_noise(timing))
     speedup = best.mean_ms / timing.kernel_ms
-    return Unpaired(speedup, speedup * math.exp(-half), speedup * math.exp(half), best.mode)
+    return UnpairedSpeedup(speedup, speedup * math.exp(-half), speedup * math.exp(half), best.mode)
 
 
 def _timing(verdict: Verdict | None, faster: bool) -> Timing | None:

@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from kernelgym.benchmark.numbers.intervals import Rate, cluster_rate
+from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
 from kernelgym.benchmark.numbers.outcomes import whole
 from kernelgym.types import Severity, Status, Trajectory, Turn, Verdict
 
@@ -61,7 +61,7 @@ def statuses_by_turn(episodes: Iterable[Trajectory]) -> list[Counter[str]]:
     return found
 
 
-def solved_by_turn(groups: Mapping[str, Sequence[Trajectory]]) -> list[Rate]:
+def solved_by_turn(groups: Mapping[str, Sequence[Trajectory]]) -> list[RateEstimate]:
     """Return the share of episodes solved by each turn, the first one first.
 
     Args:
@@ -90,7 +90,7 @@ def next_statuses(episodes: Iterable[Trajectory]) -> dict[str, Counter[str]]:
     return dict(found)
 
 
-def repair_rate(groups: Mapping[str, Sequence[Trajectory]]) -> Rate | None:
+def repair_rate(groups: Mapping[str, Sequence[Trajectory]]) -> RateEstimate | None:
     """Return the share of failed turns that the next turn repairs.
 
     Args:
@@ -108,7 +108,7 @@ def repair_rate(groups: Mapping[str, Sequence[Trajectory]]) -> Rate | None:
     return cluster_rate(clusters)
 
 
-def blind_rate(groups: Mapping[str, Sequence[Trajectory]]) -> Rate | None:
+def blind_rate(groups: Mapping[str, Sequence[Trajectory]]) -> RateEstimate | None:
     """Return how often another first answer would have been correct.
 
     Args:

@@ -15,7 +15,7 @@ from kernelgym.benchmark.numbers.rates import CurvePoint
 from kernelgym.benchmark.pages.drawing import legend
 from kernelgym.benchmark.pages.text import escaped
 
-__all__ = ["Dot", "fast_curves", "histogram", "scatter", "stack"]
+__all__ = ["ScatterDot", "fast_curves", "histogram", "scatter", "stack"]
 
 _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
@@ -24,7 +24,7 @@ _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class ScatterDot:
     """One point of a scatter."""
 
     x: float
@@ -119,7 +119,7 @@ def fast_curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
 
 
 def scatter(
-    dots: Sequence[Dot],
+    dots: Sequence[ScatterDot],
     *,
     x_name: str,
     y_name: str,

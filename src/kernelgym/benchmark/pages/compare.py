@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from kernelgym.benchmark.claims import Claim, compare
-from kernelgym.benchmark.comparison import Comparison
+from kernelgym.benchmark.comparison import RunComparison
 from kernelgym.benchmark.numbers.outcomes import winner
-from kernelgym.benchmark.numbers.paired import Paired
-from kernelgym.benchmark.pages.charts import Dot, scatter
+from kernelgym.benchmark.numbers.paired import PairedDifference
+from kernelgym.benchmark.pages.charts import ScatterDot, scatter
 from kernelgym.benchmark.pages.text import problem_link
 from kernelgym.benchmark.pages.view import STATES, RunView, state_cell, state_of, verdict_state
 from kernelgym.types import Kernel, Verdict
@@ -62,31 +62,33 @@ class RunClaims:
     opened: list[OpenedClaim]
 
 
-def comparison_columns(found: Comparison) -> list[str]:
+def comparison_columns(found: RunComparison) -> list[str]:
     """Return the columns of `comparison_rows`."""
     differences = ["difference", "95 % interval", "wins", "losses", "ties", "sign test, p"]
     return ["", found.first, found.second, *differences]
 
 
-def comparison_rows(found: Comparison) -> list[list[str]]:
+def comparison_rows(found: RunComparison) -> list[list[str]]:
     """Return a row for each number that is compared."""
     return [_row(key, name, paired) for key, name, paired in found.rows]
 
 
-def speed_scatter(found: Comparison, views: Sequence[RunView], link: Callable[[str], str]) -> str:
+def speed_scatter(
+    found: RunComparison, views: Sequence[RunView], link: Callable[[str], str]
+) -> str:
     """Return the chart of both runs' speedups, problem by problem."""
     one, other = _pair(found, views)
     first, second = _logs(one), _logs(other)
     dots = []
     for identity in first.keys() & second.keys():
         x, y = math.exp(first[identity]), math.exp(second[identity])
-        dots.append(Dot(x, y, f"{identity}: {x:.3g}x and {y:.3g}x", 1, link(identity)))
+        dots.append(ScatterDot(x, y, f"{identity}: {x:.3g}x and {y:.3g}x", 1, link(identity)))
     names = (f"speedup in {found.first}", f"speedup in {found.second}")
     return scatter(dots, x_name=names[0], y_name=names[1], diagonal=True)
 
 
 def differing(
-    found: Comparison, views: Sequence[RunView], link: Callable[[str], str]
+    found: RunComparison, views: Sequence[RunView], link: Callable[[str], str]
 ) -> Iterator[tuple[str, list[list[object]]]]:
     """Yield caption and rows of the problems that one run solved more often."""
     one, other = _pair(found, views)
@@ -131,11 +133,11 @@ def claim_scatter(view: RunView, link: Callable[[str], str]) -> str:
         verdict = ours.get(key)
         if claim.speedup and verdict is not None and verdict.timed:
             name = f"{key[0]} sample {key[1]}: {claim.speedup:.3g}x and {verdict.speedup:.3g}x"
-            dots.append(Dot(claim.speedup, verdict.speedup, name, 1, link(key[0])))
+            dots.append(ScatterDot(claim.speedup, verdict.speedup, name, 1, link(key[0])))
     return scatter(dots, x_name="claimed speedup", y_name="measured speedup", diagonal=True)
 
 
-def _pair(found: Comparison, views: Sequence[RunView]) -> tuple[RunView, RunView]:
+def _pair(found: RunComparison, views: Sequence[RunView]) -> tuple[RunView, RunView]:
     by_name = {view.name: view for view in views}
     return by_name[found.first], by_name[found.second]
 
@@ -144,7 +146,7 @@ def _verdicts(view: RunView) -> dict[tuple[str, int], Verdict]:
     return {each.key: winner(each.turns).verdict for each in view.episodes if each.turns}
 
 
-def _row(key: str, name: str, found: Paired) -> list[str]:
+def _row(key: str, name: str, found: PairedDifference) -> list[str]:
     if key.startswith("log_"):
         values = [f"{math.exp(value):.3g}x" for value in (found.first, found.second)]
         change = f"times {math.exp(found.difference):.3g}"

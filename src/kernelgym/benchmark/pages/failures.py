@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from markupsafe import Markup
 
 from kernelgym.benchmark.folders import PlayedEpisode
-from kernelgym.benchmark.numbers.intervals import Rate
+from kernelgym.benchmark.numbers.intervals import RateEstimate
 from kernelgym.benchmark.numbers.taxonomy import (
     blind_rate,
     failure_of,
@@ -100,12 +100,12 @@ def following_table(view: RunView) -> tuple[list[str], list[list[object]]]:
     return ["after", "", *map(_label, names)], rows
 
 
-def solved_rows(view: RunView) -> list[tuple[int, Rate]]:
+def solved_rows(view: RunView) -> list[tuple[int, RateEstimate]]:
     """Return the share of episodes that were solved by each turn."""
     return list(enumerate(solved_by_turn(view.trajectories), 1))
 
 
-def repairs_of(view: RunView) -> tuple[Rate | None, Rate | None]:
+def repairs_of(view: RunView) -> tuple[RateEstimate | None, RateEstimate | None]:
     """Return the share of repaired failures, and that of correct other first answers."""
     return repair_rate(view.trajectories), blind_rate(view.trajectories)
 

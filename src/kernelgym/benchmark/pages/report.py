@@ -20,7 +20,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from kernelgym.benchmark.comparison import Comparison
+from kernelgym.benchmark.comparison import RunComparison
 from kernelgym.benchmark.pages import (
     charts,
     code,
@@ -60,13 +60,13 @@ _SECTIONS = {
 """Ids of the sections in ``report.html``, with their names."""
 
 
-def one_file(views: Sequence[RunView], comparisons: Sequence[Comparison] = ()) -> str:
+def one_file(views: Sequence[RunView], comparisons: Sequence[RunComparison] = ()) -> str:
     """Return a report as one page."""
     return _report(views, comparisons, lambda name: f"#{anchor(name)}", _identities(views))
 
 
 def write_folder(
-    folder: Path, views: Sequence[RunView], comparisons: Sequence[Comparison] = ()
+    folder: Path, views: Sequence[RunView], comparisons: Sequence[RunComparison] = ()
 ) -> list[Path]:
     """Write a report as a folder; return its files, ``index.html`` first.
 
@@ -115,7 +115,7 @@ def _identities(views: Sequence[RunView]) -> list[str]:
 
 def _report(
     views: Sequence[RunView],
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[RunComparison],
     link: Callable[[str], str],
     identities: Sequence[str],
 ) -> str:

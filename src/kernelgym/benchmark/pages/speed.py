@@ -13,8 +13,8 @@ from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import CurvePoint, fast_curve
 from kernelgym.benchmark.numbers.roofline import limit_ms, roofline_share, sol_score
-from kernelgym.benchmark.numbers.speeds import Unpaired, unpaired_speedup
-from kernelgym.benchmark.pages.charts import Dot, fast_curves, scatter
+from kernelgym.benchmark.numbers.speeds import UnpairedSpeedup, unpaired_speedup
+from kernelgym.benchmark.pages.charts import ScatterDot, fast_curves, scatter
 from kernelgym.benchmark.pages.text import problem_link
 from kernelgym.benchmark.pages.view import RunView
 from kernelgym.types import Verdict
@@ -65,17 +65,17 @@ def _best(played: PlayedEpisode) -> Verdict | None:
     return winner(played.turns).verdict if played.turns else None
 
 
-def _floor_dots(view: RunView, link: Callable[[str], str]) -> Iterator[Dot]:
+def _floor_dots(view: RunView, link: Callable[[str], str]) -> Iterator[ScatterDot]:
     for played in view.episodes:
         verdict = _best(played)
         if verdict is None or verdict.timing is None or not verdict.timing.floor_share:
             continue
         share = verdict.timing.floor_share
         name = f"{played.key[0]} sample {played.sample}: {verdict.speedup:.3g}x, {share:.2f}"
-        yield Dot(share, verdict.speedup, name, view.number, link(played.key[0]))
+        yield ScatterDot(share, verdict.speedup, name, view.number, link(played.key[0]))
 
 
-def _compiled(view: RunView, played: PlayedEpisode) -> Unpaired | None:
+def _compiled(view: RunView, played: PlayedEpisode) -> UnpairedSpeedup | None:
     verdict = _best(played)
     if verdict is None or verdict.timing is None:
         return None

@@ -13,8 +13,8 @@ from functools import cache
 from markupsafe import Markup
 
 from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun, SampleKey
-from kernelgym.benchmark.numbers.outcomes import Outcome, winner
-from kernelgym.benchmark.numbers.roofline import Limit
+from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, winner
+from kernelgym.benchmark.numbers.roofline import RooflineLimit
 from kernelgym.benchmark.numbers.speeds import BaselineTime
 from kernelgym.benchmark.pages.text import escaped
 from kernelgym.benchmark.scorecard import (
@@ -67,7 +67,7 @@ class RunView:
     """Most turns of an episode."""
     degenerate: Mapping[str, tuple[str, ...]]
     counts: RunCounts
-    tables: Mapping[str, list[Outcome]]
+    tables: Mapping[str, list[EpisodeOutcome]]
     cards: Mapping[str, list[CardNumber]]
     """Score cards by table."""
     problems: Mapping[str, Problem]
@@ -76,7 +76,7 @@ class RunView:
     missing: Mapping[SampleKey, str]
     baselines: Mapping[str, tuple[BaselineTime, ...]]
     """By the problem's id, of compiled and eager references; from files."""
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, RooflineLimit]
     """By the problem's id, where the device's rates were measured."""
 
     @property
@@ -107,7 +107,7 @@ def view_of(
     run: RecordedRun,
     number: int = 0,
     baselines: Mapping[str, tuple[BaselineTime, ...]] | None = None,
-    limits: Mapping[str, Limit] | None = None,
+    limits: Mapping[str, RooflineLimit] | None = None,
 ) -> RunView:
     """Return a run as the pages show it."""
     turns = max((each.record.trajectory.horizon for each in run.episodes), default=1)
