@@ -1,7 +1,7 @@
 """Files of references' times, eager and compiled.
 
 A file of times is JSON lines: a head (version, device, machine), then one `ReferenceTime` each, as
-they are measured. The same command goes on where a killed one stopped.
+they are measured. The same command resumes a file after an interruption.
 
 Contract: a file holds times of one device and one machine; those of another are refused, since
 their ratio says nothing. Does not cover measuring (`kernelgym.judge.measuring`) and KernelBench's
@@ -68,7 +68,7 @@ class TimesFile:
 
     @classmethod
     def open(cls, path: Path, device: str, machine: Mapping[str, Any]) -> TimesFile:
-        """Read a file to go on with, or begin it.
+        """Read a file of times to resume it, or create it.
 
         Raises:
             UsageError: If it holds times of another device or machine.

@@ -1,1 +1,4 @@
-"""What verdicts come to: rates, speeds, failures and costs, with intervals."""
+"""Statistics of episodes and verdicts: rates, speeds, failures and costs, with intervals.
+
+May import what its parent may, `benchmark.run.generations`, and no pages.
+"""

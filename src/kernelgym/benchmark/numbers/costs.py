@@ -1,7 +1,7 @@
-"""What a run used: tokens, money and the judge's seconds.
+"""Tokens, money and judge time of a run.
 
 Contract: pure. What is not known is None and never 0: a server that reports no usage has no tokens
-here, and `answers` beside `counted` says of how many answers something is known.
+here, and `counted` is the number of the `answers` whose tokens are known.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class TotalSpent:
 
 @dataclass(frozen=True, slots=True)
 class JudgeTime:
-    """Seconds that the judge spent."""
+    """Time that the judge spent on verdicts, in seconds."""
 
     total_s: float
-    """Wall seconds of all verdicts; they may have run side by side."""
+    """Sum of the verdicts' wall seconds; verdicts may have been judged at the same time."""
     stages: Mapping[str, float]
-    """By stage; what is left of the total was spent between stages."""
+    """Seconds by stage; the rest of the total was spent between stages."""
     verdicts: int
     staged: int
-    """Verdicts that say how their time was spent."""
+    """Number of verdicts that report their seconds by stage."""
 
 
 def spent(answers: Iterable[Generation]) -> TotalSpent:

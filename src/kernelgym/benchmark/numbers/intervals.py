@@ -1,8 +1,7 @@
-"""95 % intervals over problems, none of them of width 0.
+"""95 % intervals of rates and other statistics, over problems; none has width 0.
 
-Contract: pure; the same data gives the same interval. Answers to one problem are alike, so what an
-interval generalises to is other problems, and a problem with all of its answers counts as one
-cluster.
+Contract: pure; the same data gives the same interval. Answers to one problem are alike, so an
+interval is a statement about other problems: a problem with all of its answers is one cluster.
 
 - A rate has Wilson's interval at the clusters' effective number of answers: the answers over the
   design effect, which is estimated between problems. Where few problems have both outcomes that
@@ -35,7 +34,7 @@ _LEVEL = 0.95
 _NORMAL = NormalDist()
 _Z = _NORMAL.inv_cdf(0.5 + _LEVEL / 2)
 _DOUBT = 2.0
-"""How many problems of both outcomes outweigh the assumption that all answers to one are equal."""
+"""Number of problems with both outcomes at which the estimated design effect has weight 1/2."""
 _T_OF_FEW = {1: 12.7062, 2: 4.3027}
 """Student's quantile where the expansion below is off by more than 0.2 %."""
 
@@ -50,7 +49,7 @@ class RateEstimate:
     low: float
     high: float
     n: float
-    """What the share is of: answers, or problems."""
+    """Number of answers or problems that the share is taken of."""
 
     def __str__(self) -> str:
         return f"{100 * self.value:.1f} % ({100 * self.low:.0f} to {100 * self.high:.0f})"
@@ -104,8 +103,8 @@ def cluster_rate(clusters: Sequence[tuple[float, float]]) -> RateEstimate | None
     """Return the rate over all clusters, with an interval over problems.
 
     Args:
-        clusters: Of each problem, how many of its answers have the property (or how many are
-            expected to), and how many there are; a problem may have none.
+        clusters: Pairs, one for each problem: the number of its answers that have the property
+            (observed or expected), and the number of its answers, which may be 0.
 
     Returns:
         The rate, or None if there is no answer at all.
@@ -124,7 +123,7 @@ def mean_rate(values: Sequence[float], worth: float = 1.0) -> RateEstimate | Non
 
     Args:
         values: A share in [0, 1] of each problem, such as its pass@k.
-        worth: How many independent answers one share stands for: answers over k, for pass@k.
+        worth: Number of independent answers that one share stands for; n / k for pass@k.
 
     Returns:
         The rate, whose `n` is the number of problems; None if there are none.
@@ -136,7 +135,7 @@ def mean_rate(values: Sequence[float], worth: float = 1.0) -> RateEstimate | Non
 
 
 def _effective(counts: Sequence[tuple[float, float]], share: float, of: float) -> float:
-    """Return how many independent answers would tell as much."""
+    """Return the effective number of independent answers."""
     problems = len(counts)
     equal = max(1.0, of / problems)  # the design effect if all answers to a problem are equal
     if problems == 1:
@@ -166,12 +165,11 @@ def bootstrap_interval(
 
     Args:
         clusters: A row of numbers of each problem.
-        statistic: Takes an array of rows, with any number of dimensions before the last two, and
-            returns the statistic of the rows along the second last.
-        least: Half the width that the interval has at the least, on each side: what is known of
-            the measurements' own noise.
-        draws: How many samples are drawn.
-        seed: Of the draws.
+        statistic: Function from an array of rows, with any number of dimensions before the last
+            two, to the statistic of the rows along the second last dimension.
+        least: Smallest distance of each end from the statistic: the measurements' own noise.
+        draws: Number of bootstrap samples.
+        seed: Seed of the random number generator.
 
     Raises:
         UsageError: If there is no row.

@@ -1,14 +1,13 @@
-"""What one episode came to: its first answer, and its best turn.
+"""Outcome of an episode: the verdict of its first answer, and that of its best turn.
 
-Contract: pure. Nothing that failed on our side or the provider's counts for or against a model:
+Contract: pure. A failure of the judge or the provider counts neither for nor against a model:
 
 - a first answer that was not judged (`unavailable`) has no `first`;
-- an episode that was cut, or holds a turn that was not judged, has no `best`, even if a turn before
-  that was correct: to keep only the lucky ones would flatter.
+- an episode that was cut, or holds a turn that was not judged, has no `best`, even if an earlier
+  turn was correct: counting only the successful ones of these episodes would bias the rate upwards.
 
-The best turn is a correct one, and of those the fastest. It is the best of several measurements,
-which flatters; where the winner was measured again, that second verdict stands in its place, right
-or wrong.
+The best turn is the fastest correct one. Its speedup is the largest of several measurements and so
+biased upwards; where its kernel was measured again, the second verdict counts, correct or not.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ __all__ = ["EpisodeOutcome", "by_problem", "measured_again", "outcome_of", "whol
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:
-    """What one episode came to."""
+    """Verdicts of an episode that rates and speeds count."""
 
     problem: str
     level: int
     family: str = ""
     first: Verdict | None = None
-    """Of the first answer; None if it was not judged."""
+    """Verdict of the first answer; None if it was not judged."""
     best: Verdict | None = None
-    """Of the best turn; None if the episode was cut or a turn of it was not judged."""
+    """Verdict of the best turn; None if the episode was cut or a turn of it was not judged."""
     confirmed: bool = False
-    """Whether `best` comes from a second measurement, or is of the only timed turn."""
+    """True if `best` is a second measurement, or the only timed turn's."""
 
     def verdict(self, within: bool) -> Verdict | None:
         """Return `best` if the whole episode counts, else `first`."""
@@ -56,11 +55,11 @@ def winner(turns: Iterable[Turn]) -> Turn:
 
 
 def measured_again(trajectory: Trajectory, again: Evaluator | None) -> Verdict:
-    """Return the winner's verdict, from a second measurement if it was timed.
+    """Return the best turn's verdict, from a second measurement if it was timed.
 
     Args:
         trajectory: The episode, of one turn at least.
-        again: Measures anew; must not remember the first. None to believe the first measurement.
+        again: Evaluator without the first verdict in a cache; None to keep the first verdict.
     """
     best = winner(trajectory.turns)
     kernel = best.reply.kernel
@@ -70,11 +69,11 @@ def measured_again(trajectory: Trajectory, again: Evaluator | None) -> Verdict:
 
 
 def outcome_of(trajectory: Trajectory, second: Verdict | None = None) -> EpisodeOutcome:
-    """Return what an episode came to.
+    """Return the outcome of an episode.
 
     Args:
         trajectory: The episode; one without turns has no verdicts.
-        second: The winner's second measurement, if there is one.
+        second: Second verdict of the best turn's kernel; None if there is none.
     """
     problem, turns = trajectory.problem, trajectory.turns
     first = turns[0].verdict if turns and turns[0].verdict.valid else None

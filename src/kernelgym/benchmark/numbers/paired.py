@@ -1,8 +1,8 @@
 """Two runs compared problem by problem: differences, intervals, a sign test.
 
-Contract: pure. What is compared is means by problem, so that every problem that both runs have
-counts once. The interval is an accelerated bootstrap over problems; wins and losses have the exact
-sign test, which assumes nothing but that problems are independent.
+Contract: pure. Means by problem are compared, so every problem that both runs have counts once.
+The interval is an accelerated bootstrap over problems; wins and losses have the exact sign test,
+which only assumes that problems are independent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PairedDifference:
     """Mean over problems of the first run."""
     second: float
     difference: float
-    """Mean over problems of second less first."""
+    """Mean over problems of the second run's number minus the first run's."""
     low: float
     high: float
     wins: tuple[str, ...]
@@ -37,11 +37,11 @@ class PairedDifference:
     losses: tuple[str, ...]
     ties: int
     p: float
-    """Of the exact two-sided sign test."""
+    """p-value of the exact two-sided sign test."""
 
     @property
     def problems(self) -> int:
-        """How many problems were compared."""
+        """Number of problems that were compared."""
         return len(self.wins) + len(self.losses) + self.ties
 
 
@@ -61,9 +61,9 @@ def paired(
     """Compare one number per problem; None if no problem has both.
 
     Args:
-        first: By problem; more is better.
-        second: The same of the other run.
-        most: Largest difference that there can be; 1 for rates.
+        first: Numbers of the first run by problem; a larger number is better.
+        second: Numbers of the second run by problem.
+        most: Largest possible difference; 1 for rates.
     """
     common = [name for name in first if name in second]
     if not common:
@@ -97,7 +97,7 @@ def paired(
 def paired_rates(
     first: Sequence[EpisodeOutcome], second: Sequence[EpisodeOutcome], *, within: bool = False
 ) -> PairedDifference | None:
-    """Compare how often each problem was solved."""
+    """Compare the share of correct answers of each problem."""
 
     def rate(group: Sequence[EpisodeOutcome]) -> float | None:
         judged = [found for each in group if (found := each.verdict(within)) is not None]

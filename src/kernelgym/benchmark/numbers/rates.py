@@ -1,14 +1,13 @@
-"""How often kernels are right, or right and fast: pass@k and fast_p.
+"""Rates of correct kernels and of correct and fast kernels: pass@k and fast_p.
 
-Contract: pure. Each rate is over problems: every problem counts by its answers, and an interval
-says what other problems of the kind would give (`kernelgym.benchmark.numbers.intervals`). What was
-not judged is in no rate. Each function takes the first answers, or with `within` the best turns of
-whole episodes (`kernelgym.benchmark.numbers.outcomes`).
+Contract: pure. Each rate is taken over all judged answers, and its interval is a statement about
+other problems of the kind (`kernelgym.benchmark.numbers.intervals`). Each function takes the first
+answers, or with `within` the best turns of whole episodes (`kernelgym.benchmark.numbers.outcomes`).
 
 ``pass@k`` is the mean over problems of Chen et al.'s unbiased estimate (arXiv 2107.03374); problems
 with fewer than k judged answers are left out of numerator and denominator alike. ``fast_p`` is
 KernelBench's (arXiv 2502.10517): the share that is correct and more than p times as fast. *Certain*
-asks the same of the lower end of the speedup's interval.
+fast_p compares the lower end of the speedup's interval with p.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """fast_p at one p."""
+    """fast_p and certain fast_p at one p."""
 
     p: float
     point: float
@@ -46,12 +45,12 @@ class CurvePoint:
 def exceeds(verdict: Verdict, p: float, *, certain: bool = False) -> bool:
     """Return True if a kernel is correct and its speedup exceeds `p`.
 
-    At p = 0 every correct kernel counts, timed or not; above it, an untimed one does not.
+    At p = 0 every correct kernel counts, timed or not; at a larger p only timed ones do.
 
     Args:
         verdict: The verdict.
         p: Speedup to exceed.
-        certain: Ask it of the lower end of the speedup's 95 % interval.
+        certain: Compare the lower end of the speedup's 95 % interval.
     """
     if not verdict.correct:
         return False
@@ -101,7 +100,7 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 def correct_rate(
     outcomes: Iterable[EpisodeOutcome], *, within: bool = False
 ) -> RateEstimate | None:
-    """Return the share that is correct; None if nothing was judged."""
+    """Return the share of correct kernels; None if nothing was judged."""
     return fast_rate(outcomes, 0.0, within=within)
 
 
@@ -114,7 +113,7 @@ def fast_rate(
         outcomes: The episodes.
         p: Speedup to exceed, at least 0.
         within: Take the best turn of whole episodes, not the first answer.
-        certain: Ask it of the lower end of the speedup's interval.
+        certain: Compare the lower end of the speedup's interval.
 
     Raises:
         UsageError: If `p` is negative.
@@ -150,8 +149,8 @@ def pass_rate(
 
     Args:
         outcomes: The episodes.
-        k: Answers (or episodes) that one may try.
-        within: An episode passes if any turn of it is correct.
+        k: Number of answers (or episodes) that may be tried.
+        within: Count an episode as passed if any of its turns is correct.
 
     Raises:
         UsageError: If `k` is below 1.

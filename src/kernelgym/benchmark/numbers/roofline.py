@@ -1,13 +1,13 @@
-"""How close kernels come to the hardware's limit: roofline, SOL score.
+"""Distance of kernels from the hardware's limit: share of the roofline, SOL score.
 
 Contract: pure. The limit of a problem on a device is the longer of two times (Williams, Waterman
 and Patterson, CACM 52(4), 2009): moving the bytes of its inputs and outputs at the measured
 bandwidth, and doing the operations of its reference at the measured rate of matrix products. The
-SOL score (Lin and others, arXiv 2603.19173) is how much of the way from the reference to that limit
-a kernel covers.
+SOL score (Lin and others, arXiv 2603.19173) is the part of the way from the reference's time to the
+limit that a kernel covers.
 
-Not covered: operations that a cleverer kernel need not do, weights (`Timing.moved_bytes` leaves
-them out), and lower precisions than the reference's. Where they matter, a kernel may be faster than
+Not covered: operations that a better algorithm avoids, the bytes of weights (`Timing.moved_bytes`
+leaves them out), and lower precisions than the reference's. With these, a kernel may be faster than
 its limit.
 """
 
@@ -34,14 +34,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RooflineLimit:
-    """What one problem asks of a device, beside moving its bytes."""
+    """Operations of a problem, and the measured rates of the device that does them."""
 
     operations: float = 0.0
     """Floating-point operations of the reference in one call; 0 if unknown."""
     operations_per_s: float = 0.0
     """Measured rate of matrix products at the problem's precision; 0 if unknown."""
     bytes_per_s: float = 0.0
-    """Measured bandwidth, where a verdict has none of its own; 0 if unknown."""
+    """Measured bandwidth, used where a verdict holds none; 0 if unknown."""
 
     def __post_init__(self) -> None:
         given = (self.operations, self.operations_per_s, self.bytes_per_s)
@@ -55,7 +55,7 @@ def roofline_ms(
     """Return the least time that the hardware needs, in milliseconds.
 
     Args:
-        moved_bytes: Inputs and outputs of one call.
+        moved_bytes: Bytes of inputs and outputs of one call.
         operations: Floating-point operations of one call; 0 if unknown.
         bytes_per_s: Measured bandwidth.
         operations_per_s: Measured rate of matrix products at the problem's precision; 0 if unknown.
@@ -70,13 +70,13 @@ def roofline_ms(
 
 
 def limit_ms(timing: Timing, limit: RooflineLimit | None = None) -> float | None:
-    """Return a problem's least time in milliseconds; None if unknown.
+    """Return the least time of a problem on its device, in milliseconds; None if unknown.
 
-    Bandwidth and bytes are the verdict's own (`Timing.floor_ms`), since the judge measured them on
-    the device that the kernel ran on; the limit's bandwidth stands in where it has none.
+    Bandwidth and bytes are those of the verdict (`Timing.floor_ms`), which the judge measured on
+    the device that the kernel ran on; without them, the limit's bandwidth is used.
 
     Args:
-        timing: The kernel's.
+        timing: Timing of the kernel.
         limit: What else the problem asks of the device; None counts bytes alone.
     """
     if not timing.moved_bytes:
@@ -91,21 +91,21 @@ def limit_ms(timing: Timing, limit: RooflineLimit | None = None) -> float | None
 
 
 def roofline_share(timing: Timing, limit: RooflineLimit | None = None) -> float | None:
-    """Return the share of the hardware's limit reached; None if unknown.
+    """Return the limit's time over the kernel's time; None if unknown.
 
-    That is `limit_ms` over the kernel's time. A share above 1 says that the kernel left work out or
-    computed in a lower precision, or that bytes or operations are counted too high.
+    A share above 1 means that the kernel left work out or computed in a lower precision, or that
+    bytes or operations are counted too high.
 
     Args:
-        timing: The kernel's.
-        limit: What the problem asks of the device; None counts bytes alone.
+        timing: Timing of the kernel.
+        limit: Operations and rates; None counts bytes alone.
     """
     least = limit_ms(timing, limit)
     return None if least is None else least / timing.kernel_ms
 
 
 def sol_score(kernel_ms: float, reference_ms: float, least_ms: float) -> float | None:
-    """Return the share of the way from reference to limit.
+    """Return the SOL score: the covered part of the way from the reference's time to the limit.
 
     ``1 / (1 + (kernel - limit) / (reference - limit))`` (arXiv 2603.19173): 0.5 for a kernel as
     fast as the reference, 1 at the limit, towards 0 for a slow one. A kernel below the limit has 1.
@@ -113,11 +113,10 @@ def sol_score(kernel_ms: float, reference_ms: float, least_ms: float) -> float |
     Args:
         kernel_ms: Time of the kernel.
         reference_ms: Time of the reference.
-        least_ms: The limit.
+        least_ms: Time at the limit.
 
     Returns:
-        The score; None where the reference is at the limit or below, so that there is no way to
-        cover.
+        The score; None if the reference is as fast as the limit or faster.
 
     Raises:
         UsageError: If a time is not positive and finite.
@@ -141,7 +140,7 @@ def mean_share(
 
     Args:
         outcomes: The episodes.
-        limits: By the problem's id; problems without one are left out.
+        limits: Limits by problem id; problems without a limit are left out.
         within: Take the best turn of whole episodes, not the first answer.
     """
     clusters = []
@@ -159,7 +158,7 @@ def mean_sol_score(
 
     Args:
         outcomes: The episodes.
-        limits: By the problem's id; problems without one are left out.
+        limits: Limits by problem id; problems without a limit are left out.
         within: Take the best turn of whole episodes, not the first answer.
 
     Returns:

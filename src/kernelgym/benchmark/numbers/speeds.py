@@ -1,8 +1,8 @@
-"""How fast correct kernels are: geometric means and unpaired speedups.
+"""Speedups of correct kernels: geometric means, and speedups over a baseline file.
 
 Contract: pure; all means and intervals of speeds are taken in log space (Fleming and Wallace, CACM
-29(3), 1986). An interval over problems is an accelerated bootstrap, and at least as wide as the
-measurements' own noise makes it.
+29(3), 1986). An interval over problems is an accelerated bootstrap, widened to the
+measurements' own noise where it is narrower.
 
 Kernel and baseline file were measured at different times, so `UnpairedSpeedup` combines the noise
 of both measurements in its interval. Other differences between the two times are not in it.
@@ -41,10 +41,10 @@ class GeometricMean:
 
     value: float
     low: float | None
-    """None if nothing is known of how sure it is."""
+    """Lower end of the interval; None if there is no interval."""
     high: float | None
     n: int
-    """Kernels."""
+    """Number of kernels."""
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
@@ -54,13 +54,13 @@ class GeometricMean:
 
 @dataclass(frozen=True, slots=True)
 class BaselineTime:
-    """What a reference took, from a file of baselines."""
+    """Time of a reference, from a file of baselines."""
 
     mean_ms: float
     std_ms: float = 0.0
     trials: int = 1
     mode: str = ""
-    """How it ran, such as ``eager`` or ``max-autotune``."""
+    """Mode in which the reference ran, such as ``eager`` or ``max-autotune``."""
 
     def __post_init__(self) -> None:
         if not (0.0 < self.mean_ms < math.inf and 0.0 <= self.std_ms < math.inf):
@@ -102,7 +102,7 @@ def geometric_mean(
     Args:
         outcomes: The episodes.
         within: Take the best turn of whole episodes, not the first answer.
-        faster: Only of kernels that are faster than the reference.
+        faster: Count only kernels that are faster than the reference.
     """
     rows: list[tuple[float, float]] = []
     noises: list[float] = []
@@ -130,8 +130,8 @@ def unpaired_speedup(timing: Timing, baselines: Sequence[BaselineTime]) -> Unpai
     from the interval of its paired speedup, which holds the eager reference's noise as well.
 
     Args:
-        timing: The kernel's.
-        baselines: Of the same problem, by mode.
+        timing: Timing of the kernel.
+        baselines: Times of the same problem's reference, one for each mode.
     """
     if not baselines:
         return None

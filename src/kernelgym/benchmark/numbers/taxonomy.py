@@ -1,9 +1,9 @@
-"""What went wrong: statuses by turn, repairs, and messages that recur.
+"""Kinds of failures: statuses by turn, repairs, and frequent messages.
 
 Contract: pure functions of episodes and turns. A turn that was not judged is counted as such and is
-in no rate. `repairs` is how often the next turn after a failure is correct; `blind` is how often
-another first answer to the same problem would have been, from the problem's other episodes. Only
-what exceeds that was learned from the feedback.
+in no rate. The repair rate is the share of failures after which the next turn is correct; the blind
+rate is the share of other first answers to the same problems that are correct. Only the difference
+of the two was learned from feedback.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def failure_of(turn: Turn) -> str:
-    """Return what became of an answer, such as ``runtime: IndexError``."""
+    """Return the kind of an answer: ``right``, or its failure such as ``runtime: IndexError``."""
     verdict, kind = turn.verdict, turn.feedback.category
     if verdict.correct:
         return "right"
@@ -51,7 +51,7 @@ def failure_of(turn: Turn) -> str:
 
 
 def statuses_by_turn(episodes: Iterable[Trajectory]) -> list[Counter[str]]:
-    """Return how many verdicts of each status there are, turn by turn."""
+    """Return the number of verdicts of each status, turn by turn."""
     found: list[Counter[str]] = []
     for episode in episodes:
         for turn in episode.turns:
@@ -81,7 +81,7 @@ def _solved(episode: Trajectory, turns: int) -> bool:
 
 
 def next_statuses(episodes: Iterable[Trajectory]) -> dict[str, Counter[str]]:
-    """Return what followed each status: the next one, or ``end``."""
+    """Return the numbers of the statuses that followed each status; ``end`` if none did."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for episode in episodes:
         statuses = [turn.verdict.status.value for turn in episode.turns]
@@ -109,10 +109,10 @@ def repair_rate(groups: Mapping[str, Sequence[Trajectory]]) -> RateEstimate | No
 
 
 def blind_rate(groups: Mapping[str, Sequence[Trajectory]]) -> RateEstimate | None:
-    """Return how often another first answer would have been correct.
+    """Return the share of failed first answers for which another first answer is correct.
 
     Args:
-        groups: Episodes by problem; those with one episode say nothing.
+        groups: Episodes by problem; problems with one episode are left out.
     """
     clusters: list[tuple[float, float]] = []
     for group in groups.values():
@@ -125,7 +125,7 @@ def blind_rate(groups: Mapping[str, Sequence[Trajectory]]) -> RateEstimate | Non
 
 
 def message_kind(verdict: Verdict) -> str:
-    """Return a message's first line without what differs between kernels.
+    """Return a message's first line without the parts that differ between kernels.
 
     Paths, addresses, places in a file and numbers are left out, so that the same mistake gives the
     same text. Empty if there is no message.
@@ -143,8 +143,8 @@ def frequent_messages(
 
     Args:
         turns: The turns.
-        statuses: Whose messages are counted.
-        most: How many are returned.
+        statuses: Statuses of the verdicts whose messages are counted.
+        most: Largest number of messages returned.
     """
     count: Counter[str] = Counter()
     example: dict[str, Turn] = {}

@@ -1,1 +1,4 @@
-"""The pages of a report: HTML and SVG that load nothing."""
+"""Pages of a report: templates, the data that they show, and charts; pages load nothing.
+
+May import all of `kernelgym.benchmark` but `interchange` and `reporting`.
+"""

@@ -1,7 +1,7 @@
 """Charts of a report: fast_p curves, scatters, histograms, stacked shares.
 
-Contract: as of `kernelgym.benchmark.pages.drawing`: pure, escaped, coloured by the page's style
-sheet. What a chart shows stands in a table or a title too, so that it can be read without colours.
+Contract: pure; texts are escaped, and colours come from the page's style sheet. The values of a
+chart are also in a table or a title, so that it can be read without colours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ScatterDot:
 
 
 class _Frame:
-    """Turns values into places, on a logarithmic axis or a plain one."""
+    """Mapping from values to places in the drawing, on logarithmic or linear axes."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], log: tuple[bool, bool]):
         self._x, self._y, self._log = x, y, log
@@ -51,7 +51,7 @@ class _Frame:
     def grid(
         self, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]], name: str
     ) -> str:
-        """Return grid lines with labels, and the axis's name."""
+        """Return grid lines with labels, and the name of the axis below."""
         parts = []
         for value, told in up:
             y = self.y(value)
@@ -75,7 +75,7 @@ class _Frame:
 
 
 def fast_curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
-    """Return fast_p over p, with a band down to what is certain.
+    """Return a chart of fast_p over p, with a band down to certain fast_p.
 
     Args:
         series: Curves by name, all at the same places, each above 0.
@@ -127,15 +127,15 @@ def scatter(
     marks: Sequence[float] = (),
     names: Sequence[str] = (),
 ) -> str:
-    """Return points on two logarithmic axes; empty without points.
+    """Return a chart of points on two logarithmic axes; empty without points.
 
     Args:
         dots: The points; both values above 0.
         x_name: Name of the axis below.
         y_name: Name of the axis to the left.
         diagonal: Draw the line on which both are equal, and give both axes the same span.
-        marks: Values on the axis below that a line is drawn at.
-        names: What the colours mean.
+        marks: Values on the axis below at which a line is drawn.
+        names: Meaning of the colours.
     """
     kept = [dot for dot in dots if dot.x > 0.0 and dot.y > 0.0][:_MOST_DOTS]
     if not kept:
@@ -178,11 +178,11 @@ def scatter(
 
 
 def histogram(values: Sequence[float], *, name: str, bins: int = 16) -> str:
-    """Return how values are spread, as bars; empty without values.
+    """Return a histogram; empty without values.
 
     Args:
         values: Finite numbers.
-        name: What they are.
+        name: Name of the values.
         bins: Number of bars.
     """
     if not values:
@@ -210,7 +210,7 @@ def histogram(values: Sequence[float], *, name: str, bins: int = 16) -> str:
 
 
 def stack(shares: Sequence[tuple[str, float, str]]) -> str:
-    """Return shares of a whole as one bar.
+    """Return one bar that is divided by shares of a whole.
 
     Args:
         shares: Name, value and CSS colour of each.

@@ -1,8 +1,7 @@
-"""Kernels as a page shows them: highlighted, and what changed.
+"""Sources of kernels as a page shows them: highlighted, and as a diff.
 
-Contract: pure. Highlighting is done here, by Pygments where it is installed, never in the reader's
-browser; what is not highlighted is escaped all the same. Texts beyond `MOST_CHARACTERS` are cut,
-with a line that says so.
+Contract: pure. Pygments highlights, where it is installed; other sources are escaped only. Texts
+beyond `MOST_CHARACTERS` are cut, and a line says so.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Data of comparisons: runs beside each other, and verdicts beside another harness's claims.
 
 Contract: pure; each function returns rows, or a chart as HTML. `kernelgym.benchmark.comparison`
-refuses runs that cannot be compared, so none of them gets here.
+refuses runs that cannot be compared before any of this is called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 _MOST_NAMED = 60
 _FAR = 1.5
-"""Factor between a claimed and a measured speedup from which on both are shown in full."""
+"""Factor between claimed and measured speedup above which the claim is shown in full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class OpenedClaim:
     differs: str
     """Description of the difference."""
     theirs: list[tuple[str, object]]
-    """Names and values of what was claimed."""
+    """Facts of the claim: names and values."""
     ours: list[tuple[str, object]]
-    """Names and values of our verdict."""
+    """Facts of our verdict: names and values."""
     kernel: Kernel | None
 
 
@@ -58,7 +58,7 @@ class RunClaims:
 
     warnings: list[str]
     counts: list[tuple[str, int]]
-    """Number of kernels by what claim and verdict say."""
+    """Ways in which claim and verdict differ or agree, each with its number of kernels."""
     opened: list[OpenedClaim]
 
 
@@ -69,7 +69,7 @@ def comparison_columns(found: RunComparison) -> list[str]:
 
 
 def comparison_rows(found: RunComparison) -> list[list[str]]:
-    """Return a row for each number that is compared."""
+    """Return a row for each compared number: both values, difference, wins, losses, p-value."""
     return [_row(key, name, paired) for key, name, paired in found.rows]
 
 

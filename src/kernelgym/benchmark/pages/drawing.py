@@ -23,12 +23,12 @@ _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 def lines(
     series: Mapping[str, Sequence[float]], *, top: float | None = None, percent: bool = False
 ) -> str:
-    """Return lines over steps.
+    """Return a line chart over steps.
 
     Args:
         series: Values by name, one for each step.
-        top: Upper end of the axis, in four parts; a round number above all values if None.
-        percent: Write the axis in per cent.
+        top: Upper end of the vertical axis; a round number above all values if None.
+        percent: Label the vertical axis in per cent.
     """
     drawn = {name: values for name, values in series.items() if values}
     if not drawn:
@@ -74,7 +74,7 @@ def lines(
 
 
 def round_step(span: float) -> float:
-    """Return a round number of which about four span `span`.
+    """Return a round distance between ticks, of which about four cover `span`.
 
     It is 1, 2, 2.5 or 5 times a power of ten; 0.25 where `span` is not above 0.
     """
@@ -85,11 +85,11 @@ def round_step(span: float) -> float:
 
 
 def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> str:
-    """Return two horizontal bars for each name, in per cent.
+    """Return a chart with two horizontal bars for each name, in per cent.
 
     Args:
         pairs: Two shares by name, each in 0..1.
-        names: What the two are.
+        names: Names of the two shares.
     """
     if not pairs:
         return ""
@@ -117,7 +117,7 @@ def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> st
 
 
 def legend(names: Sequence[str]) -> str:
-    """Return what the colours mean, under a chart."""
+    """Return the legend of a chart: each colour with its name."""
     keys = (
         f'<span><i class="key c{number % 6}"></i>{escape(name)}</span>'
         for number, name in enumerate(names)

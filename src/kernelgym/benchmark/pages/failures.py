@@ -65,7 +65,7 @@ _GAVE_NO_KERNEL = {
 
 
 def failure(played: PlayedEpisode, turn: Turn) -> str:
-    """Return what became of an answer, or why it holds no kernel."""
+    """Return the kind of an answer: right, its failure, or the reason why it has no kernel."""
     if turn.verdict.status is not Status.NO_KERNEL:
         return failure_of(turn)
     answer = played.answers.get(turn.index)
@@ -172,7 +172,7 @@ def degenerate_rows(view: RunView, link: Link) -> list[list[object]]:
 
 
 def custom_shares(view: RunView) -> list[float]:
-    """Return the shares of the work that correct kernels took over, as far as they are known."""
+    """Return the custom shares of correct kernels, where they were measured."""
     verdicts = (turn.verdict for _, turn in view.turns_played)
     return [found.custom_share for found in verdicts if found.correct and found.custom_share]
 

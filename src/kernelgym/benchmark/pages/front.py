@@ -59,14 +59,14 @@ def card_rows(views: Sequence[RunView], table: str) -> list[tuple[str, list[Card
 
 
 def count_rows(views: Sequence[RunView]) -> list[list[object]]:
-    """Return the counts on which the numbers rest, run by run."""
+    """Return rows of counts, such as problems and judged answers, with a column for each run."""
     return [
         [told, *(getattr(view.counts, name) for view in views)] for name, told in _COUNTS.items()
     ]
 
 
 def headline(view: RunView) -> str:
-    """Return one sentence: how many problems were solved, and how fast."""
+    """Return a sentence with the solved problems and the rates of correct and fast kernels."""
     right, of = solved(view.run), view.counts.problems
     card = {number.key: number for number in view.cards.get("all problems", ())}
     told = f"{view.name} solved {right} of {of} problems"
@@ -81,20 +81,20 @@ def headline(view: RunView) -> str:
 
 
 def limits(views: Sequence[RunView]) -> str:
-    """Return what these numbers do not show, in a few sentences."""
+    """Return sentences that say what the numbers do not show."""
     told = [
-        "These numbers hold for these problems at these sizes, on this device, under this ruleset; "
-        "intervals say what other problems of the kind would give, not other devices or prompts."
+        "These numbers hold for these problems, sizes, device and ruleset. Intervals are about "
+        "other problems of the kind, not about other devices or prompts."
     ]
     if any(view.counts.missing or view.counts.unavailable for view in views):
-        told.append("What is missing or was not judged is counted apart and in no rate.")
+        told.append("Missing and unjudged answers are counted separately and are in no rate.")
     if any(view.counts.unconfirmed for view in views):
         told.append(
-            "Speeds within the episode are the best of several measurements, which flatters, where "
-            "the winner was not measured again."
+            "A speedup within the episode is the largest of several measurements, and so biased "
+            "upwards, unless the best kernel was measured again."
         )
     if not any(view.degenerate for view in views):
-        told.append("A problem that is not known to be degenerate may still be.")
+        told.append("Problems that are not known to be degenerate may be degenerate all the same.")
     return " ".join(told)
 
 
@@ -141,7 +141,7 @@ def rules_in_words(label: str) -> Iterator[str]:
     try:
         rules = recorded_ruleset(label)
     except UsageError:
-        yield "These rules are none that ship with kernelgym; the label identifies them."
+        yield "This ruleset does not ship with this version of kernelgym; its label identifies it."
         return
     calls = str(rules.min_calls)
     if rules.max_calls != rules.min_calls:
@@ -151,13 +151,13 @@ def rules_in_words(label: str) -> Iterator[str]:
     if rules.distributions:
         yield f"Inputs are the problem's own and others: {', '.join(rules.distributions)}."
     if rules.tolerance == "fp64":
-        yield "The error that is allowed follows from an fp64 run of the reference."
+        yield "The allowed error follows from an fp64 run of the reference."
     else:
         yield f"Outputs agree within atol {rules.atol:g} and rtol {rules.rtol:g}."
     if rules.require_custom_kernel:
-        yield "A correct kernel needs evidence that its own code, and not torch, did the work."
+        yield "A correct kernel needs evidence that its own code, and not PyTorch, did the work."
     else:
-        yield "No evidence is asked for that the kernel's own code did the work."
+        yield "No evidence is required that the kernel's own code did the work."
     if rules.forbid_input_mutation:
         yield "A kernel that changes its inputs is wrong."
     timing = rules.timing
@@ -173,7 +173,7 @@ def rules_in_words(label: str) -> Iterator[str]:
 
 
 def run_facts(view: RunView) -> Iterator[tuple[str, object]]:
-    """Yield what was run: names and values, empty ones among them."""
+    """Yield the settings of a run: names and values, some of them empty."""
     run, plan = view.run, view.run.plan
     yield "kind", run.kind
     if plan is not None:

@@ -1,4 +1,4 @@
-"""Data of one problem's page: what was asked, and each sample's turns.
+"""Data of one problem's page: reference, prompt, and each sample's turns.
 
 Contract: pure, but for prompts, which are made again from the record. In the one-file form only the
 first and the best sample of a problem have their texts; in the folder form all have.
@@ -47,7 +47,7 @@ def problem_of(views: Sequence[RunView], identity: str) -> Problem:
 
 
 def degenerate_reasons(views: Sequence[RunView], identity: str) -> tuple[str, ...]:
-    """Return why a problem is degenerate; empty if it is not known to be."""
+    """Return the reasons why a problem is degenerate; empty if none is known."""
     return next((view.degenerate[identity] for view in views if identity in view.degenerate), ())
 
 
@@ -59,7 +59,7 @@ def first_prompt(views: Sequence[RunView], identity: str) -> str:
 
 
 def prompt_before(played: PlayedEpisode, turn: int) -> str:
-    """Return the text that was read before a turn; empty if it is not known."""
+    """Return the prompt of a turn; empty if it cannot be made again from the record."""
     from kernelgym.prompts.observer import render
     from kernelgym.records.export import read_before
 

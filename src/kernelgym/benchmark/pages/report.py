@@ -1,4 +1,4 @@
-"""A whole report: one file, or a file per problem.
+"""Whole reports: one file, or a folder with a page per problem.
 
 Contract: `one_file` holds front, wall, tables, curves and every problem, with the texts of its
 shown samples; `write_folder` gives every problem a page with all samples. Both are written whole or

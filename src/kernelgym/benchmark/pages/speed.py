@@ -1,7 +1,7 @@
-"""How fast: fast_p curves, speedups against the memory's bandwidth, and compiled baselines.
+"""Data of the page on speed: fast_p curves, speedup over bandwidth, compiled baselines.
 
-Contract: pure. A kernel beyond the roofline stands to the right of the line at 1: it moved fewer
-bytes than its inputs and outputs have, or was not measured for what it did.
+Contract: pure. In the chart of bandwidths, a kernel to the right of the line at 1 moved fewer bytes
+than its inputs and outputs have, or its time is wrong.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from kernelgym.types import Verdict
 __all__ = ["PLACES", "bandwidth_chart", "compiled_curves", "fast_p_curves", "fastest"]
 
 PLACES = tuple(round(2.0 ** (n / 12 - 3), 4) for n in range(85))
-"""Values of p that curves are drawn at: 1/8 to 16, twelve an octave."""
+"""Values of p at which curves are drawn: 1/8 to 16, twelve for each factor of 2."""
 _MOST_ROWS = 40
 
 
 def fast_p_curves(views: Sequence[RunView]) -> Iterator[tuple[str, str]]:
-    """Yield what counts (first answers, then best turns) and the chart of fast_p over p."""
+    """Yield the names and charts of fast_p over p: for first answers, then for best turns."""
     for within in (False, True) if any(view.turns > 1 for view in views) else (False,):
         series = {view.name: fast_curve(view.run.outcomes, PLACES, within=within) for view in views}
         if drawn := _curves(series):

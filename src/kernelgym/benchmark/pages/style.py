@@ -1,8 +1,7 @@
 """The style sheet and script of every page, and the page itself.
 
-Contract: a page is whole in itself. Its content security policy forbids it to load anything, and
-what the script adds (sorting, filters, reading a curve) is an addition: without it all content is
-there.
+Contract: a page is complete in one file. Its content security policy forbids it to load anything.
+The script only adds sorting, filters and the reading of curves: all content is there without it.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ def document(
     """Return a whole page.
 
     Args:
-        title: Its title, not escaped.
-        body: Parts of its body, which are HTML.
-        navigation: Where links at the top lead, and their names.
+        title: Title of the page, not escaped.
+        body: Parts of the body, as HTML.
+        navigation: Addresses and names of the links at the top.
         scripted: Add the script.
-        kind: Class of the body.
+        kind: CSS class of the body.
     """
     links = "".join(f'<a href="{escaped(to)}">{escaped(name)}</a>' for to, name in navigation)
     return (

@@ -1,4 +1,4 @@
-"""Texts of models made harmless and visible: escaped, bounded, without hidden characters.
+"""Texts of models made safe for HTML: escaped, bounded, without hidden characters.
 
 Contract: pure. What `escaped` returns holds no markup, no control character but newline and tab,
 and no character that changes the direction of text or hides; these are shown as their escapes. It
@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 __all__ = ["MOST_CHARACTERS", "code_text", "cut", "escaped", "plain", "problem_link"]
 
 MOST_CHARACTERS = 60_000
-"""Most characters of one text that a page shows."""
+"""Largest number of characters of one text that a page shows."""
 
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -49,7 +49,7 @@ def problem_link(link: Callable[[str], str], identity: str) -> Markup:
 
 
 def cut(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return a text's beginning, with a line for what is left out."""
+    """Return a text's beginning; a line tells how many characters are left out."""
     if len(text) <= most:
         return text
     return f"{text[:most]}\n[... {len(text) - most:,} more characters are not shown]"

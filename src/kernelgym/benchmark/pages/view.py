@@ -1,6 +1,6 @@
-"""One run as the pages show it, and how states are named.
+"""A run as the pages show it, and the states of its episodes.
 
-Contract: frozen; made by `view_of`. `state_of` gives every sample one state, for tiles and tables.
+Contract: frozen; made by `view_of`. `state_of` returns one state for every episode.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "unavailable": ("?", "lost", "not judged"),
     "missing": ("?", "lost", "missing"),
 }
-"""By state: its letter, the class that colours it, and its name for readers."""
+"""Letter, CSS class and name of each state."""
 
 
 _LEVEL = re.compile(r"/L(\d+)/")
@@ -58,13 +58,13 @@ _LEVEL = re.compile(r"/L(\d+)/")
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """One run, and what the pages need of it."""
+    """A run with everything that the pages show of it."""
 
     number: int
-    """Place among the runs of the report, from 0; decides its colour."""
+    """Number of the run in the report, from 0; decides its colour."""
     run: RecordedRun
     turns: int
-    """Most turns of an episode."""
+    """Largest number of turns of an episode."""
     degenerate: Mapping[str, tuple[str, ...]]
     counts: RunCounts
     tables: Mapping[str, list[EpisodeOutcome]]
@@ -75,9 +75,9 @@ class RunView:
     """Episodes by problem, in the order of the plan."""
     missing: Mapping[SampleKey, str]
     baselines: Mapping[str, tuple[BaselineTime, ...]]
-    """By the problem's id, of compiled and eager references; from files."""
+    """Times of compiled and eager references by problem id, from files."""
     limits: Mapping[str, RooflineLimit]
-    """By the problem's id, where the device's rates were measured."""
+    """Roofline limits by problem id; empty if the device's rates were not measured."""
 
     @property
     def name(self) -> str:
@@ -140,7 +140,7 @@ def view_of(
 
 
 def _unplayed(identity: str) -> Problem:
-    """Return what a problem's id says of it."""
+    """Return a problem without source, from its id."""
     found = _LEVEL.search(identity)
     suite, level = identity.partition("/")[0], int(found[1]) if found else 0
     return Problem(identity, suite, level, identity.rpartition("/")[2], "")
@@ -148,7 +148,7 @@ def _unplayed(identity: str) -> Problem:
 
 @cache
 def anchor(identity: str) -> str:
-    """Return a problem's name for ids, links and files."""
+    """Return a problem's name in HTML ids, links and file names."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", identity).strip("-")[:60]
     return f"p-{plain}-{text_digest(identity)[:6]}"
 
@@ -171,7 +171,7 @@ def state_cell(state: str, title: str) -> Markup:
 
 
 def state_of(view: RunView, played: PlayedEpisode) -> str:
-    """Return an episode's state: its best turn's, unless it was lost."""
+    """Return an episode's state: that of its best turn, or that it is missing."""
     if played.second is not None and played.second.valid:
         return verdict_state(played.second)
     if not played.turns:

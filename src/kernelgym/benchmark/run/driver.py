@@ -1,19 +1,18 @@
-"""Plays a run's episodes, and has no answer or verdict twice.
+"""The turn loop of an eval run; no answer or verdict that is on disk is requested again.
 
-The turn loop is `kernelgym.episodes.playing`'s. This module gives it a policy and a judge that look
-into the run's folder first, so going on with a run is playing it again: what is on disk is taken
-from there, and the first thing that is not is asked for. Contract:
+`kernelgym.episodes.playing` plays the turns. This module gives it a policy and a judge that look
+into the run's folder first. So a run is resumed by playing it again: answers and verdicts on disk
+are taken from there, and only the others are requested. Contract:
 
-- an answer is used only once the disk has it. A verdict is on disk before the next answer is asked
-  for;
-- at most `concurrency` answers are asked for at the same time, and at most `ahead` episodes more
-  are live, whose kernels wait for their verdicts: neither side waits for the other's batch;
-- memory does not grow with the number of episodes: one that has ended is written and let go;
-- an answer that a policy cannot give (`PolicyFailure`) is a line of ``failures.jsonl``, its episode
-  is cut, and the same command asks again;
-- without a policy, or without a judge, an episode waits where it needs one;
-- `RunStopped` ends the run gracefully: no further answer is asked for, and those that are paid for
-  are kept.
+- an answer is on disk before it is used, and a verdict before the next answer is requested;
+- at most `concurrency` answers are requested at the same time. Up to `ahead` further episodes are
+  live, whose kernels are being judged, so that neither side waits for a batch of the other;
+- memory does not grow with the number of episodes: an episode that has ended is written and freed;
+- an answer that a policy cannot give (`PolicyFailure`) becomes a line of ``failures.jsonl``; its
+  episode is cut, and the same command requests the answer again;
+- an episode that needs an answer without a policy, or a verdict without a judge, waits;
+- `RunStopped` ends the run without loss: no further answer is requested, and answers that were
+  paid for are kept.
 """
 
 from __future__ import annotations
@@ -37,44 +36,45 @@ from kernelgym.types import Answer, Kernel, Message, Problem, Turn, Verdict
 __all__ = ["EMPTY_AT_FIRST", "EvalSummary", "drive", "episodes_of"]
 
 EMPTY_AT_FIRST = 16
-"""After so many answers, none of which held any text, a run stops."""
+"""Number of answers without text at the start of a run after which the run stops."""
 
 Episode = tuple[Problem, int]
-"""A problem and the sample's number."""
+"""A problem and the number of the sample."""
 
 
 class _Waits(Exception):
-    """An episode needs what cannot be had now."""
+    """An episode needs an answer or a verdict that this command does not request."""
 
 
 @dataclass(slots=True)
 class EvalSummary:
-    """What became of a run."""
+    """Counts of what a command did for a run."""
 
     episodes: int = 0
-    """Those of the plan."""
+    """Number of episodes of the plan."""
     ended: int = 0
-    """That have ended, those of earlier commands included."""
+    """Number of episodes that have ended, those of earlier commands included."""
     cut: int = 0
-    """That were cut, for want of an answer or a verdict."""
+    """Number of episodes that were cut because an answer or a verdict failed."""
     waiting: int = 0
-    """That wait for an answer or a verdict, which this command was not to get."""
+    """Number of episodes that still need an answer or a verdict that the command does not request:
+    `--generate-only` requests no verdicts and `--judge-only` no answers."""
     answers: int = 0
-    """That this command asked for and got."""
+    """Number of answers that this command received."""
     answers_there: int = 0
-    """That were on disk."""
+    """Number of answers that were on disk before."""
     empty: int = 0
-    """Answers of this command without text."""
+    """Number of answers of this command without text."""
     judged: int = 0
-    """Kernels that this command had judged."""
+    """Number of kernels that were judged for this command."""
     failures: collections.Counter[str] = field(default_factory=collections.Counter)
-    """Answers that could not be had, by kind."""
+    """Number of failed answers by kind of failure."""
     statuses: collections.Counter[str] = field(default_factory=collections.Counter)
-    """Verdicts of all turns that were played or played again, by status."""
+    """Number of verdicts by status, of all turns that were played or replayed from disk."""
     usd: float = 0.0
-    """What this command's answers cost, where prices are known."""
+    """Cost of this command's answers in US dollars, where prices are known."""
     stopped: str = ""
-    """Why the run stopped before its end; empty if it did not."""
+    """Reason why the run stopped before its end; empty if it did not stop."""
 
 
 def episodes_of(plan: EvalPlan, problems: Sequence[Problem]) -> Iterator[Episode]:
@@ -97,26 +97,26 @@ async def drive(
     """Play a run as far as it can be played.
 
     Args:
-        plan: What is played.
-        problems: Its problems, in the plan's order.
-        folder: Where the run is kept.
-        observer: The plan's.
-        policy: Gives the answers that are not on disk; None to leave them out.
-        judge: Gives the verdicts that are not on disk; None to leave them out.
-        concurrency: Most answers that are asked for at the same time.
-        ahead: Most live episodes beyond these.
-        on_episode: Called once for each episode that ended, was cut, or waits.
+        plan: The plan.
+        problems: The plan's problems, in its order.
+        folder: Folder of the run.
+        observer: Observer of the plan, which writes the prompts.
+        policy: Source of the answers that are not on disk; None to request none.
+        judge: Source of the verdicts that are not on disk; None to request none.
+        concurrency: Largest number of answers that are requested at the same time.
+        ahead: Largest number of further live episodes.
+        on_episode: Function that is called for each episode that ended, was cut, or waits.
 
     Returns:
-        What became of it.
+        Counts of what was done.
 
     Raises:
-        Exception: What the policy or the judge raised that concerns more than one answer.
+        Exception: If the policy or the judge fails in a way that concerns more than one answer.
     """
     run = _Run(plan, folder, observer, policy, judge, asyncio.Semaphore(concurrency))
     there = folder.keep_ended()
     run.done.answers_there = folder.answers
-    # All problems once before any comes a second time: a run that is stopped says something of all.
+    # First samples of all problems come first, so that a run that is stopped covers every problem.
     order = sorted(episodes_of(plan, problems), key=lambda episode: episode[1])
     run.done.episodes = len(order)
     left = iter([(p, sample) for p, sample in order if (p.id, sample) not in there])
@@ -168,7 +168,7 @@ class _Run:
             self.done.ended += 1
 
     async def ask(self, policy: EvalPolicy, asked: AnswerRequest) -> Generation:
-        """Get one answer and put it on disk.
+        """Request one answer and put it on disk.
 
         Raises:
             PolicyFailure: If it cannot be had.
@@ -191,7 +191,7 @@ class _Run:
                     tries, usd = failure.tries, failure.usd
                 await self._fail(asked.key, "provider", str(failure), tries, usd)
                 raise
-            # The answer is paid for: if the run is cancelled now, it is still written.
+            # The answer is paid for, so it is written even if the run is cancelled now.
             await asyncio.shield(self._keep(asked.key, found))
         return found
 
@@ -218,7 +218,7 @@ class _Run:
 
 
 def _nothing_said(answers: int) -> str:
-    """Return the line on a model that answers nothing."""
+    """Return the message about a model whose answers are all empty."""
     return (
         f"the model answered nothing to all {answers} requests: its answers hold no text; raise "
         "--max-tokens if it is cut off while it thinks, or look into generations.jsonl"
@@ -226,7 +226,7 @@ def _nothing_said(answers: int) -> str:
 
 
 class _Episode:
-    """One episode; its policy and judge read the disk first."""
+    """One episode, whose answers and verdicts are looked up on disk first."""
 
     def __init__(self, run: _Run, problem: Problem, sample: int) -> None:
         self._run, self._sample = run, sample
@@ -235,7 +235,7 @@ class _Episode:
 
     @property
     def is_cut(self) -> bool:
-        """True if it lacks an answer, or its last turn a verdict."""
+        """True if the episode lacks an answer, or its last turn lacks a verdict."""
         turns = self._turns
         return not self.seat.over or not (turns and turns[-1].verdict.valid)
 
@@ -271,7 +271,7 @@ class _Episode:
         return found
 
     async def note(self) -> None:
-        """Put the verdicts of turns that were played since on disk."""
+        """Write the verdicts of the turns that were played since the last call."""
         run = self._run
         new = self._turns[self._noted :]
         self._noted += len(new)

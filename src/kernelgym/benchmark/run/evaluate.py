@@ -1,8 +1,8 @@
-"""`evaluate`: from a policy to a folder of answers and verdicts.
+"""`evaluate`: run a policy on problems and keep answers and verdicts in a folder.
 
-Contract: the same call again goes on with the run. No answer on disk is asked for again, an answer
-without a verdict is judged, an `unavailable` verdict is judged anew, and an episode goes on at its
-next turn. Whatever is wrong with the arguments is said before anything is asked or judged.
+Contract: the same call resumes the run. No answer on disk is requested again, an answer without a
+verdict is judged, an `unavailable` verdict is judged again, and an episode continues at its next
+turn. Wrong arguments are refused before anything is requested or judged.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ __all__ = ["MACHINE_FILE", "EvalPart", "default_folder", "evaluate", "run_plan"]
 
 MACHINE_FILE = "machine.json"
 EvalPart = Literal["all", "generate", "judge"]
-"""What a command does of a run: both sides, only answers, or only verdicts."""
+"""Part of a run that a call does: all, only answers (generate), or only verdicts (judge)."""
 
 
 def default_folder(name: str) -> Path:
-    """Return the folder of a run that only has a name."""
+    """Return the folder of a run for which only a name is given."""
     return Path("runs") / name
 
 
@@ -63,21 +63,21 @@ def evaluate(
     tokenizer: str = "",
     **task: Any,
 ) -> EvalSummary:
-    """Have a policy write kernels, judge them, and keep all of it.
+    """Let a policy write kernels, judge them, and keep answers and verdicts.
 
     Args:
         policy: A name such as ``scripted``, or a policy itself (`make_policy` makes one with
             options); None only with ``part="judge"``.
-        out: The run's folder; ``runs/NAME`` if empty.
-        name: The run's name; made of the model's and the suite's if empty.
-        part: ``all``, or one of ``generate`` and ``judge``, which need not run on one machine.
-            ``judge`` takes everything but `out` and the judge's own options from the folder.
-        evaluator: The judge; a `kernelgym.LocalEvaluator` if None. It is not closed.
-        workers: Kernels that it judges at the same time, if it is made here.
-        concurrency: Most answers that are asked for at the same time.
-        on_episode: Called for each episode that ended, was cut, or waits.
-        price: What the model costs: ``IN,OUT`` or ``IN,OUT,CACHED`` in USD per million tokens, the
-            path of a YAML file of prices, or a `kernelgym.prices.Price`; nothing is counted if
+        out: Folder of the run; ``runs/NAME`` if empty.
+        name: Name of the run; made of the names of model and suite if empty.
+        part: ``all``, or one of ``generate`` and ``judge``, which can run on different machines.
+            ``judge`` takes everything but `out` and the evaluator's options from the folder.
+        evaluator: Judge of the kernels; a `kernelgym.LocalEvaluator` if None. It is not closed.
+        workers: Number of kernels that an evaluator made here judges at the same time.
+        concurrency: Largest number of answers that are requested at the same time.
+        on_episode: Function that is called for each episode that ended, was cut, or waits.
+        price: Price of the model: ``IN,OUT`` or ``IN,OUT,CACHED`` in USD per million tokens, the
+            path of a YAML file of prices, or a `kernelgym.prices.Price`; costs are not counted if
             empty.
         max_usd: US dollars that the run must not exceed; needs `price`.
         tokenizer: Name of the tokenizer that counts prompts for `max_usd`; each UTF-8 byte counts
@@ -85,7 +85,7 @@ def evaluate(
         **task: Fields of `kernelgym.benchmark.run.options.EvalTask`, such as suite and level.
 
     Returns:
-        What became of the run.
+        Counts of what was done.
 
     Raises:
         UsageError: If an argument makes no sense, or the folder holds another plan.
@@ -199,9 +199,9 @@ def run_plan(
 
 
 def _begin(folder: Path, plan: EvalPlan, *, judges: bool) -> None:
-    """Write the plan or its larger number of samples, and the machine.
+    """Write the plan, or its larger number of samples, and the facts of the machine.
 
-    Of two machines, the one that judges is recorded.
+    If answers and verdicts come from two machines, the machine that judges is recorded.
     """
     recorded = folder / MACHINE_FILE
     if not _is_recorded(recorded, judges):
@@ -216,7 +216,7 @@ def _begin(folder: Path, plan: EvalPlan, *, judges: bool) -> None:
 
 
 def _is_recorded(path: Path, judges: bool) -> bool:
-    """Return True if a whole file records the machine."""
+    """Return True if a readable file records the machine."""
     try:
         there = json.loads(path.read_text("utf-8"))
         return bool(there["judges"]) or not judges
@@ -225,7 +225,7 @@ def _is_recorded(path: Path, judges: bool) -> bool:
 
 
 def _agree(plan: EvalPlan, evaluator: Evaluator) -> None:
-    """Refuse a judge of other rules or another device than the plan's."""
+    """Refuse an evaluator whose ruleset or device is not the plan's."""
     can = evaluator.capabilities
     if can.ruleset.label != plan.ruleset or can.device != plan.device:
         raise UsageError(

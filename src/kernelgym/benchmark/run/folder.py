@@ -1,16 +1,16 @@
-"""A run's folder: reads its answers and verdicts, and writes more.
+"""The files of an eval run: reading answers and verdicts, and appending more.
 
 Contract:
 
 - one process writes a run at a time: `RunFolder` holds a lock on ``run.lock``, which the operating
-  system releases when its holder dies;
+  system releases when the process dies;
 - `RunJournal.append` returns once the disk has the line. Lines that wait at the same time are
   written and synced together;
-- memory holds where lines begin, not what they say;
-- a last line that a killed writer cut off is left out, and the next append removes it.
+- memory holds the offsets of lines, not their contents;
+- a last line that a killed process left incomplete is ignored, and the next append removes it.
 
 Files: ``generations.jsonl`` (an answer a line), ``verdicts.jsonl``, ``failures.jsonl`` and
-``trajectories.jsonl``. Of two lines with the same key the later one counts; a failure counts only
+``trajectories.jsonl``. If two lines have the same key, the later one counts; a failure counts only
 while no answer has its key.
 """
 
@@ -47,10 +47,10 @@ _LOCK = "run.lock"
 
 
 class RunJournal:
-    """Appends lines to one file, and tells when the disk has them.
+    """Writer that appends lines to a file; an append returns once the line is on disk.
 
     Args:
-        path: The file; made with the first line.
+        path: The file; it is created with the first line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class RunJournal:
         self._writing: asyncio.Task[None] | None = None
 
     async def append(self, row: Mapping[str, Any]) -> None:
-        """Append one line; return once the disk has it.
+        """Append one line; return once it is on disk.
 
         Raises:
             UsageError: If the file cannot be written.
@@ -98,10 +98,10 @@ class RunJournal:
 
 
 class RunFolder:
-    """One run's files, held by this process until it is closed.
+    """Files of one run, locked by this process until they are closed.
 
     Args:
-        path: The folder; made if it is not there.
+        path: The folder; it is created if it does not exist.
 
     Raises:
         UsageError: If it cannot be made, another process holds it, or a file in it is damaged.
@@ -134,11 +134,11 @@ class RunFolder:
 
     @property
     def answers(self) -> int:
-        """How many answers were there when the folder was opened."""
+        """Number of answers that were on disk when the folder was opened."""
         return len(self._answers)
 
     def generation(self, key: AnswerKey) -> Generation | None:
-        """Return an answer that was there when the folder was opened.
+        """Return an answer that was on disk when the folder was opened; else None.
 
         Raises:
             UsageError: If its line is damaged.
@@ -152,7 +152,7 @@ class RunFolder:
             raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
 
     def verdict(self, key: AnswerKey, kernel: Kernel) -> Verdict | None:
-        """Return the valid verdict of an answer's kernel, if it was there.
+        """Return the valid verdict of an answer's kernel if it was on disk; else None.
 
         Raises:
             UsageError: If its line is damaged.
@@ -168,19 +168,19 @@ class RunFolder:
         return key in self._judged
 
     def spent_usd(self) -> float:
-        """Return US dollars of all answers and failures that were there."""
+        """Return the US dollars spent on the answers and failures on disk."""
         paths = (self.path / GENERATIONS, self.path / FAILURES)
         return math.fsum(
             row.get("usd") or 0.0 for path in paths if path.exists() for _, row in read_lines(path)
         )
 
     def keep_ended(self) -> set[tuple[str, int]]:
-        """Return the episodes that have ended; drop the lines of others.
+        """Return the episodes that have ended; remove the lines of others.
 
-        An episode that was cut, for want of an answer or a verdict, is played on.
+        An episode that was cut because an answer or a verdict failed is played on.
 
         Raises:
-            UsageError: If a line is no episode of an eval run.
+            UsageError: If a line is not an episode of an eval run.
         """
         path = self.path / TRAJECTORIES
         open_ones: set[tuple[str, int]] = set()
@@ -197,7 +197,7 @@ class RunFolder:
         return set(ended)
 
     def order(self, episodes: Iterable[tuple[str, int]]) -> int:
-        """Bring ``trajectories.jsonl`` into this order; returns how many episodes it holds."""
+        """Sort ``trajectories.jsonl`` into this order; return its number of episodes."""
         path = self.path / TRAJECTORIES
         if not path.exists():
             return 0
@@ -208,7 +208,7 @@ class RunFolder:
         return len(wanted)
 
     async def close(self) -> None:
-        """Write what waits, and let other processes have the run."""
+        """Write the waiting lines, and release the lock."""
         try:
             for journal in (self.generations, self.verdicts, self.failures, self.trajectories):
                 await journal.close()

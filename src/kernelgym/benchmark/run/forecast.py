@@ -1,9 +1,9 @@
-"""What a run will take: requests, tokens, USD, judge time, disk.
+"""Forecast of a run: requests, tokens, US dollars, judge time, disk.
 
 Contract: opens no connection and starts no process. Counts of requests are exact bounds. Tokens are
-estimates, at four characters each: first prompts are known, and a later one is bounded by the first
-and what the context shows of earlier turns. Judge time follows from the run's own verdicts if there
-are any, else from `VERDICT_S`, figures of other machines.
+estimates at four characters a token: first prompts are known, and a later prompt is bounded by the
+first and the budget of the context. Judge time is computed from the run's own verdicts if there are
+any, else from ``verdict_seconds.tsv``, which was measured on other machines.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from kernelgym.types import Problem
 __all__ = ["RunForecast", "forecast", "verdict_seconds"]
 
 _LAST_ATTEMPT_TOKENS = 500
-"""What the last attempt and its feedback take beyond the context's budget, at most."""
+"""Largest number of tokens of the last attempt and its feedback beyond the context's budget."""
 _BYTES_PER_TOKEN = 12
-"""On disk, an answer stands in two files, with what was read from it."""
+"""Bytes on disk for one token of an answer, which is written to two files."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What is left of a run."""
+    """Requests, tokens, money, time and disk that the rest of a run takes."""
 
     least_requests: int
-    """If every episode ends at its next answer."""
+    """Number of requests if every episode ends at its next answer."""
     most_requests: int
-    """If every turn is played."""
+    """Number of requests if every turn is played."""
     answers_there: int
     first_tokens: int
-    """Of the prompts that are certain to be sent."""
+    """Number of tokens of the prompts that are certain to be sent."""
     most_prompt_tokens: int
     most_answer_tokens: int | None
-    """None if the policy has no limit."""
+    """Largest number of tokens of all answers; None if the policy has no limit."""
     least_usd: float | None
-    """None without a price."""
+    """Least cost in US dollars; None without a price."""
     most_usd: float | None
     judge_s: float | None
-    """Of one worker, if every answer holds a kernel; None if nothing is known."""
+    """Seconds of one judge worker if every answer holds a kernel; None if no figure is known."""
     judge_source: str
     disk_bytes: int
 
     def lines(self) -> Iterator[str]:
-        """Yield it for a reader."""
+        """Yield the forecast as lines of text."""
         yield (
             f"requests: {self.least_requests:,} to {self.most_requests:,} "
             f"({self.answers_there:,} answers are there)"
@@ -93,15 +93,15 @@ def forecast(
     price: Price | None = None,
     max_tokens: int | None = None,
 ) -> RunForecast:
-    """Return what a run will take.
+    """Return the forecast of a run.
 
     Args:
         plan: The plan.
         problems: Its problems.
-        folder: Where it is kept, if it has begun.
-        observer: The plan's.
-        price: Of the model.
-        max_tokens: Most tokens of an answer.
+        folder: Folder of the run; it need not exist.
+        observer: Observer of the plan, which writes the prompts.
+        price: Price of the model.
+        max_tokens: Largest number of tokens of an answer.
 
     Raises:
         UsageError: If a file of the run is damaged.
@@ -153,10 +153,10 @@ def forecast(
 
 @functools.cache
 def verdict_seconds() -> Mapping[tuple[str, str], tuple[float, str]]:
-    """Return one worker's seconds for a verdict on an unseen kernel.
+    """Return seconds for a verdict on an unseen kernel, by kind of device and language.
 
-    By kind of device and language; with the file of the project that holds the measurement. Of C++
-    on the CPU, they are those of a build and a timed verdict.
+    The seconds are those of one worker, and come with the project's file that holds the
+    measurement. For C++ on the CPU, they are those of a build and a timed verdict.
     """
     table = (Path(__file__).parent / "verdict_seconds.tsv").read_text("utf-8")
     rows = (line.split("\t") for line in table.splitlines()[1:])

@@ -1,9 +1,9 @@
-"""What an eval run asks of a policy, and what it gets.
+"""Requests of an eval run to a policy, and the answers.
 
 Contract: frozen records. `Generation.to_dict` is a line of ``generations.jsonl`` without its key,
-and `Generation.from_dict` reads it back; what the line of a later version has beside is left aside.
-`Generation.answer` is the text that the episode reads: thinking that the provider gave apart stands
-in front of the answer, inside the tags that `kernelgym.answers.parsing` knows.
+and `Generation.from_dict` reads it back; unknown fields are ignored. `Generation.answer` is the
+text that the episode reads: thinking that the provider returned separately is put in front of the
+answer, inside the tags that `kernelgym.answers.parsing` reads.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
 
 
 class AnswerKey(NamedTuple):
-    """Names one answer of a run."""
+    """Key of one answer of a run: problem, sample and turn."""
 
     problem: str
-    """The problem's id."""
+    """Id of the problem."""
     sample: int
-    """Which episode of the problem, from 0."""
+    """Number of the problem's episode, from 0."""
     turn: int
-    """Which turn of the episode, from 0."""
+    """Number of the episode's turn, from 0."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that lines of a run's files begin with."""
+        """Return the fields with which a line of a run's files begins."""
         return self._asdict()
 
     @classmethod
@@ -61,62 +61,62 @@ class AnswerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """One answer that is asked of a policy."""
+    """Request for one answer of a policy."""
 
     problem: Problem
     sample: int
     turn: int
     messages: tuple[Message, ...]
-    """What the model reads."""
+    """Conversation that the model reads."""
     seed: int
     """Seed of this answer's sampling, 63 bits, for policies that can be seeded."""
 
     @property
     def key(self) -> AnswerKey:
-        """The answer's name in the run."""
+        """Key of the answer."""
         return AnswerKey(self.problem.id, self.sample, self.turn)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens of one request, as the provider counts them."""
+    """Numbers of tokens of one request, as the provider counts them."""
 
     prompt: int
-    """Of what the model read, those from a cache included."""
+    """Number of tokens of the prompt, cached ones included."""
     cached: int = 0
-    """Of these, found in the provider's cache."""
+    """Number of the prompt's tokens that were in the provider's cache."""
     completion: int = 0
-    """Sampled, thinking included."""
+    """Number of sampled tokens, thinking included."""
     reasoning: int = 0
-    """Of these, thinking."""
+    """Number of the sampled tokens that are thinking."""
 
     @property
     def tokens(self) -> Tokens:
-        """The same, apart by what is charged for them."""
+        """The same numbers, separated by how they are charged."""
         cached = min(self.cached, self.prompt)
         return Tokens(prefill=self.prompt - cached, sample=self.completion, cached=cached)
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One answer of a model, and what it took."""
+    """One answer of a model, with its tokens, time and cost."""
 
     text: str
     reasoning: str = ""
-    """Thinking that the provider gave apart from the text."""
+    """Thinking that the provider returned separately from the text."""
     finish_reason: str = "stop"
-    """``stop``; ``length`` if a limit of tokens cut it off; ``content_filter`` if the provider
-    withheld it; or the provider's own word."""
+    """Reason for the end of the answer: ``stop``; ``length`` at a limit of tokens;
+    ``content_filter`` if the provider withheld it; or the provider's own word."""
     usage: TokenUsage | None = None
-    """None if the provider did not tell."""
+    """Numbers of tokens; None if the provider did not report them."""
     latency_s: float = 0.0
-    """Seconds from the first request for it to its arrival, pauses between tries included."""
+    """Seconds from the first request to the answer, pauses between retries included."""
     tries: int = 1
-    """Requests that were made for it."""
+    """Number of requests that were made for the answer."""
     request_id: str = ""
-    """The provider's name for the request."""
+    """Id of the request at the provider."""
     model: str = ""
-    """The model that answered, by the provider's own name."""
+    """Name of the model that answered, as the provider reports it."""
     usd: float | None = None
     """Cost in US dollars; None if no price is known."""
     prompt: str = ""
@@ -124,7 +124,7 @@ class Generation:
 
     @property
     def answer(self) -> Answer:
-        """The text that the episode reads, thinking in front."""
+        """Text that the episode reads, with the thinking in front."""
         text = self.text
         if thought := _TAG.sub("", self.reasoning).strip():
             text = f"<think>\n{thought}\n</think>\n\n{text}"
@@ -132,7 +132,7 @@ class Generation:
 
     @property
     def is_empty(self) -> bool:
-        """True if the model gave no text beside its thinking."""
+        """True if the answer has no text beside its thinking."""
         return not self.text.strip()
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,10 +141,10 @@ class Generation:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> Self:
-        """Rebuild it from a line.
+        """Return the answer of a line.
 
         Raises:
-            KeyError: If there is no text.
+            KeyError: If the line has no text.
             TypeError: If a field is of another type.
         """
         names = {field.name for field in dataclasses.fields(cls)}

@@ -1,8 +1,8 @@
-"""Options of an eval run: which problems, which prompts, how kernels are judged, what answers.
+"""Options of an eval run: problems, prompts, judging, and the policy.
 
 `EvalSettings` are the options that a run's plan keeps as they are given; `EvalTask` adds the choice
-of problems, and `PolicyOptions` what a policy can be told. The command line takes its options from
-these classes, so their texts are its help.
+of problems, and `PolicyOptions` are the options of policies. The command line takes its options
+from these classes, and their descriptions are its help.
 
 Contract: frozen data; nothing is checked here. May import nouns and prompts only.
 """
@@ -72,7 +72,7 @@ class EvalSettings:
     feedback_level: str = "standard"
     """Level of detail of the feedback: minimal, standard or profile."""
     feedback_tokens: int | None = None
-    """Largest number of tokens of a turn's feedback; the level's own if not given."""
+    """Largest number of tokens of a turn's feedback; 1000 if not given."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,16 @@
-"""What an eval run does, to the last detail: its ``plan.json``.
+"""The plan of an eval run or an import, which is its ``plan.json``.
 
-Contract: a plan holds everything that decides prompts, answers and verdicts, so that a run goes on
-on another machine without the command's options. `check_continues` refuses to go on with another
-plan, by the name of the first field that differs. Only `Plan.samples` may grow.
+Contract: a plan holds everything that decides prompts, answers and verdicts, so a run can be
+resumed on another machine without the command's options. `check_continues` refuses another plan and
+names the first field that differs; only `EvalPlan.samples` may grow.
 
 ``plan.json`` holds the fields of `EvalPlan` by their names, and ``version``.
 
-The sample's number of an episode stands in the ``key`` of its line in ``trajectories.jsonl``:
-``Synthetic/L1/3#2`` is sample 2 (from 0) of that problem; `episode_key` and `sample_of` are its
-two directions.
+The ``key`` of an episode in ``trajectories.jsonl`` holds the number of its sample:
+``Synthetic/L1/3#2`` is sample 2 (from 0) of that problem. `episode_key` writes it and `sample_of`
+reads it.
 
-It does not cover what only decides how long a run takes (workers, concurrency, limits of rates).
+Not in the plan: options that only decide how long a run takes (workers, concurrency, rate limits).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PLAN_FILE = "plan.json"
 _RESTORE = "restore the file, or begin a run in another folder with --out"
 _VERSION = 1
 _FREE = ("name", "created", "kernelgym")
-"""Fields that may differ when a run is gone on with."""
+"""Fields that may differ when a run is resumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,10 @@ class EvalPlan(EvalSettings):
 
     @property
     def rules(self) -> Ruleset:
-        """The ruleset.
+        """Ruleset of the verdicts.
 
         Raises:
-            UsageError: If this version has other rules under its label.
+            UsageError: If this version has other rules under the same name.
         """
         found = precise_rules(self.ruleset.partition("@")[0], self.precision, self.timing_baseline)
         if found.label != self.ruleset:
@@ -85,7 +85,7 @@ class EvalPlan(EvalSettings):
         return found
 
     def observer(self) -> Observer:
-        """Return what writes the prompts.
+        """Return the observer that writes the prompts.
 
         Raises:
             UsageError: If a setting of prompt or context makes no sense.
@@ -105,7 +105,7 @@ class EvalPlan(EvalSettings):
         )
 
     def episode(self, problem: Problem) -> Episode:
-        """Return an episode that has not begun.
+        """Return an episode of a problem, before its first turn.
 
         Raises:
             UsageError: If a setting of reward or feedback makes no sense.
@@ -125,7 +125,7 @@ class EvalPlan(EvalSettings):
         )
 
     def record(self, played: Trajectory, observer: Observer, sample: int) -> EpisodeRecord:
-        """Return an episode as ``trajectories.jsonl`` holds it."""
+        """Return the record of an episode for ``trajectories.jsonl``."""
         episode = self.episode(played.problem)
         read: dict[str, Any] = {}
         if self.kind == "eval":  # an import's prompts were written elsewhere
@@ -151,14 +151,14 @@ class EvalPlan(EvalSettings):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what ``plan.json`` holds."""
+        """Return the content of ``plan.json``."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         fields["problems"] = [{"id": name, "digest": digest} for name, digest in self.problems]
         return {"version": _VERSION, **fields}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a plan; fields that this version does not know are left out.
+        """Return the plan in a file's data; unknown fields are ignored.
 
         Raises:
             UsageError: If the data is not a plan of this version, or a field is missing.
@@ -186,7 +186,7 @@ def sample_of(key: str) -> tuple[str, int]:
     """Return (problem's id, sample) of an episode's ``key``.
 
     Raises:
-        UsageError: If it is none of an eval run.
+        UsageError: If the key is not one of an eval run.
     """
     problem, mark, sample = key.rpartition("#")
     if not (mark and problem and sample.isdecimal()):
@@ -195,15 +195,16 @@ def sample_of(key: str) -> tuple[str, int]:
 
 
 def check_continues(there: EvalPlan, now: EvalPlan, folder: Path) -> None:
-    """Refuse to go on with a run by another plan.
+    """Refuse to resume a run with another plan.
 
     Args:
-        there: The folder's plan.
-        now: What was asked for.
-        folder: Of the run, for the message.
+        there: Plan in the folder.
+        now: Plan of the command.
+        folder: Folder of the run, for the message.
 
     Raises:
-        UsageError: If they differ, but for more samples; it names the field.
+        UsageError: If the plans differ in more than a larger number of samples; the message names
+            the field.
     """
     if now.samples < there.samples:
         raise UsageError(
@@ -223,7 +224,7 @@ def check_continues(there: EvalPlan, now: EvalPlan, folder: Path) -> None:
 
 
 def _difference(name: str, before: object, after: object) -> tuple[str, str, str] | None:
-    """Return the first field that differs, and both values in short."""
+    """Return the name of the first field that differs, with both values shortened."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys((*before, *after)):
             found = _difference(f"{name}.{key}", before.get(key), after.get(key))
@@ -268,7 +269,7 @@ def read_plan(folder: Path) -> EvalPlan:
 
 
 def write_plan(folder: Path, plan: EvalPlan) -> None:
-    """Write a run's plan, in the place of one that is there.
+    """Write a run's plan; an existing plan is replaced.
 
     Raises:
         UsageError: If it cannot be written.
@@ -277,7 +278,7 @@ def write_plan(folder: Path, plan: EvalPlan) -> None:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write one JSON object, whole or not at all.
+    """Write a JSON object to a file in one step: completely or not at all.
 
     Raises:
         UsageError: If it cannot be written.

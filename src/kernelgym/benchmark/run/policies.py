@@ -1,12 +1,12 @@
-"""Policies of eval runs, by name, and how others add theirs.
+"""Policies of eval runs by name, and the entry point for other packages' policies.
 
-A policy is named by its kind, and by a target after a colon where it has one: ``scripted``,
-``openai``, ``folder:RUNS``, ``replay:RUN``. Kinds that are not here come from other packages by the
-entry-point group ``kernelgym.policies``: its names are kinds, its values are functions
+A policy is named by its kind, followed by a colon and a target if the kind takes one: ``scripted``,
+``openai``, ``folder:RUNS``, ``replay:RUN``. Other packages add kinds by the entry-point group
+``kernelgym.policies``: names of entries are kinds, and their values are functions
 ``make(target: str, options: PolicyOptions) -> EvalPolicy``.
 
 Contract: `make_policy` opens no connection and loads no model; `EvalPolicy.check` does. An option
-that a kind has no use for is refused, never ignored.
+that a kind does not use is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 GROUP = "kernelgym.policies"
-"""The entry-point group of other packages' policies."""
+"""Entry-point group of other packages' policies."""
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
         "openai": "kernelgym.benchmark.run.remote:make",
@@ -41,16 +41,16 @@ POLICIES: Mapping[str, str] = MappingProxyType(
         "scripted": "kernelgym.benchmark.run.scripted:make",
     }
 )
-"""The kinds that are here."""
+"""Kinds of policies in this package, with the functions that make them."""
 
 
 class ProviderFailure(PolicyFailure):
-    """A provider gave no answer, after all tries.
+    """The provider gave no answer after all retries.
 
     Args:
-        message: What it said last.
-        tries: Requests that were made.
-        usd: What they may have cost; None if no price is known.
+        message: Last message of the provider.
+        tries: Number of requests that were made.
+        usd: Largest possible cost in US dollars; None if no price is known.
     """
 
     def __init__(self, message: str, tries: int = 1, usd: float | None = None) -> None:
@@ -62,14 +62,14 @@ class ProviderFailure(PolicyFailure):
 
 
 class RunStopped(KernelgymError):
-    """Ends a run gracefully; the message says why and what to do.
+    """The run must stop; the message says why and what to do.
 
-    No further answer is asked for, and those that are under way are kept.
+    No further answer is requested, and answers that were already requested are kept.
     """
 
 
 class AnswerMissing(PolicyFailure):
-    """A recorded run has no such answer."""
+    """The recorded run does not have the requested answer."""
 
 
 @runtime_checkable

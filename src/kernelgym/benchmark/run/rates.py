@@ -1,8 +1,7 @@
-"""Bounds on what is asked of a provider in any minute.
+"""Limits of requests and tokens a minute.
 
-Contract: over every span of 60 seconds, at most the given number of requests and tokens is let
-through; callers are let through in the order in which they came. Tokens count as they are expected
-when a request is made.
+Contract: in every span of 60 seconds, at most the given amount passes; callers pass in the order in
+which they came. The tokens of a request are estimated when it is made.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ _SPAN_S = 60.0
 
 
 class RateLimit:
-    """Lets amounts through, at most so much a minute.
+    """Limit of an amount a minute.
 
     Args:
-        per_minute: The most; None for no limit.
-        clock: Returns seconds.
-        sleep: Waits for seconds.
+        per_minute: Largest amount a minute; None for no limit.
+        clock: Function that returns seconds.
+        sleep: Function that waits for seconds.
 
     Raises:
         UsageError: If the limit is not above 0.
@@ -61,7 +60,7 @@ class RateLimit:
     async def take(self, amount: float = 1.0) -> None:
         """Wait until an amount may pass.
 
-        One above the limit passes once nothing else has in the last minute.
+        An amount above the limit passes once nothing else has passed for a minute.
         """
         if self._most is None:
             return

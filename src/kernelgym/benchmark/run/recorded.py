@@ -1,11 +1,10 @@
-"""Policies that answer from files: runs of ours or KernelBench's.
+"""Policies that answer from files: from kernelgym's runs or KernelBench's folders.
 
 Contract: an answer that the files do not have is `AnswerMissing`: it counts as missing, and the
-episode is cut. Answers cost nothing here, whatever they cost first. A folder is read once, at the
-first look, and what is wrong with it is said before the run begins.
+episode is cut. Replayed answers cost 0 US dollars. A folder is read once, before the run begins.
 
 KernelBench's files are ``level_{L}_problem_{P}_sample_{S}_kernel.py``, one answer an episode. A
-source becomes the answer that holds it, in the form that `kernelgym.answers.parsing` reads.
+source is wrapped into an answer that `kernelgym.answers.parsing` reads.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _TICKS = re.compile(r"`{3,}")
 
 
 class ReplayPolicy(EvalPolicy):
-    """Answers as another run did.
+    """Policy that repeats the answers of another run.
 
     Args:
-        run: That run's folder.
+        run: Folder of the other run.
 
     Raises:
-        UsageError: If it is no run, holds no answers, or a line of it is damaged.
+        UsageError: If the folder is not a run, holds no answers, or a line is damaged.
     """
 
     def __init__(self, run: Path) -> None:
@@ -52,7 +51,7 @@ class ReplayPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers: the other run's policy, and its seed."""
+        """JSON data that decides the answers: the other run's name, policy and time."""
         model = self._plan.policy.get("model", "")
         return {
             **{"kind": "replay", "model": model, "run": self._plan.name},
@@ -76,7 +75,7 @@ class ReplayPolicy(EvalPolicy):
 
 
 class FolderPolicy(EvalPolicy):
-    """Answers with the kernels of a folder as KernelBench writes it.
+    """Policy that answers with the kernels of a folder of KernelBench's scripts.
 
     Args:
         folder: The folder.
@@ -103,7 +102,7 @@ class FolderPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers: all the kernels' digest."""
+        """JSON data that decides the answers: the digest of all kernels."""
         return {"kind": "folder", "model": self._folder.name, "digest": self._digest}
 
     async def answer(self, asked: AnswerRequest) -> Generation:
@@ -127,7 +126,7 @@ class FolderPolicy(EvalPolicy):
 
 
 def answer_of(source: str) -> str:
-    """Return an answer from which a kernel's source is read back."""
+    """Return an answer that holds a kernel's source."""
     ticks = max((len(found) for found in _TICKS.findall(source)), default=2) + 1
     fence = "`" * ticks
     whole = source if source.endswith("\n") else f"{source}\n"

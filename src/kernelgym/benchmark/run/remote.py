@@ -1,15 +1,15 @@
-"""The policy ``openai``: any endpoint that the `openai` client can ask.
+"""The policy ``openai``: any endpoint of the chat or responses API.
 
 Contract: the client's own retries are used (408, 409, 429, 5xx, resets, timeouts; ``Retry-After``
-and jitter) and counted in `Generation.tries`. What stays failed is a `ProviderFailure`, which costs
-one answer. A key, address or model that the server refuses is a `UsageError`; an empty account, or
-`_FAILED_IN_A_ROW` failures without an answer between them, is a `RunStopped`. A request has one
-answer: ``n`` is never used.
+and jitter) and counted in `Generation.tries`. A request that fails after all retries is a
+`ProviderFailure`, which costs one answer. A key, address or model that the server refuses is a
+`UsageError`; an empty account, or `_FAILED_IN_A_ROW` failures without an answer between them, is a
+`RunStopped`. A request has one answer: ``n`` is never used.
 
 Two habits of servers are learned from their first refusal: a model without a system role gets that
 text in front of the user's, and one that refuses ``max_tokens`` gets ``max_completion_tokens``.
 
-It does not cover prices, which `kernelgym.benchmark.run.spending` adds.
+Prices are not handled here but in `kernelgym.benchmark.run.spending`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kernelgym.types import Message
 __all__ = ["DEFAULT_MAX_TOKENS", "EndpointSampling", "OpenAIPolicy", "make"]
 
 DEFAULT_MAX_TOKENS = 8192
-"""Most tokens of an answer, thinking included, if not given."""
+"""Default of the largest number of tokens of an answer, thinking included."""
 _CONNECTION = ("api", "timeout_s", "retries", "rpm", "tpm")
 _SAMPLED = (*("temperature", "top_p", "max_tokens", "reasoning_effort", "extra_body", "seeded"),)
 _ENDPOINT = "https://api.openai.com/v1"
@@ -44,7 +44,7 @@ _FAILED_IN_A_ROW = 16
 _CHECK_TRIES = 3
 _CONNECT_S = 5.0
 _CHECK_S = 6.0
-"""For all tries of a check: a silent server is told of within 10 s of a command's start."""
+"""Seconds for all tries of a check, so that a silent server is reported within 10 s."""
 _NO_SYSTEM = re.compile(r"system role|role.{0,20}system|only user and assistant", re.IGNORECASE)
 _OTHER_LIMIT = re.compile(r"max_completion_tokens")
 _TOO_LONG = re.compile(r"context.{0,20}(length|window|size)|too (long|many tokens)", re.IGNORECASE)
@@ -54,17 +54,17 @@ _FILTER = re.compile(r"content_filter|content_policy|content management policy",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSampling:
-    """How an endpoint samples; None leaves an option to the server."""
+    """Sampling options of an endpoint; None leaves an option to the server."""
 
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int = DEFAULT_MAX_TOKENS
-    """Most tokens of an answer, thinking included."""
+    """Largest number of tokens of an answer, thinking included."""
     reasoning_effort: str | None = None
     seeded: bool = False
-    """Whether each request carries its own seed (chat API)."""
+    """True if each request carries its own seed (chat API)."""
     extra_body: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """More fields of the request's body."""
+    """Additional fields of the request's body."""
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
@@ -80,25 +80,22 @@ class EndpointSampling:
                 )
 
     def settings(self) -> dict[str, Any]:
-        """Return them as a plan holds them."""
+        """Return the options as JSON data for a plan."""
         found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return found | {"extra_body": dict(self.extra_body)}
 
 
 class OpenAIPolicy(EvalPolicy):
-    """Asks an OpenAI-compatible endpoint.
+    """Policy that requests answers from an OpenAI-compatible endpoint.
 
     Args:
-        model: The model's name at the endpoint.
-        endpoint: The API's address, such as ``http://localhost:8000/v1``.
-        api: ``chat`` or ``responses``.
-        key: The API key; servers of one's own often take any.
-        missing: Why there is no key, if there is none but should be.
-        sampling: How it samples.
-        timeout_s: Seconds that one request may take.
-        retries: How often a failed request is made again.
-        rpm: Most requests in a minute, retries included; None for no limit.
-        tpm: Most tokens in a minute, an answer counted as `EndpointSampling.max_tokens`.
+        model: The model's name at the endpoint. endpoint: The API's address, such as
+        ``http://localhost:8000/v1``. api: ``chat`` or ``responses``. key: API key; local servers
+        often accept any. missing: Message about a missing key; empty if no key is needed or one is
+        given. sampling: Sampling options. timeout_s: Seconds that one request may take. retries:
+        Number of times that a failed request is made again. rpm: Largest number of requests in a
+        minute, retries included; None for no limit. tpm: Largest number of tokens in a minute, an
+        answer counted as `EndpointSampling.max_tokens`.
 
     Raises:
         UsageError: If an argument makes no sense, or the package `openai` is missing.
@@ -145,14 +142,14 @@ class OpenAIPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers."""
+        """JSON data that decides the answers."""
         return {
             **{"kind": "openai", "model": self.model, "endpoint": self.endpoint, "api": self.api},
             **self.sampling.settings(),
         }
 
     async def check(self) -> None:
-        """Make sure that a server answers and takes the key.
+        """Make sure that a server answers and accepts the key.
 
         Raises:
             UsageError: If not.
@@ -243,7 +240,7 @@ class OpenAIPolicy(EvalPolicy):
         return self._made
 
     async def _let_through(self, request: Any) -> None:
-        """Hold a request or a retry back until limits have room."""
+        """Delay a request or a retry until the rate limits let it pass."""
         if request.method != "POST":
             return
         read = estimate_tokens(request.content.decode("utf-8", "replace"))
@@ -313,7 +310,7 @@ class OpenAIPolicy(EvalPolicy):
         )
 
     def _learns(self, said: str, merges: bool, renames: bool) -> bool:
-        """Return True if a refusal tells how to ask instead."""
+        """Return True if a refusal shows how the request has to be changed."""
         if not renames and self.api == "chat" and _OTHER_LIMIT.search(said):
             self._renames_limit = True
             return True
@@ -323,7 +320,7 @@ class OpenAIPolicy(EvalPolicy):
         return False
 
     async def _refuse(self, error: Any, said: str) -> NoReturn:
-        """Raise what a refused request means."""
+        """Raise the error that a refused request means."""
         self._refuse_key(error)
         status, message = error.status_code, " ".join(str(error.message).split())[:300]
         if "insufficient_quota" in said or status == 402:
@@ -350,7 +347,7 @@ class OpenAIPolicy(EvalPolicy):
             )
 
     async def _models(self) -> list[str]:
-        """Return the endpoint's models; none if it does not tell."""
+        """Return the names of the endpoint's models; empty if it does not list them."""
         import openai
 
         client = self._client.with_options(max_retries=0, timeout=_CONNECT_S)

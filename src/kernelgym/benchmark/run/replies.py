@@ -1,9 +1,9 @@
-"""Reads bodies of the chat and responses APIs, of many makes.
+"""Reading of replies of the chat and responses APIs, from different servers.
 
-Contract: pure. Thinking that a server gives apart (``reasoning_content``, ``reasoning``, parts of
-type ``thinking``, summaries of the responses API) becomes `Generation.reasoning`. A finish reason
-is ``length`` if a limit of tokens ended the answer, ``content_filter`` if it was withheld, and the
-server's own word otherwise. A missing usage is None, never 0.
+Contract: pure. Thinking that a server returns separately (``reasoning_content``, ``reasoning``,
+parts of type ``thinking``, summaries of the responses API) becomes `Generation.reasoning`. A finish
+reason is ``length`` if a limit of tokens ended the answer, ``content_filter`` if it was withheld,
+and the server's own word otherwise. A missing usage is None, never 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def chat_reply(body: Mapping[str, Any]) -> Generation:
     """Return the answer in a body of the chat API.
 
     Raises:
-        KeyError: If there is none; so do IndexError, TypeError and AttributeError say.
+        KeyError: If the body holds no answer; or IndexError, TypeError or AttributeError.
     """
     choice = body["choices"][0]
     message = choice["message"]
@@ -46,7 +46,7 @@ def responses_reply(body: Mapping[str, Any]) -> Generation:
     """Return the answer in a body of the responses API.
 
     Raises:
-        KeyError: If there is none; so do TypeError and AttributeError say.
+        KeyError: If the body holds no answer; or TypeError or AttributeError.
     """
     texts: list[str] = []
     thoughts: list[str] = []

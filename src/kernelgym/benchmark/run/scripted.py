@@ -1,8 +1,8 @@
 """The scripted policy: right, wrong and cheating answers, without a model.
 
 Right and wrong kernels are those that the suite Synthetic writes for its own problems, in Triton
-and C++. A cheating answer hands in the reference under the name ``ModelNew``: no kernel of its own,
-which ruleset strict refuses. What it answers follows from the request's seed.
+and C++. A cheating answer is the reference under the name ``ModelNew``, without a custom kernel,
+which ruleset strict refuses. The seed of the request decides the answer.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _MODEL = re.compile(r"\bModel\b")
 
 
 class ScriptedPolicy(EvalPolicy):
-    """Answers from what the suite Synthetic knows of its problems.
+    """Policy that answers with the kernels that the suite Synthetic writes.
 
     Args:
-        shares: Of right, wrong and cheating answers; they sum to 1.
+        shares: Shares of right, wrong and cheating answers; they sum to 1.
         language: ``triton`` or ``cpp``.
 
     Raises:
@@ -47,7 +47,7 @@ class ScriptedPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers."""
+        """JSON data that decides the answers."""
         return {"kind": "scripted", "model": "scripted", "shares": list(self._shares)}
 
     async def answer(self, asked: AnswerRequest) -> Generation:
@@ -71,7 +71,7 @@ class ScriptedPolicy(EvalPolicy):
 
 
 def _kernel(kind: str, problem: Problem, language: str, seed: int) -> tuple[str, Kernel]:
-    """Return what the policy thinks, and the kernel that it hands in."""
+    """Return the thought and the kernel of an answer."""
     from kernelgym.suites.synthetic import broken_variants, solve
 
     target = cast(Literal["triton", "cpp"], language)  # the suite refuses others by name

@@ -1,13 +1,13 @@
-"""What a run spends, and its cap; worst cases are reserved.
+"""Cost of a run and its cap; the worst case of each request is reserved before it is made.
 
 Contract: the worst case is the price of one token for each UTF-8 byte of the prompt, or of the
-tokens that a tokenizer counts, and of as many sampled tokens as the policy allows. What was spent
-and what is reserved together never exceed the cap. A request waits while only reservations of
-others keep it from fitting, and ends the run (`RunStopped`) if it cannot fit. A request without a
-usage, or one that failed, counts as its reservation; a usage above its reservation ends the run.
+tokens that a tokenizer counts, and of as many sampled tokens as the policy allows. Spent and
+reserved amounts together never exceed the cap. A request that does not fit waits while others hold
+reservations; if none does, it ends the run (`RunStopped`). A request without a reported usage, or
+one that failed, costs its whole reservation; a usage above its reservation ends the run.
 
-It does not cover requests that were under way when a process was killed, and failed tries of a
-request that was answered in the end.
+Not covered: requests that were in flight when a process was killed, and failed tries of a request
+that was answered in the end.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["PricedPolicy", "SpendingCap", "byte_count", "priced", "read_price", 
 
 
 class SpendingCap:
-    """Keeps what is spent and reserved below a number of US dollars.
+    """Cap on the US dollars that are spent and reserved.
 
     Args:
-        most_usd: The cap; None for none.
-        spent_usd: What was spent before.
+        most_usd: The cap in US dollars; None for no cap.
+        spent_usd: US dollars that were spent before.
 
     Raises:
-        UsageError: If the cap is no positive number.
+        UsageError: If the cap is not a positive number.
     """
 
     def __init__(self, most_usd: float | None = None, spent_usd: float = 0.0) -> None:
@@ -46,12 +46,12 @@ class SpendingCap:
         self.most_usd, self.spent_usd = most_usd, spent_usd
         self.reserved_usd = 0.0
         self.stopped = ""
-        """Why nothing more is reserved; empty while it is."""
+        """Reason why nothing more is reserved; empty if reserving goes on."""
         self._pending = 0
         self._changed = asyncio.Condition()
 
     async def reserve(self, usd: float) -> None:
-        """Reserve an amount, once it fits.
+        """Reserve an amount in US dollars, once it fits.
 
         Raises:
             RunStopped: If it cannot fit, or nothing more is reserved.
@@ -75,7 +75,7 @@ class SpendingCap:
             self.reserved_usd += usd
 
     async def settle(self, reserved: float, usd: float) -> None:
-        """Put what a request cost in the place of its reservation."""
+        """Replace a reservation by the cost of the request."""
         async with self._changed:
             self._pending -= 1
             self.reserved_usd = self.reserved_usd - reserved if self._pending else 0.0
@@ -94,14 +94,14 @@ class SpendingCap:
 
 
 class PricedPolicy(EvalPolicy):
-    """Adds prices and a cap to a policy.
+    """Policy that adds costs and a cap to another policy.
 
     Args:
-        policy: Answers.
-        price: Of its model.
-        cap: Is told of each request.
-        max_tokens: Most tokens of an answer.
-        count: Counts a text's tokens from above; its UTF-8 bytes if not given.
+        policy: Policy that answers.
+        price: Price of its model.
+        cap: Cap on which each request is reserved.
+        max_tokens: Largest number of tokens of an answer.
+        count: Function that returns an upper bound of a text's tokens; its UTF-8 bytes if None.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class PricedPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Those of the policy: what it costs decides no answer."""
+        """Settings of the policy: costs do not decide answers."""
         return self.inner.settings
 
     async def check(self) -> None:
@@ -128,17 +128,17 @@ class PricedPolicy(EvalPolicy):
         await self.inner.check()
 
     def worst_usd(self, asked: AnswerRequest) -> float:
-        """Return the most that a request may cost."""
+        """Return the largest possible cost of a request in US dollars."""
         prompt = sum(self._count(message.content) for message in asked.messages)
-        # A token from a cache may be dearer than one that is read anew, whatever that is for.
+        # Some price lists charge more for cached tokens than for others.
         dearest = max(self.price.usd(Tokens(prefill=prompt)), self.price.usd(Tokens(cached=prompt)))
         return dearest + self.price.usd(Tokens(sample=self._max_tokens))
 
     async def answer(self, asked: AnswerRequest) -> Generation:
-        """Return one answer with what it cost.
+        """Return one answer with its cost.
 
         Raises:
-            ProviderFailure: If it cannot be had; counts as its reservation.
+            ProviderFailure: If it cannot be had; the failure costs its reservation.
             RunStopped: If it does not fit below the cap.
         """
         worst = self.worst_usd(asked)
@@ -160,12 +160,12 @@ class PricedPolicy(EvalPolicy):
 
 
 def byte_count(text: str) -> int:
-    """Return a text's UTF-8 bytes: no tokenizer makes more tokens of it."""
+    """Return the number of UTF-8 bytes of a text, an upper bound of its tokens."""
     return len(text.encode("utf-8", "replace"))
 
 
 def tokenizer_count(name: str) -> TokenCounter:
-    """Return a counter by a tokenizer of transformers.
+    """Return a function that counts tokens with a tokenizer of transformers.
 
     Raises:
         UsageError: If transformers or the tokenizer is not there.
@@ -189,11 +189,11 @@ def priced(
     max_usd: float | None = None,
     tokenizer: str = "",
 ) -> EvalPolicy:
-    """Return a policy with its price and cap, if one is given.
+    """Return a policy with price and cap; the policy itself without a price.
 
     Args:
-        policy: Answers.
-        price: A price, or what `read_price` takes.
+        policy: Policy that answers.
+        price: A price, or a text that `read_price` takes.
         max_usd: US dollars that the run must not exceed; None for no cap.
         tokenizer: Name of the tokenizer that counts prompts; each UTF-8 byte counts for one token
             if empty.
@@ -232,7 +232,7 @@ def read_price(given: str, model: str) -> Price:
     Args:
         given: ``IN,OUT`` or ``IN,OUT,CACHED`` in USD per million tokens, or the path of a YAML
             file with ``date`` and ``models``: a mapping of names to ``in``, ``out`` and ``cached``.
-        model: Which model's is read from the file.
+        model: Model whose price is read from the file.
 
     Raises:
         UsageError: If it is neither, or the file has no date or no such model.

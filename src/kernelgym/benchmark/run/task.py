@@ -1,8 +1,8 @@
-"""The options of an eval run, and the plan they resolve to.
+"""Resolving the options of an eval run to its plan.
 
-Contract: `resolve` runs nothing and opens no connection beyond what a suite needs to list its
-problems. The plan holds the digest of every problem and of all first prompts, so a run that is gone
-on with reads what it read before.
+Contract: `resolve` runs nothing and opens no connection, except those that a suite needs to list
+its problems. The plan holds the digest of every problem and of all first prompts, so a run is
+resumed with the same prompts or refused.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def resolve(
     """Return the plan of a task, and its problems.
 
     Args:
-        task: What is asked for.
-        policy: The policy's settings.
-        name: The run's; made of policy and suite if empty.
+        task: Options of the run.
+        policy: Settings of the policy.
+        name: Name of the run; made of policy and suite if empty.
 
     Raises:
         UsageError: If an option makes no sense, or chooses no problem.
