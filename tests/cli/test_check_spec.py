@@ -38,8 +38,10 @@ LABEL = with_tolerances("strict", 1e-3, 1e-2).label
 def test_own_tolerances_hold_at_one_shape(run, judges, folder: Path) -> None:
     path = written(folder, changed(SPEC, **TUNED))
     code, out, _ = run("check", "right.py", "--problem", f"{path}#rows=4", "--json")
-    assert code == 0 and json.loads(out)["ruleset"] == LABEL == judges[-1].ruleset.label
-    assert recorded_ruleset(LABEL) == judges[-1].ruleset
+    assert (
+        code == 0 and json.loads(out)["ruleset"] == LABEL == judges[-1].capabilities.ruleset.label
+    )
+    assert recorded_ruleset(LABEL) == judges[-1].capabilities.ruleset
     (folder / "reply.md").write_text("no kernel here")
     at_one = ("--problem", f"{path}#rows=4", "--json", "--reply")
     assert json.loads(run("check", "reply.md", *at_one)[1])["ruleset"] == LABEL

@@ -171,7 +171,7 @@ def test_dry_run_tells_of_baselines(
 def test_timing_baseline_is_part_of_the_plan(run: Any, judges: Any, out: Path) -> None:
     given = (*ASKED, "--timing-baseline", "best", "--out", out)
     assert run(*given)[0] == 0 and run(*given)[0] == 0
-    assert judges[0].ruleset.timing.baseline == "best"
+    assert judges[0].capabilities.ruleset.timing.baseline == "best"
     code, _, error = run(*ASKED, "--out", out)
     assert code == 2 and "ruleset was" in error
     code, _, error = run(*ASKED, "--timing-baseline", "jit", "--out", out)

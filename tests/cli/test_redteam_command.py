@@ -107,9 +107,9 @@ def test_json_holds_every_verdict_and_the_machine(run, judges, corpus, tmp_path)
 
 def test_a_timeout_changes_the_rules_and_their_label(run, judges, corpus):
     run("redteam", "--jobs-timeout", "5")
-    assert judges[0].ruleset.limits.run_s == 5.0
+    assert judges[0].capabilities.ruleset.limits.run_s == 5.0
     run("redteam")
-    assert judges[1].ruleset.limits.run_s != 5.0
+    assert judges[1].capabilities.ruleset.limits.run_s != 5.0
 
 
 @pytest.mark.parametrize(

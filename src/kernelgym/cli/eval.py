@@ -97,7 +97,6 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             with progress_bar("episodes", len(problems) * plan.samples) as advance:
                 done = run_plan(
                     *(plan, problems, folder, policy, evaluator),
-                    workers=self.workers,
                     concurrency=self.concurrency,
                     on_episode=advance,
                 )

@@ -132,7 +132,6 @@ def evaluate(
             stack.callback(evaluator.close)
         return run_plan(
             *(plan, problems, folder, made, None if part == "generate" else evaluator),
-            workers=workers,
             concurrency=concurrency,
             on_episode=on_episode,
         )
@@ -145,7 +144,6 @@ def run_plan(
     policy: EvalPolicy | None,
     evaluator: Evaluator | None,
     *,
-    workers: int = 1,
     concurrency: int = 8,
     on_episode: Callable[[], object] = lambda: None,
 ) -> EvalSummary:
@@ -157,7 +155,6 @@ def run_plan(
         folder: Folder of the run.
         policy: Source of the answers that are not on disk; None to judge those that are there.
         evaluator: Judge of the kernels that have no verdict; None to judge nothing.
-        workers: Number of kernels that the evaluator judges at the same time.
         concurrency: Largest number of answers that are requested at the same time.
         on_episode: Function that is called for each episode that ended, was cut, or waits.
 
@@ -185,13 +182,14 @@ def run_plan(
             _begin(folder, plan, judges=evaluator is not None)
             if isinstance(policy, PricedPolicy):
                 policy.cap.spent_usd = held.spent_usd()
-            judge = None
+            judge, ahead = None, 64
             if evaluator is not None:
+                ahead = max(ahead, 4 * evaluator.capabilities.workers)
                 judge = await stack.enter_async_context(AwaitedEvaluator(evaluator))
             return await drive(
                 *(plan, problems, held, plan.observer(), policy, judge),
                 concurrency=concurrency,
-                ahead=max(64, 4 * workers),
+                ahead=ahead,
                 on_episode=on_episode,
             )
 
