@@ -1,4 +1,4 @@
-"""What verdicts and a search say on two busy cores.
+"""Record verdicts and a search while other processes use both cores.
 
 Run ``python -m benchmarks.search.busy_host [--verdicts 10] [--spinning 2] [--out FILE]``, on more
 than two cores under ``taskset -c 0,1``. While processes spin beside it, one correct C++ kernel is

@@ -1,4 +1,4 @@
-"""Real searches on the CPU: what they find, and what they take.
+"""Run real searches on the CPU, and record their gains and their time.
 
 Run ``python -m benchmarks.search.cpu --out FILE`` on a quiet machine with two cores; it takes some
 hours. Each task is searched by each algorithm with three seeds, 60 evaluations or six minutes each.

@@ -1,4 +1,4 @@
-"""What a search's own decisions cost: the time to choose what is judged next.
+"""Measure the time that each algorithm takes to choose the next state.
 
 Run ``python -m benchmarks.search.decisions [--out FILE]``. Each algorithm grows the graph of the
 matmul example by the rules' real proposals, whose values are drawn by their keys and not judged,
@@ -40,9 +40,9 @@ def decisions(
     """Return the seconds of each decision until a graph holds so many states.
 
     Args:
-        algorithm: Chooses what to try.
-        states: Correct ones; about a fifth as many fail beside them.
-        clock: Returns seconds.
+        algorithm: Algorithm that chooses the next state.
+        states: Number of correct states; about a quarter as many fail beside them.
+        clock: Function that returns the time in seconds.
     """
     start = read_variant(EXAMPLES["matmul"][1])
     seen = Seen(RuleProposer(start), start, 0)

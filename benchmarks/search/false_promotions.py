@@ -1,4 +1,4 @@
-"""How often a search promotes a kernel that is no faster, and how well its intervals repeat.
+"""Count how often a search promotes a kernel that is no faster, and how well its intervals repeat.
 
 Run ``python -m benchmarks.search.false_promotions [--searches 20] [--out FILE]`` on a quiet
 machine. Each search is offered kernels that differ from its start in names and comments alone, so
@@ -39,7 +39,7 @@ def renamed(kernel: Kernel, number: int) -> Kernel:
 
     Args:
         kernel: One of the search's examples.
-        number: Which of the many; each has other names.
+        number: Number of the renamed kernel; each has other names.
     """
     before, quotes, rest = kernel.source.partition('source = """')
     cpp, end, after = rest.partition('"""')
@@ -76,8 +76,8 @@ def again(outdir: Path, evaluator: Evaluator) -> dict[str, Any] | None:
     """Compare the best of a finished search with its start once more.
 
     Args:
-        outdir: Of a search of an example, or of `benchmarks.search.linear_gelu`.
-        evaluator: Judges both.
+        outdir: Folder of a search of an example, or of `benchmarks.search.linear_gelu`.
+        evaluator: Evaluator that judges both kernels.
 
     Returns:
         The search's folder, the reported interval, the new ratio, and whether it lies inside; None

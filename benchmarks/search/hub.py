@@ -32,8 +32,8 @@ def table_of(cache: dict[str, Any], name: str, device: str = "") -> Table:
 
     Args:
         cache: The file's content.
-        name: Of the table.
-        device: What was measured on, if the file does not say.
+        name: Name of the table.
+        device: Device of the measurements, if the file does not name it.
     """
     names = [key for key in cache["tune_params_keys"] if len(cache["tune_params"][key]) > 1]
     columns = {key: tuple(map(str, cache["tune_params"][key])) for key in names}

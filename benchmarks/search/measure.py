@@ -68,13 +68,14 @@ def measured(
     """Judge every configuration, and return the table.
 
     Args:
-        name: Of the table.
-        problem: What the kernels solve.
-        proposer: Makes them.
-        space: Which.
-        evaluator: Judges and times them.
-        kept: File of what was judged; read first, then appended to.
-        most: Programs to judge; all if 0. Configurations without a verdict are left out.
+        name: Name of the table.
+        problem: Problem that the kernels solve.
+        proposer: Proposer that makes the kernels.
+        space: Space of configurations to measure.
+        evaluator: Evaluator that judges and times the kernels.
+        kept: File of results, which is read first and then extended.
+        most: Number of programs to judge at most; 0 for all. Configurations without a verdict are
+            left out.
     """
     found: dict[str, list[float]] = {}
     if kept.exists():

@@ -26,23 +26,23 @@ _REPEATS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What came of one search."""
+    """Outcome of one search."""
 
     shares: tuple[float, ...]
     """After each charged evaluation: the optimum's time over that of the incumbent, the state with
     the best measured time. Both are true times."""
     duplicates: int
     configs: tuple[Config, ...]
-    """What was evaluated."""
+    """Configurations that were evaluated."""
 
 
 class Seen:
-    """What a search without a judge has seen.
+    """State of a search without a judge: its graph, results and context.
 
     Args:
         proposer: Proposes variants.
-        first: What the search starts from.
-        seed: Of the algorithm.
+        first: Variant that the search starts from.
+        seed: Seed of the algorithm.
     """
 
     def __init__(self, proposer: Proposer, first: Variant, seed: int) -> None:
@@ -85,10 +85,10 @@ def play(
     """Search a table.
 
     Args:
-        algorithm: Chooses what to try.
-        table: Its configurations that fail are charged, too.
-        seed: Of the start, the noise and the algorithm.
-        budget: Evaluations.
+        algorithm: Algorithm that chooses the next state.
+        table: Table to search; configurations that fail are charged as well.
+        seed: Seed of the start, the noise and the algorithm.
+        budget: Number of evaluations.
         noise: Standard deviation of ln of a measured time.
     """
     start = table.start(seed)
@@ -119,15 +119,15 @@ def play_from(
     """Search a table by any proposer.
 
     Args:
-        algorithm: As for `play`, like all below that are not named.
-        table: See there.
+        algorithm: Algorithm that chooses the next state.
+        table: Table to search; configurations that fail are charged as well.
         proposer: Proposes variants.
-        first: What the search starts from; the table must hold its time.
-        config_of: Returns a variant's configuration. Variants without one, and those that the table
-            does not hold, count as failures.
-        seed: See there.
-        budget: See there.
-        noise: See there.
+        first: Variant that the search starts from; the table must hold its time.
+        config_of: Function that returns a variant's configuration. Variants without one, and those
+            that the table does not hold, count as failures.
+        seed: Seed of the noise and the algorithm.
+        budget: Number of evaluations.
+        noise: Standard deviation of ln of a measured time.
     """
     seen = Seen(proposer, first, seed)
     start = config_of(first)
@@ -157,7 +157,7 @@ def play_from(
                 best, share = measured, optimum / true_ms
         seen.settle(choice, measured)
         shares.append(share)
-    shares += [share] * (budget - len(shares))  # the space is exhausted
+    shares += [share] * (budget - len(shares))  # the space is exhausted: nothing changes any more
     return Play(tuple(shares), duplicates, tuple(configs))
 
 

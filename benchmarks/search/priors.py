@@ -40,10 +40,10 @@ def shares(
 
     Args:
         start: The kernel that the table's configurations were made from.
-        table: See the module.
-        algo: A name of `kernelgym_train.mcgs.algorithms.ALGORITHMS`.
-        static: Whether priors follow from kernels' texts.
-        seed: Of the algorithm and the noise.
+        table: Table of configurations of that kernel.
+        algo: Name of the algorithm.
+        static: Whether priors depend on the kernels' texts.
+        seed: Seed of the algorithm and the noise.
         noise: Standard deviation of ln of a measured time.
     """
     moves = {name.partition("/")[0] for name in table.columns}

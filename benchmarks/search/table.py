@@ -1,4 +1,4 @@
-"""`Table`: a space of kernels of which every one was measured, and a proposer over it.
+"""`Table`: a space of kernels, all of them measured, and a proposer over it.
 
 A file of a table is CSV. Lines that begin with ``#`` say where it is from. A column's head is
 ``NAME:structure`` or ``NAME:knob``; the last column, ``ms``, is the time, empty where the kernel
@@ -37,7 +37,7 @@ class Table:
     times_ms: Mapping[Config, float | None]
     """None for a configuration that fails."""
     notes: tuple[str, ...] = ()
-    """Where it is from."""
+    """Origin of the table, in lines for a reader."""
 
     @property
     def best_ms(self) -> float:
@@ -113,7 +113,7 @@ class TableProposer:
 
     Args:
         table: The table.
-        start: What the search starts from.
+        start: Configuration that the search starts from.
     """
 
     def __init__(self, table: Table, start: Config) -> None:
@@ -161,7 +161,7 @@ class TableProposer:
         return near[attempt] if attempt < len(near) else None
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return none: a table has nothing to leave out."""
+        """Return nothing: a configuration has no steps to take back."""
         return ()
 
     def structure(self, variant: Variant) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym import UsageError
+from kernelgym import UnknownName, UsageError
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.mcgs.settings import read_search_settings
 from support import searches
@@ -61,6 +61,12 @@ def test_search_of_fast_mode_goes_on_where_it_was_cut(share: float, tmp_path: Pa
     assert result["evaluations"] == 10
     taken = [row["key"] for row in rows(tmp_path) if row["event"] == "judged"]
     assert len(taken) == len(set(taken)) == 10 and before <= set(taken)
+
+
+def test_unknown_algorithm_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="best_first"):
+        searches.run(tmp_path, searches.evaluator(), algo="bestfirst")
+    assert not (tmp_path / "kernels").exists()
 
 
 @pytest.mark.parametrize("given", [-0.1, 1.5])

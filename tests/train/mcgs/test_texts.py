@@ -1,4 +1,4 @@
-"""Texts without one of their changes."""
+"""`TextProposer`: texts without one of their changes."""
 
 from __future__ import annotations
 
