@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
+from kernelgym.reading import options as described
 from kernelgym_train.backends.backend import BACKENDS, check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.config.flat_names import read_from_step
-from kernelgym_train.config.settings import describe, plain
 
 __all__ = ["main"]
 
@@ -152,7 +152,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.backend == "mcgs":
         return _search(options)
     if options.help_settings:
-        for key in describe(Config):
+        for key in described(Config):
             print(f"{key.path} = {key.default!r}\n    {key.help} ({key.type})")
         return 0
     if options.assume_gpu is not None and not options.dry_run:
@@ -254,7 +254,7 @@ def _asked(options: argparse.Namespace) -> _Asked:
         )
     config = load_config(own, settings, processes=processes)
     if options.resume:
-        check_resume(plain(kept), config)
+        check_resume(kept.model_dump(), config)
         from kernelgym_train.launch.manifest import check_retrieval, check_ruleset
 
         check_ruleset(folder, config.rules)

@@ -37,7 +37,7 @@ def test_page_commands_have_settings_that_there_are() -> None:
     for command in commands:
         read_search_settings(shlex.split(command))
     for name in re.findall(r"`(\w+)=\w*`", PAGE):
-        assert name in SearchSettings.__dataclass_fields__
+        assert name in SearchSettings.model_fields
 
 
 def test_page_lists_every_field_of_a_result(tmp_path: Path) -> None:

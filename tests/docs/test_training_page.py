@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 import kernelgym
+from kernelgym.reading import options
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import FREE_ON_RESUME, Config, ready_configs
-from kernelgym_train.config.settings import describe
 from kernelgym_train.credit.credit import NORMALISERS
 from kernelgym_train.credit.estimators import ESTIMATORS
 from kernelgym_train.run import runlog
@@ -38,7 +38,7 @@ def test_tables_name_everything_in_order() -> None:
 
 
 def test_settings_are_named_as_they_are() -> None:
-    paths = {key.path for key in describe(Config)}
+    paths = {key.path for key in options(Config)}
     sections = {path.partition(".")[0] for path in paths}
     named = set(re.findall(r"`'?([a-z]+(?:\.[a-z_]+)+)", TRAINING + CREDIT))
     assert {name for name in named if name.partition(".")[0] in sections} <= paths

@@ -317,7 +317,6 @@ def run(
     from kernelgym_train.backends.tinker.remote import Remote
     from kernelgym_train.backends.tinker.spending import Spending
     from kernelgym_train.backends.tinker.train import train
-    from kernelgym_train.config.settings import plain
     from kernelgym_train.launch.assembly import make_steps
     from kernelgym_train.rollout.policies import ChatText
     from kernelgym_train.run.runlog import RunLog
@@ -326,7 +325,7 @@ def run(
     if resume or from_step is not None:
         log = RunLog.resume(folder, from_step=from_step)
     else:
-        log = RunLog.create(folder, plain(settings), {})
+        log = RunLog.create(folder, settings.model_dump(), {})
     judge = ScriptedEvaluator(script or tiny.judge, ruleset=settings.rules)
     steps = make_steps(settings, tuple(tiny.problems(6)), log.verdicts(judge), log=log)
     text = ChatText(tiny.tokenizer())

@@ -112,11 +112,10 @@ def run(
     """Train the tiny model by a configuration; returns (outcome, log)."""
     from kernelgym.testing import ScriptedEvaluator
     from kernelgym_train.backends.trl.train import train
-    from kernelgym_train.config.settings import plain
     from kernelgym_train.launch.assembly import make_steps
     from kernelgym_train.run.runlog import RunLog
 
-    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(settings), {})
+    log = RunLog.resume(folder) if resume else RunLog.create(folder, settings.model_dump(), {})
     words = tokenizer()
     evaluator = log.verdicts(ScriptedEvaluator(script, ruleset=settings.rules))
     steps = make_steps(settings, tuple(problems(6)), evaluator, log=log)

@@ -18,7 +18,7 @@ from enum import IntEnum
 from typing import Any, Protocol, runtime_checkable
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.prompts.fields import from_fields
+from kernelgym.reading import read
 from kernelgym.types import Status, Turn
 
 __all__ = [
@@ -150,7 +150,7 @@ def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPo
         UsageError: If it is no policy.
     """
     if isinstance(policy, Mapping):
-        return from_fields(Context, "field of a context", policy)
+        return read(Context, policy, "field of a context")
     if isinstance(policy, str):
         if policy not in CONTEXTS:
             raise UnknownName("context", policy, CONTEXTS)

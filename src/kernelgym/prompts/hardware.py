@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.prompts.fields import from_fields
+from kernelgym.reading import read
 
 __all__ = ["GPUS", "Hardware", "hardware_of", "known_gpu"]
 
@@ -92,7 +92,7 @@ def hardware_of(given: object) -> Hardware | None:
     if given is None or isinstance(given, Hardware):
         return given
     if isinstance(given, Mapping) and "name" in given:
-        return from_fields(Hardware, "field of hardware", given)
+        return read(Hardware, given, "field of hardware")
     if isinstance(given, str):
         if (facts := known_gpu(given)) is None:
             raise UnknownName(

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.prompts.fields import from_fields
 from kernelgym.prompts.parts import Addition, Room
+from kernelgym.reading import read
 from kernelgym.retrieval.archive import archive_index
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.folder import folder_digest, read_index
@@ -146,7 +146,7 @@ def retrieval_of(given: object) -> Retrieval:
     if isinstance(given, str | Path):
         return Retrieval(str(given))
     if isinstance(given, Mapping):
-        return from_fields(Retrieval, "field of retrieval", given)
+        return read(Retrieval, given, "field of retrieval")
     raise UsageError(
         "retrieval is an index's name such as 'synthetic', its folder, a mapping such as {'index': "
         f"'synthetic', 'k': 3}}, or a kernelgym.Retrieval; got {given!r}"

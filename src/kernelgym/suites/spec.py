@@ -21,14 +21,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
+from kernelgym.reading import read
 from kernelgym.rulesets import Ruleset, with_tolerances
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.arithmetic import evaluate, names_in
-from kernelgym.suites.json_records import read_record
 from kernelgym.suites.spec_files import (
     MOST_TENSOR_BYTES,
     MOST_TEXT_BYTES,
@@ -84,6 +86,8 @@ STORED_DTYPES: Mapping[str, str] = MappingProxyType(
 Dtype = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A whole number of 64 bits."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -91,7 +95,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 class ConstAxis:
     """An axis that has one size."""
 
-    value: int
+    value: Whole
     type: Literal["const"] = "const"
     description: str = ""
 
@@ -111,6 +115,16 @@ class ExprAxis:
     expression: str
     type: Literal["expr"] = "expr"
     description: str = ""
+
+
+Axis = Annotated[
+    ConstAxis | VarAxis | ExprAxis,
+    Field(discriminator="type"),
+    BeforeValidator(
+        lambda given: {"type": given} if isinstance(given, str) else given,
+        json_schema_input_type=ConstAxis | VarAxis | ExprAxis | Literal["var"],
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +180,9 @@ class Arange:
 class Randint:
     """Whole numbers from `low` to below `high`: arithmetic over axes."""
 
-    high: int | str
+    high: Whole | str
     kind: Literal["randint"] = "randint"
-    low: int | str = 0
+    low: Whole | str = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +196,7 @@ class Permutation:
 class Offsets:
     """Where ragged rows begin: 0, whole numbers that never fall, `total`."""
 
-    total: int | str
+    total: Whole | str
     kind: Literal["offsets"] = "offsets"
 
 
@@ -195,9 +209,18 @@ class Safetensors:
     kind: Literal["safetensors"] = "safetensors"
 
 
-Init = (
+Inits = (
     Randn | Uniform | Zeros | Ones | Full | Arange | Randint | Permutation | Offsets | Safetensors
 )
+Init = Annotated[
+    Inits,
+    Field(discriminator="kind"),
+    BeforeValidator(
+        lambda given: {"kind": given} if isinstance(given, str) else given,
+        json_schema_input_type=Inits
+        | Literal["randn", "uniform", "zeros", "ones", "arange", "permutation"],
+    ),
+]
 """What a tensor holds at first."""
 
 
@@ -206,7 +229,7 @@ class Tensor:
     """One tensor that the kernel reads or writes."""
 
     name: str
-    shape: tuple[int | str, ...]
+    shape: tuple[Whole | str, ...]
     """Sizes: whole numbers, axes, or arithmetic over axes."""
     dtype: Dtype = "float32"
     role: Literal["input", "output", "inout"] = "input"
@@ -222,14 +245,14 @@ class Scalar:
     """One number that the kernel is given."""
 
     name: str
-    value: bool | int | float
+    value: bool | Whole | float
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Sizes to be judged at."""
 
-    axes: Mapping[str, int]
+    axes: Mapping[str, Whole]
     """Of each variable axis."""
     weight: float = 1.0
     """How much its speedup counts, beside the other shapes' weights."""
@@ -238,7 +261,7 @@ class Shape:
     kernels learns nothing of it. ``both``: its time counts, and nothing else is learnt."""
     name: str = ""
     """Made of its axes if empty, such as ``rows=1024-columns=64``."""
-    scalars: Mapping[str, bool | int | float] = field(default_factory=dict)
+    scalars: Mapping[str, bool | Whole | float] = field(default_factory=dict)
     """Values in place of the scalars' own."""
     inits: Mapping[str, Init] = field(default_factory=dict)
     """What tensors hold at first, in place of their own."""
@@ -261,7 +284,7 @@ class Tolerances:
 class Contract:
     """What a kernel is given, and what it returns."""
 
-    axes: Mapping[str, ConstAxis | VarAxis | ExprAxis] = field(default_factory=dict)
+    axes: Mapping[str, Axis] = field(default_factory=dict)
     tensors: tuple[Tensor, ...] = ()
     scalars: tuple[Scalar, ...] = ()
     shapes: tuple[Shape, ...] = ()
@@ -276,9 +299,9 @@ class Contract:
 class Launch:
     """How a kernel is compiled and launched."""
 
-    grid: tuple[int | str, ...] = ()
+    grid: tuple[Whole | str, ...] = ()
     """Programs along x, y and z: arithmetic over axes and meta-parameters."""
-    meta: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    meta: Mapping[str, tuple[Whole, ...]] = field(default_factory=dict)
     """Meta-parameters with their choices; the first is the one that the kernel starts with."""
     flags: tuple[str, ...] = ()
     """Compiler flags, of C++ and CUDA."""
@@ -310,7 +333,7 @@ class KernelSpec:
     """File that holds the source, relative to the spec."""
     returns: Literal["value", "arguments"] = "value"
     """Whether the entry returns its outputs, or is handed tensors to write them to."""
-    arguments: tuple[int | str, ...] = ()
+    arguments: tuple[Whole | str, ...] = ()
     """What the entry is called with: names, or arithmetic over axes. If empty: input tensors,
     then outputs that it writes to, then scalars."""
     reference: Reference | None = None
@@ -411,7 +434,7 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
     """
     from kernelgym.suites.spec_checks import check_spec
 
-    spec = read_record(KernelSpec, data)
+    spec = read(KernelSpec, data)
     spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
     if spec.reference is not None and not spec.reference.problem:
         run = _text(spec.reference.run, spec.reference.path, folder, "reference.run")

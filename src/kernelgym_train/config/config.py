@@ -12,7 +12,7 @@ Flat names of other systems (`kernelgym_train.config.flat_names`) are read as ou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ from kernelgym_train.config.sections import (
     TinkerConfig,
 )
 from kernelgym_train.config.settings import (
+    Settings,
     keys_that_differ,
-    plain,
     read_settings,
     read_yaml,
 )
@@ -57,24 +57,23 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Settings):
     """A whole configuration."""
 
-    run: RunConfig = field(default_factory=RunConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    env: EnvConfig = field(default_factory=EnvConfig)
-    retrieval: RetrievalConfig = field(default_factory=RetrievalConfig)
-    reward: RewardConfig = field(default_factory=RewardConfig)
-    sampling: SamplingConfig = field(default_factory=SamplingConfig)
-    curriculum: Curriculum = field(default_factory=Curriculum)
-    credit: CreditConfig = field(default_factory=CreditConfig)
-    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
-    tinker: TinkerConfig = field(default_factory=TinkerConfig)
-    judge: JudgeConfig = field(default_factory=JudgeConfig)
-    logging: LoggingConfig = field(default_factory=LoggingConfig)
-    guards: GuardRules = field(default_factory=GuardRules)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    run: RunConfig = RunConfig()
+    model: ModelConfig = ModelConfig()
+    env: EnvConfig = EnvConfig()
+    retrieval: RetrievalConfig = RetrievalConfig()
+    reward: RewardConfig = RewardConfig()
+    sampling: SamplingConfig = SamplingConfig()
+    curriculum: Curriculum = Curriculum()
+    credit: CreditConfig = CreditConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    tinker: TinkerConfig = TinkerConfig()
+    judge: JudgeConfig = JudgeConfig()
+    logging: LoggingConfig = LoggingConfig()
+    guards: GuardRules = GuardRules()
+    evaluation: EvaluationConfig = EvaluationConfig()
 
     @property
     def samples_per_step(self) -> int:
@@ -160,7 +159,7 @@ def _found(path: str | Path) -> Path:
 
 def dump_config(config: Config) -> str:
     """Return a configuration as YAML, every default spelt out; `load_config` reads it back."""
-    return str(yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+    return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
 
 
 def check_resume(kept: Mapping[str, Any], config: Config) -> None:
@@ -175,7 +174,7 @@ def check_resume(kept: Mapping[str, Any], config: Config) -> None:
     """
     differing = [
         key
-        for key in keys_that_differ(kept, plain(config))
+        for key in keys_that_differ(kept, config.model_dump())
         if key not in FREE_ON_RESUME
         and key.partition(".")[0] not in ("logging", "guards", "evaluation")
     ]

@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import Any
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym_train.config.settings import put
 
 __all__ = [
     "BUILDER",
@@ -152,7 +153,7 @@ def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
     retrieves = _RAICL in named
     found, mode = _translated((each for each in named if each != _RAICL), _paths(ours))
     for path, value in found.items():
-        _put(ours, path, value)
+        put(ours, path, value)
 
     plain: list[str] = []
     named = []
@@ -296,13 +297,3 @@ def _paths(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{name}"] = value
     return found
-
-
-def _put(data: dict[str, Any], path: str, value: Any) -> None:
-    *sections, name = path.split(".")
-    for section in sections:
-        inner = data.get(section)
-        if not isinstance(inner, Mapping | None):
-            return  # a section that is no mapping is refused where its keys are read
-        data[section] = data = dict(inner or {})
-    data[name] = value

@@ -8,13 +8,16 @@ fits together is `kernelgym_train.config.config`'s business.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.observer import HISTORY_TOKENS
 from kernelgym.rewards import RewardPreset, RewardSchedule, reward_schedule
 from kernelgym.types import GAMMA, ReturnVariant
+from kernelgym_train.config.settings import Settings, Several
 from kernelgym_train.credit.credit import Normaliser
 
 __all__ = [
@@ -33,9 +36,10 @@ __all__ = [
     "TinkerConfig",
 ]
 
+Share = Annotated[float, Field(ge=0, le=1)]
 
-@dataclass(frozen=True, slots=True)
-class RunConfig:
+
+class RunConfig(Settings):
     """The run itself."""
 
     name: str = "run"
@@ -44,19 +48,18 @@ class RunConfig:
     """Folder that the runs are kept in."""
     backend: Literal["trl", "tinker"] = "trl"
     """What samples and takes optimiser steps."""
-    options: tuple[str, ...] = ()
+    options: Several[str] = ()
     """The backend's own options as name=value, over those that follow from other settings; for trl
     those of GRPOConfig, such as vllm_gpu_memory_utilization=0.4."""
-    seed: int = 0
+    seed: NonNegativeInt = 0
     """Seed of everything that is drawn."""
-    save_every: int = 10
+    save_every: PositiveInt = 10
     """Steps from one checkpoint to the next."""
-    keep_checkpoints: int = 3
+    keep_checkpoints: PositiveInt = 3
     """Checkpoints that are kept, beside the first and the best."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelConfig:
+class ModelConfig(Settings):
     """The model that is trained."""
 
     id: str = "Qwen/Qwen2.5-Coder-7B-Instruct"
@@ -69,15 +72,15 @@ class ModelConfig:
     """Precision of the weights; auto is bfloat16 on a GPU that has it, else float32."""
     device: str = "auto"
     """Where the model is: cpu, cuda:0, or auto for a GPU if there is one."""
-    lora_rank: int = 32
+    lora_rank: NonNegativeInt = 32
     """Rank of the LoRA adapter; 0 trains all weights."""
-    lora_alpha: int = 64
+    lora_alpha: PositiveInt = 64
     """Scale of the adapter, divided by its rank."""
-    lora_dropout: float = 0.0
+    lora_dropout: Share = 0.0
     """Dropout of the adapter's input."""
-    lora_targets: tuple[str, ...] = ("all-linear",)
+    lora_targets: Several[str] = ("all-linear",)
     """Modules that get an adapter, by the ends of their names."""
-    modules_to_save: tuple[str, ...] = ()
+    modules_to_save: Several[str] = ()
     """Modules that are trained whole beside the adapter, such as lm_head."""
     quantisation: Literal["none", "4bit", "8bit"] = "none"
     """Quantisation of the frozen weights, passed on to the backend (QLoRA)."""
@@ -85,13 +88,12 @@ class ModelConfig:
     """Compute activations again instead of keeping them."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvConfig:
+class EnvConfig(Settings):
     """Problems and episodes. Kernels run on the judge's device."""
 
     suite: str = "KernelBench"
     """Name of a suite, or the path of a folder of problems."""
-    levels: tuple[int, ...] = ()
+    levels: Several[int] = ()
     """Levels to train on; all if empty."""
     problems: str = ""
     """Ids, numbers or a range such as 1-20,33; all if empty."""
@@ -103,7 +105,7 @@ class EnvConfig:
     """Language of the kernels."""
     ruleset: str = "strict"
     """Rules of the verdicts."""
-    max_turns: int = 4
+    max_turns: PositiveInt = 4
     """Answers of an episode."""
     prompt: Literal["full", "short"] = "full"
     """What the model reads: full, or short for a model that was taught the task and the form of an
@@ -113,7 +115,7 @@ class EnvConfig:
     """When an episode ends early: correct, never, speedup:<x> or no_improvement:<k>."""
     context: str = "recent"
     """What is shown of earlier turns: last, recent, best, kernels, window or whole."""
-    context_tokens: int = HISTORY_TOKENS
+    context_tokens: PositiveInt = HISTORY_TOKENS
     """Most tokens for that."""
     feedback: str = "standard"
     """How much feedback tells: minimal, standard or profile."""
@@ -123,8 +125,7 @@ class EnvConfig:
     """Worked examples in the prompt: zero_shot, one_shot, few_shot, or how many."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalConfig:
+class RetrievalConfig(Settings):
     """Solved problems like the one asked, shown in prompts; see docs/retrieval.md."""
 
     index: str = ""
@@ -148,8 +149,7 @@ class RetrievalConfig:
         return bool(self.index)
 
 
-@dataclass(frozen=True, slots=True)
-class PartWeights:
+class PartWeights(Settings):
     """Weights over those of the reward preset; null keeps the preset's."""
 
     format: float | None = None
@@ -174,19 +174,17 @@ class PartWeights:
     @property
     def given(self) -> dict[str, float]:
         """Those that are set, by part."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+        return self.model_dump(exclude_none=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RewardConfig:
+class RewardConfig(Settings):
     """What turns score, and how scores become returns."""
 
     preset: str | Mapping[int, str] = "stage2"
     """A reward preset, or several by their first step, as in {0: stage1, 200: stage2}."""
-    weights: PartWeights = field(default_factory=PartWeights)
+    weights: PartWeights = PartWeights()
     """Weights over those of the preset, at every step."""
-    gamma: float = GAMMA
+    gamma: Share = GAMMA
     """Discount factor over the turns of an episode."""
     returns: ReturnVariant = "sum"
     """How the scores from a turn on become its return."""
@@ -218,37 +216,35 @@ def _weighted(preset: RewardPreset, given: Mapping[str, float]) -> RewardPreset:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingConfig:
+class SamplingConfig(Settings):
     """How a step's episodes are sampled."""
 
-    problems_per_step: int = 8
+    problems_per_step: PositiveInt = 8
     """Groups of a step."""
-    group_size: int = 8
+    group_size: Annotated[int, Field(ge=2)] = 8
     """Trajectories of a group: those that are compared with each other."""
-    refill_rounds: int = 2
+    refill_rounds: NonNegativeInt = 2
     """Extra rounds for groups whose returns do not differ; 0 keeps the step short of them."""
-    temperature: float = 1.0
+    temperature: PositiveFloat = 1.0
     """Sampling temperature; credit assumes 1."""
-    top_p: float = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of probability that is sampled from; credit assumes 1."""
-    max_prompt_tokens: int = 8192
+    max_prompt_tokens: PositiveInt = 8192
     """Most tokens of a prompt, earlier turns included."""
-    max_new_tokens: int = 4096
+    max_new_tokens: PositiveInt = 4096
     """Most tokens of an answer."""
     engine: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
     """What a local model generates with; vLLM is passed on to the backend."""
-    batch_size: int = 64
+    batch_size: PositiveInt = 64
     """Answers that it generates at once."""
-    at_once: int | None = None
+    at_once: PositiveInt | None = None
     """Most trajectories of a step that are played at the same time with a model on a service; all
     if null. A local model answers those of a step together."""
     thinking: bool = True
     """Let a chat template that can switch thinking on or off switch it on."""
 
 
-@dataclass(frozen=True, slots=True)
-class TinkerConfig:
+class TinkerConfig(Settings):
     """The Tinker service that trains; read with run.backend=tinker only."""
 
     base_url: str = ""
@@ -258,17 +254,17 @@ class TinkerConfig:
     """Weights of another run that the adapter begins with, such as tinker://.../weights/step-000100
     (state_path in a run's checkpoints.jsonl); the optimiser begins anew. A fresh adapter if
     empty."""
-    dro_beta: float = 0.05
+    dro_beta: PositiveFloat = 0.05
     """Weight of the quadratic penalty of optimiser.loss=dro."""
-    answer_timeout_s: float = 600.0
+    answer_timeout_s: PositiveFloat = 600.0
     """Seconds after which an answer is asked for again, twice, and then given up."""
-    step_timeout_s: float = 1800.0
+    step_timeout_s: PositiveFloat = 1800.0
     """Seconds that an optimiser update, a snapshot or a checkpoint may take before the run goes on
     from its last checkpoint, and a step after Ctrl-C before it is given up."""
     off_policy: Literal[0, 1] = 0
     """Updates of a step, in steps, that sampling may be behind: with 1 a step is played while the
     one before is learned from, by the weights from before that."""
-    keep_days: int = 0
+    keep_days: NonNegativeInt = 0
     """Days that the service keeps checkpoints; 0 for as long as it keeps any."""
     most_usd: float | None = None
     """US dollars at which the run ends, by the table of prices; no cap if null. The run ends after
@@ -277,8 +273,7 @@ class TinkerConfig:
     """Tokens of prompts, answers and updates at which it does; no cap if null."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreditConfig:
+class CreditConfig(Settings):
     """How returns become advantages and weights; see docs/credit.md."""
 
     estimator: str = "trloo"
@@ -289,48 +284,46 @@ class CreditConfig:
     """Tokens that constant divides by; sampling.max_new_tokens if null."""
 
 
-@dataclass(frozen=True, slots=True)
-class OptimiserConfig:
+class OptimiserConfig(Settings):
     """How the model is changed."""
 
-    steps: int = 100
+    steps: PositiveInt = 100
     """Training steps: each plays, then learns from what was played."""
-    learning_rate: float = 1e-5
+    learning_rate: PositiveFloat = 1e-5
     """Learning rate after the warm-up."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """What becomes of it after the warm-up."""
-    warmup_steps: int = 0
+    warmup_steps: NonNegativeInt = 0
     """Steps over which it rises from 0."""
-    weight_decay: float = 0.0
+    weight_decay: NonNegativeFloat = 0.0
     """Decay of the weights."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: PositiveFloat = 1.0
     """Gradients longer than this are cut to it (Kevin-32B: 0.05)."""
-    updates_per_step: int = 1
+    updates_per_step: PositiveInt = 1
     """Optimiser updates that a step's samples are divided among."""
-    micro_batch: int = 8
+    micro_batch: PositiveInt = 8
     """Samples that a device takes at once; their gradients are added up."""
     loss: str = "auto"
     """The backend's name of a loss, such as TRL's cispo; auto is the clipped ratio of PPO, with the
     weights of credit.normaliser."""
     importance: Literal["token", "sequence"] = "token"
     """Whether ratios are of tokens, or of whole answers (GSPO)."""
-    clip_low: float = 0.2
+    clip_low: Share = 0.2
     """How far a ratio may fall below 1."""
-    clip_high: float = 0.28
+    clip_high: NonNegativeFloat = 0.28
     """How far a ratio may rise above 1."""
-    kl_beta: float = 0.0
+    kl_beta: NonNegativeFloat = 0.0
     """Weight of the divergence from the first model."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeConfig:
+class JudgeConfig(Settings):
     """What judges kernels."""
 
     device: str = "cpu"
     """Device kernels run on: cpu, cuda or cuda:N."""
-    workers: int = 2
+    workers: PositiveInt = 2
     """Worker processes."""
-    standby: int = 1
+    standby: PositiveInt = 1
     """Processes that each of them makes ready while the model samples. On a GPU, where a context
     takes half a gigabyte and is made one after the other, 3 let a step's kernels be judged sooner;
     on a CPU there is nothing to gain."""
@@ -339,7 +332,7 @@ class JudgeConfig:
     stop_at_first_failure: bool | None = None
     """End a verdict at the first call that fails; wherever no reward preset pays for the share of
     calls that agree, if null."""
-    memory_bytes: int | None = None
+    memory_bytes: PositiveInt | None = None
     """The memory budget: most bytes that judging one kernel may take. Problems that need more are
     left out. If null, half of the device's memory, or of the control group's limit if that is less,
     as found when the run starts; a run that is resumed keeps it."""
@@ -351,13 +344,12 @@ class JudgeConfig:
     verdicts.jsonl. On, many short runs on the same kernels cost less."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoggingConfig:
+class LoggingConfig(Settings):
     """What is written of a run, beside its metrics."""
 
     tensorboard: bool = True
     """Write TensorBoard files."""
-    histograms_every: int = 5
+    histograms_every: NonNegativeInt = 5
     """Steps from one set of histograms to the next; 0 for none."""
     trajectories: bool = True
     """Write every episode to trajectories.jsonl."""
@@ -369,15 +361,14 @@ class LoggingConfig:
     """Weights & Biases project; none if empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationConfig:
+class EvaluationConfig(Settings):
     """Evaluation on problems that are not trained on."""
 
-    every: int = 10
+    every: NonNegativeInt = 10
     """Steps from one evaluation to the next; 0 for none during training."""
     suite: str = ""
     """Suite or folder; that of env if empty."""
-    levels: tuple[int, ...] = ()
+    levels: Several[int] = ()
     """Levels; those of env if empty."""
     problems: str = ""
     """Ids, numbers or a range; all of the split if empty."""
@@ -385,17 +376,17 @@ class EvaluationConfig:
     """Split, such as test (KernelBench) or heldout (Synthetic)."""
     sizes: str = ""
     """Sizes of KernelBench's problems; if empty, those of env for its suite, full for another."""
-    limit: int = 0
+    limit: NonNegativeInt = 0
     """Most problems, the same ones each time; 0 for all."""
-    samples: int = 4
+    samples: PositiveInt = 4
     """Episodes of each problem."""
-    pass_at: tuple[int, ...] = (1, 4)
+    pass_at: Several[int] = (1, 4)
     """Values of k for pass@k; none above samples."""
-    temperature: float = 1.0
+    temperature: NonNegativeFloat = 1.0
     """Sampling temperature."""
     greedy: bool = True
     """Play one greedy episode of each problem, too."""
-    max_turns: int | None = None
+    max_turns: PositiveInt | None = None
     """Answers of an episode; those of env if null."""
     timing: bool = False
     """Time correct kernels, for fast_p."""

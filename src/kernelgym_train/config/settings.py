@@ -1,73 +1,71 @@
-"""Settings: dataclasses from YAML and ``key.path=value``, and back to plain data.
+"""Settings from YAML files and from ``key.path=value`` texts.
 
-Contract: a section is a dataclass of defaults whose fields are sections or plain values (``bool``,
-``int``, ``float``, ``str``, literals, tuples of those, mappings from whole numbers to texts, and
-unions of them). `read_settings` converts and refuses; it never guesses. An unknown key, a value of
-another type and a key that stands twice in a file are `UsageError`, with the key's whole path and
-what is known. `plain` and `read_settings` are each other's inverse. The docstring under a field is
-its help, see `describe`.
+Contract: `read_yaml` reads plain data and refuses a key that a mapping has twice. Where YAML 1.1
+surprises, values are read as YAML 1.2 has them: ``1e-5`` is a number, and ``off`` a text; ``yes``
+and ``no`` stay true and false. A number without a fraction, such as ``20e9``, is a whole number.
+`read_settings` makes settings of such data and of overrides, and refuses what does not fit with a
+`UsageError` that names the key, as `kernelgym.reading` does.
 
 Which keys exist and which values fit together is `kernelgym_train.config.config`'s business.
 """
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
-import itertools
-import math
-import textwrap
-import types
-import typing
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from kernelgym.errors import UnknownName, UsageError
+from kernelgym.errors import UsageError
+from kernelgym.reading import STRICT, options, read
 
-__all__ = ["Key", "describe", "keys_that_differ", "plain", "read_settings", "read_yaml"]
-
-_RENAMED = {"judge.ready": "judge.standby"}
-"""Settings of version 0.1.0 that have another name now."""
+__all__ = ["Settings", "Several", "keys_that_differ", "put", "read_settings", "read_yaml"]
 
 T = TypeVar("T")
+_NUMBER = r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One setting, for help and documentation."""
+class Settings(BaseModel):
+    """Settings of one subject; the docstring under each field is its help."""
 
-    path: str
-    """Such as ``optimiser.learning_rate``."""
-    type: str
-    default: Any
-    """As plain data."""
-    help: str
+    model_config = cast(ConfigDict, STRICT)
+
+
+def _listed(given: object) -> object:
+    if given is None or isinstance(given, dict):
+        return given
+    return tuple(given) if isinstance(given, list) else (given,)
+
+
+Several = Annotated[tuple[T, ...], BeforeValidator(_listed)]
+"""Several values; one that stands alone is taken for a list of one."""
 
 
 def read_settings(kind: type[T], data: Mapping[str, Any], overrides: Sequence[str] = ()) -> T:
     """Return settings from plain data, and what overrides it.
 
     Args:
-        kind: The dataclass.
+        kind: Class of the settings.
         data: As read from a file: sections and their keys; what is left out has its default.
         overrides: Texts such as ``optimiser.steps=200``; the value is read as YAML.
 
     Raises:
         UnknownName: If there is no such key.
-        UsageError: If a value does not fit, or an override is none.
+        UsageError: If a value does not fit, or an override has another form.
     """
-    merged = _copied(data)
+    known = {option.path: option.type for option in options(cast("Any", kind))}
+    sections = {path[:end] for path in known for end, letter in enumerate(path) if letter == "."}
+    merged = _filled(data, sections, "")
     for text in overrides:
-        path, equals, value = text.partition("=")
-        if not equals or not path.strip():
+        path, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not path:
             raise UsageError(f"an override is key.path=value, got {text!r}")
-        _put(kind, merged, path.strip(), value.strip())
-    return cast(T, _section(kind, merged, "", kind))
+        # Where a text is wanted it is taken as it stands: a run may be called 1e5, or no.
+        put(merged, path, value if known.get(path) == "a text" else _yaml(value, path))
+    return read(kind, merged, "setting")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
@@ -89,24 +87,18 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
     return data
 
 
-def plain(settings: Any) -> Any:
-    """Return settings as plain data, every default spelt out."""
-    if dataclasses.is_dataclass(settings):
-        return {f.name: plain(getattr(settings, f.name)) for f in dataclasses.fields(settings)}
-    if isinstance(settings, tuple):
-        return [plain(value) for value in settings]
-    return dict(settings) if isinstance(settings, Mapping) else settings
+def put(data: dict[str, Any], path: str, value: object) -> None:
+    """Set one value in plain data; sections on its path are made where they are missing.
 
-
-def describe(kind: type, prefix: str = "") -> Iterator[Key]:
-    """Yield every key of a dataclass of settings, its sections' included."""
-    hints, told = typing.get_type_hints(kind), _field_docs(kind)
-    for field in dataclasses.fields(kind):
-        hint, path = hints[field.name], prefix + field.name
-        if dataclasses.is_dataclass(hint):
-            yield from describe(cast(type, hint), f"{path}.")
-        else:
-            yield Key(path, _named(hint), plain(_default(field)), told.get(field.name, ""))
+    What stands in the place of a section and is no mapping stays; `read_settings` refuses it.
+    """
+    *sections, name = path.split(".")
+    for section in sections:
+        inner = data.get(section)
+        if not isinstance(inner, Mapping | None):
+            return
+        data[section] = data = dict(inner or {})
+    data[name] = value
 
 
 def keys_that_differ(one: Any, other: Any, prefix: str = "") -> tuple[str, ...]:
@@ -124,139 +116,19 @@ def keys_that_differ(one: Any, other: Any, prefix: str = "") -> tuple[str, ...]:
     )
 
 
-def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: _copied(v) if isinstance(v, Mapping) else v for k, v in data.items()}
-
-
-def _put(kind: type, data: dict[str, Any], path: str, text: str) -> None:
-    """Put an override where it belongs, as text or as what the text means."""
-    root = kind
-    *sections, name = path.split(".")
-    for place, section in enumerate(sections):
-        hints = typing.get_type_hints(kind)
-        if not dataclasses.is_dataclass(hints.get(section)):
-            raise _unknown(kind, ".".join(sections[:place]), path, root)
-        kind = cast(type, hints[section])
-        inner = data.get(section)
-        data[section] = data = {} if inner is None else inner
-        if not isinstance(data, dict):
-            raise UsageError(f"{section} is a section of settings, got {data!r}")
-    hint = typing.get_type_hints(kind).get(name)
-    if hint is None:
-        raise _unknown(kind, ".".join(sections), path, root)
-    # A text is taken as it stands: a run may be called 1e5, or no.
-    data[name] = text if hint is str else _yaml(text, path)
-
-
-def _section(kind: Any, data: Any, prefix: str, root: type) -> Any:
-    if not isinstance(data, Mapping):
-        raise UsageError(f"{prefix.rstrip('.')} is a section of settings, got {data!r}")
-    hints = typing.get_type_hints(kind)
-    for name in data:
-        if name not in hints:
-            raise _unknown(kind, prefix.rstrip("."), f"{prefix}{name}", root)
-    values = {}
+def _filled(data: Mapping[str, Any], sections: set[str], prefix: str) -> dict[str, Any]:
+    """Return a copy of plain data in which an empty section is a mapping without keys."""
+    found = {}
     for name, value in data.items():
-        path, hint = f"{prefix}{name}", hints[name]
-        if dataclasses.is_dataclass(hint):
-            values[name] = _section(hint, {} if value is None else value, f"{path}.", root)
-            continue
-        found = _fit(value, hint)
-        if found is _NO:
-            quoted = "; put it in quotes" if hint is str and value is not None else ""
-            raise UsageError(f"{path} is {_named(hint)}, got {value!r}{quoted}")
-        values[name] = found
-    return kind(**values)
-
-
-_NO = object()
-"""What does not fit."""
-
-
-def _fit(value: Any, hint: Any) -> Any:
-    """Return `value` as what the hint asks for, or `_NO`."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        fits = (_fit(value, option) for option in arguments)
-        return next((fit for fit in fits if fit is not _NO), _NO)
-    if origin is Literal:
-        if value is False and "off" in arguments:  # what YAML 1.1 makes of it
-            return "off"
-        return value if value in arguments and not isinstance(value, bool) else _NO
-    if origin is tuple:
-        listed = value if isinstance(value, list | tuple) else [value]
-        fitted = [_fit(item, arguments[0]) for item in listed]
-        return _NO if _NO in fitted else tuple(fitted)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping) or not value:
-            return _NO
-        pairs = [(_fit(k, arguments[0]), _fit(v, arguments[1])) for k, v in value.items()]
-        return _NO if any(_NO in pair for pair in pairs) else dict(pairs)
-    if hint is float or hint is int:
-        return _number(value, hint)
-    return value if isinstance(value, hint) else _NO
-
-
-def _number(value: Any, hint: type) -> Any:
-    """Return a number; YAML 1.1 reads 1e-5, for want of a point, as a text."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return _NO
-    if isinstance(value, int):
-        return float(value) if hint is float else value
-    try:
-        number = float(value)
-    except ValueError:
-        return _NO
-    if hint is float:
-        return number if math.isfinite(number) else _NO
-    return int(number) if number.is_integer() else _NO
-
-
-def _unknown(kind: Any, section: str, path: str, root: type) -> UnknownName:
-    name = path[len(section) :].lstrip(".")
-    leaf = path.rpartition(".")[2]
-    elsewhere = [key.path for key in describe(root) if key.path.endswith(f".{leaf}")]
-    hint = f"There is {' and '.join(elsewhere)}." if elsewhere else ""
-    if path in _RENAMED:
-        hint = f"{path} is called {_RENAMED[path]} now."
-    what = f"setting of {section}" if section else "setting"
-    return UnknownName(what, name, typing.get_type_hints(kind), hint)
-
-
-def _named(hint: Any) -> str:
-    """Return how a type is called in a message."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        return " or ".join(_named(option) for option in arguments)
-    if origin is Literal:
-        return "one of " + ", ".join(map(str, arguments))
-    if origin is tuple:
-        return f"a list such as [a, b], each {_named(arguments[0])}"
-    if isinstance(origin, type):
-        return f"a mapping from {_named(arguments[0])} to {_named(arguments[1])}"
-    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    return names.get(hint, "null")
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
-
-
-def _field_docs(kind: type) -> dict[str, str]:
-    """Return the docstrings under a dataclass's fields."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    told = {}
-    statements = cast(ast.ClassDef, body).body
-    for field, after in itertools.pairwise(statements):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                told[field.target.id] = " ".join(str(after.value.value).split())
-    return told
+        path = f"{prefix}{name}"
+        if path in sections and isinstance(value, Mapping | None):
+            value = _filled(value or {}, sections, f"{path}.")
+        found[name] = value
+    return found
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Reads plain data, and refuses a key that stands twice."""
+    """Reads plain data, and refuses a key that a mapping has twice."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         found = super().construct_mapping(node, deep=deep)
@@ -265,6 +137,23 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
             twice = sorted({str(name) for name in names if names.count(name) > 1})
             raise yaml.YAMLError(f"{', '.join(twice)} stands there twice")
         return cast("dict[Any, Any]", found)
+
+    def construct_yaml_float(self, node: Any) -> int | float:
+        number = float(super().construct_yaml_float(node))
+        return int(number) if number.is_integer() else number
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+_Loader.yaml_implicit_resolvers = {
+    first: [rule for rule in rules if rule[0] != "tag:yaml.org,2002:bool"]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"(?i:true|false|yes|no)\Z"), list("tTfFyYnN")
+)
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(rf"{_NUMBER}\Z"), list("-+.0123456789")
+)
 
 
 def _yaml(text: str, where: str) -> Any:

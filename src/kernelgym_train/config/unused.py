@@ -6,11 +6,11 @@ spells out every default is read by any backend.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kernelgym.errors import UsageError
+from kernelgym_train.config.settings import keys_that_differ
 
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
@@ -29,31 +29,20 @@ def refuse_given(config: Config, backend: str, unused: Mapping[str, str]) -> Non
     Raises:
         UsageError: At the first such setting; names it, its default and what to do.
     """
-    plain = type(config)()
-    for path, why in _settings(plain, unused):
-        given, default = _at(config, path), _at(plain, path)
-        if given != default:
+    given, default = config.model_dump(), type(config)().model_dump()
+    for path in keys_that_differ(default, given):
+        section = path.partition(".")[0]
+        if (why := unused.get(path, unused.get(section))) is not None:
             raise UsageError(
-                f"{path}={_shown(given)} is a setting that backend {backend} has no use for: "
-                f"{why}; leave it {_shown(default)}"
+                f"{path}={_shown(_at(given, path))} is a setting that backend {backend} has no use "
+                f"for: {why}; leave it {_shown(_at(default, path))}"
             )
 
 
-def _settings(plain: Config, unused: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each setting of a table, those of whole sections too."""
-    for path, why in unused.items():
-        found = _at(plain, path)
-        if dataclasses.is_dataclass(found):
-            yield from ((f"{path}.{field.name}", why) for field in dataclasses.fields(found))
-        else:
-            yield path, why
-
-
-def _at(config: Config, path: str) -> Any:
-    found: Any = config
+def _at(data: Any, path: str) -> Any:
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        data = data[name]
+    return data
 
 
 def _shown(value: Any) -> str:

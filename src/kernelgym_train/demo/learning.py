@@ -22,7 +22,6 @@ from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config, load_config
-from kernelgym_train.config.settings import plain
 from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
 from kernelgym_train.launch.assembly import episode_rules, token_counter, training_observer
 from kernelgym_train.launch.manifest import check_ruleset, manifest
@@ -132,7 +131,7 @@ def _train(
     about = manifest(config.run.backend, rules, config.run.seed)
     if resume:
         check_ruleset(folder, rules)
-    log = RunLog.resume(folder) if resume else RunLog.create(folder, plain(config), about)
+    log = RunLog.resume(folder) if resume else RunLog.create(folder, config.model_dump(), about)
     log.watchers = watchers
     log.keeps_tokens = False
     log.keeps_trajectories = config.logging.trajectories

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
 from typing import Any
 
 from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Problem, UsageError
@@ -132,7 +131,8 @@ def with_memory_budget(config: Config, total_bytes: float | None = None) -> Conf
     if given is None and total_bytes is not None:
         given = int(total_bytes) // 2
     budget = memory_budget(given, config.judge.device)
-    return replace(config, judge=replace(config.judge, memory_bytes=budget))
+    judge = config.judge.model_copy(update={"memory_bytes": budget})
+    return config.model_copy(update={"judge": judge})
 
 
 def training_observer(
@@ -270,8 +270,8 @@ def training_retrieval(config: Config, device: str) -> Retrieval:
     Raises:
         UsageError: If the index is unknown, damaged, or holds too few entries.
     """
-    given = {**asdict(config.retrieval), "hold_out": _held_out_part(config)}
-    del given["archive"]  # the run's own, which `run_archive` makes
+    given = config.retrieval.model_dump(exclude={"archive"})  # `run_archive` makes the run's own
+    given["hold_out"] = _held_out_part(config)
     return ready_retrieval(given, config.env.language, device)
 
 

@@ -23,7 +23,6 @@ from kernelgym import Evaluator, Problem, UsageError
 from kernelgym.indexing.growing import RunArchive
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
-from kernelgym_train.config.settings import plain
 from kernelgym_train.launch.assembly import (
     episode_rules,
     held_out_problems,
@@ -341,7 +340,7 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
     if chosen.tensorboard:
         yield TensorBoard(log.folder / "tensorboard", first)
     if chosen.wandb_project:
-        yield WeightsAndBiases(chosen.wandb_project, config.run.name, plain(config))
+        yield WeightsAndBiases(chosen.wandb_project, config.run.name, config.model_dump())
     if chosen.live:
         steps = config.optimiser.steps
         on_terminal = sys.stderr.isatty()
@@ -372,7 +371,7 @@ def _create(config: Config) -> RunLog:
         rewards=config.schedule,
         retrieval=training_retrieval(config, config.judge.device) if config.retrieval.on else None,
     )
-    return RunLog.create(Path(config.run.folder) / config.run.name, plain(config), about)
+    return RunLog.create(Path(config.run.folder) / config.run.name, config.model_dump(), about)
 
 
 def _is_first() -> bool:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kernelgym import LocalEvaluator, UsageError
 from kernelgym.judging_memory import memory_budget
+from kernelgym.reading import options
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites.spec_checks import check_memory
-from kernelgym_train.config.settings import describe, plain
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.files import SearchFolder
@@ -37,7 +37,7 @@ comparisons), at least and at most, as measured on a quiet machine with two core
 
 def help_settings() -> None:
     """Print every key of the command."""
-    for key in describe(SearchSettings):
+    for key in options(SearchSettings):
         print(f"{key.path} = {key.default!r}\n    {key.help} ({key.type})")
 
 
@@ -146,9 +146,15 @@ class _Evaluators(contextlib.ExitStack):
             check_memory(task.spec, memory_budget(None, self._settings.device), "cpu")
 
 
+<<<<<<< HEAD
 def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     """Print the settings, the number of proposals by move, and an estimate of the time."""
-    for name, value in plain(settings).items():
+    for name, value in settings.model_dump().items():
+=======
+def _print_plan(settings: SearchSettings, task: Task) -> None:
+    """Print the settings, the start's proposals, and an estimate."""
+    for name, value in settings.model_dump().items():
+>>>>>>> e8ca70a (Read settings, kernel specs and prompt fields with pydantic)
         print(f"{name}: {value}")
     start = read_variant(task.start)
     for shape in task.shapes:

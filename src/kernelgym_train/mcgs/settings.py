@@ -6,14 +6,15 @@ names the key. `spelt_as_settings` knows the options of the script that the sear
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
 
 from kernelgym import UnknownName, UsageError
-from kernelgym_train.config.settings import read_settings
+from kernelgym.reading import options
+from kernelgym_train.config.settings import Settings, read_settings
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 
@@ -25,8 +26,7 @@ EFFORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
 """(budget_builds, patience) by effort."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
+class SearchSettings(Settings):
     """Every key of the command."""
 
     input: str = ""
@@ -70,13 +70,13 @@ class SearchSettings:
     require_quiet: bool = False
     """Whether to refuse a host on which verdicts of one kernel differ by more than 10 %."""
     seed: int = 0
-    """Of the search's own random numbers. The judge draws its inputs in secret."""
-    workers: int = 2
+    """Seed of the search's random number generator. The judge draws its inputs in secret."""
+    workers: PositiveInt = 2
     """Kernels that are judged at the same time. One is timed while others are built."""
     deterministic: bool = True
     """Whether results are taken in in the order in which kernels were sent to the judge, so that
     equal verdicts give equal searches; false takes each as it comes."""
-    root_noise: float = 0.0
+    root_noise: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of the start's priors that is random, from 0 to 1, for mcgs and auto: guards against
     priors that are wrong."""
     approximate: bool = False
@@ -113,10 +113,6 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
     settings = read_settings(SearchSettings, {}, given)
     if settings.algo not in ALGORITHMS:
         raise UnknownName("algorithm", settings.algo, ALGORITHMS)
-    if settings.workers < 1:
-        raise UsageError(f"workers={settings.workers}: at least 1 kernel is judged at a time")
-    if not 0.0 <= settings.root_noise <= 1.0:
-        raise UsageError(f"root_noise={settings.root_noise:g} is no share; give 0 to 1")
     if settings.device != "cpu" or settings.gpus:
         given_as = f"gpus={settings.gpus}" if settings.gpus else f"device={settings.device}"
         raise UsageError(
@@ -134,23 +130,23 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
     return settings
 
 
-def spelt_as_settings(options: Iterable[str]) -> list[str]:
+def spelt_as_settings(texts: Iterable[str]) -> list[str]:
     """Return options such as ``--budget-builds 50 --no-llm`` as key=value.
 
     Texts that are no option of a search are left as they are. A switch without a value is true.
     """
-    fields = {field.name: field for field in dataclasses.fields(SearchSettings)}
-    left, found = list(options), []
+    kinds = {option.path: option.type for option in options(SearchSettings)}
+    left, found = list(texts), []
     while left:
         text = left.pop(0)
         name, equals, value = text.partition("=")
         key = name[2:].replace("-", "_")
-        if not name.startswith("--") or key not in fields:
+        if not name.startswith("--") or key not in kinds:
             found.append(text)
             continue
         if not equals:
             follows = left[0] if left else ""
-            if fields[key].type == "bool":
+            if kinds[key] == "true or false":
                 value = left.pop(0) if follows in ("true", "false") else "true"
             elif not follows or follows.startswith("--"):
                 raise UsageError(f"{name} needs a value, such as {key}=VALUE")

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym_train.config.config import check_resume, dump_config, load_config
-from kernelgym_train.config.settings import plain
 
 TINKER = "run.backend=tinker"
 
@@ -147,7 +146,7 @@ def test_cap_without_a_price_is_refused() -> None:
         load_config(None, [*CAPPED, "model.id=runs/demo/start", "tinker.most_usd=5"])
     kept = load_config(None, [*CAPPED, "tinker.most_usd=5", "tinker.most_tokens=16000"])
     other = load_config(None, [*CAPPED, "tinker.most_usd=9"])
-    check_resume(plain(kept), other)
+    check_resume(kept.model_dump(), other)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.reading import options
 from kernelgym.rulesets import RULESETS
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
-from kernelgym_train.config.settings import describe, keys_that_differ, plain, read_settings
+from kernelgym_train.config.settings import keys_that_differ, read_settings
 from kernelgym_train.credit.credit import CreditRule
 
-KEYS = tuple(describe(Config))
+KEYS = tuple(options(Config))
 
 
 def test_defaults_hold_together() -> None:
@@ -76,11 +77,10 @@ def test_values_are_read_as_their_settings_are_typed(override: str, path: str, v
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("optimizer.steps=3", "did you mean optimiser.*There is optimiser.steps"),
+        ("optimizer.steps=3", "did you mean optimiser"),
         ("optimiser.stepz=3", "did you mean steps"),
         ("weight_decay=1", "There is optimiser.weight_decay"),
         ("sampling.learning_rate=1", "There is optimiser.learning_rate"),
-        ("env.max_turns.x=1", "unknown setting of env"),
         ("curriculum.replays=1", "did you mean replay"),
     ],
 )
@@ -104,11 +104,11 @@ def test_a_file_is_held_to_the_same_settings(tmp_path: Path, text: str) -> None:
         ("run: {seed: 1, seed: 2}", "seed stands there twice"),
         ("run: [", "cannot be read as YAML"),
         ("- run", "no mapping of sections, but list"),
-        ("run: 3", "run is a section of settings, got 3"),
+        ("run: 3", "run is a mapping with fields, got 3"),
         ("env: {problems: 5}", "env.problems is a text, got 5; put it in quotes"),
         ("run: {seed: 1.5}", "run.seed is a whole number, got 1.5"),
         ("run: {seed: true}", "run.seed is a whole number, got True"),
-        ("reward: {preset: {}}", "reward.preset is a text or a mapping"),
+        ("reward: {preset: {}}", "a reward schedule needs whole steps that start at 0"),
         ("reward: {gamma: .nan}", "reward.gamma is a number, got nan"),
         ("sampling: {thinking: 1}", "sampling.thinking is true or false, got 1"),
         ("!!python/object/apply:os.getcwd []", "cannot be read as YAML"),
@@ -126,10 +126,11 @@ def test_files_that_make_no_sense_are_refused(tmp_path: Path, text: str, said: s
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
+        (["env.max_turns.x=1"], "env.max_turns is a whole number, got"),
         (["sampling.group_size=1"], "sampling.group_size must be at least 2"),
         (["sampling.top_p=0"], "top_p must be above 0"),
         (["optimiser.learning_rate=0"], "learning_rate must be above 0"),
-        (["reward.gamma=1.5"], "reward.gamma must lie in"),
+        (["reward.gamma=1.5"], "reward.gamma must be at most 1"),
         (["run.name=a/b"], "name of a folder"),
         (["run.name="], "name of a folder"),
         (["model.id="], "model.id is empty"),
@@ -238,11 +239,11 @@ def test_every_setting_says_what_it_is_for(key) -> None:
     for name in reversed(key.path.split(".")):
         data = {name: data}
     read = read_settings(Config, data)
-    assert plain(read) == plain(Config())
+    assert read.model_dump() == Config().model_dump()
 
 
 def test_a_run_is_resumed_under_its_own_configuration() -> None:
-    kept = plain(load_config())
+    kept = load_config().model_dump()
     for free in ("optimiser.steps=500", "judge.workers=4", "logging.live=no", "run.folder=x"):
         check_resume(kept, load_config(None, [free]))
     check_resume(kept, load_config(None, ["judge.standby=3"]))
@@ -257,8 +258,3 @@ def test_differences_are_named_by_their_paths() -> None:
     one, other = {"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 1, "c": 4}, "e": 3}
     assert keys_that_differ(one, other) == ("a.c", "d", "e")
     assert keys_that_differ(one, one) == ()
-
-
-def test_setting_with_an_old_name_is_told_the_new_one() -> None:
-    with pytest.raises(UnknownName, match=r"judge\.ready is called judge\.standby now"):
-        load_config(None, ["judge.ready=2"])

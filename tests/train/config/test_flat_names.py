@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.reading import options
 from kernelgym.rewards import REWARDS
 from kernelgym_train.config import flat_names
 from kernelgym_train.config.config import Config, dump_config, load_config
-from kernelgym_train.config.settings import describe
 
-KEYS = {key.path for key in describe(Config)}
+KEYS = {key.path for key in options(Config)}
 PATH = "tinker://a-run/weights/step-000004"
 
 VALUES = [
@@ -127,7 +127,7 @@ def test_flat_name_without_counterpart_says_why(name: str, refused: str) -> None
         (["mode=multi"], "unknown mode 'multi'; did you mean multi_turn"),
         (["dataset_builder.prompt_option=raicl"], "raicl needs an index; set retrieval.index"),
         (["dataset_builder.batchsize=3"], "did you mean batch_size"),
-        (["batch_size=0"], "sampling.problems_per_step must be at least 1"),
+        (["batch_size=0"], "sampling.problems_per_step must be above 0"),
         (["max_tokens=many"], "sampling.max_new_tokens is a whole number"),
         (["dataset_builder.reward_correctness_weight=much"], "reward.weights.trials is a number"),
         (["dataset_builder.reward_speed_weight=0.3"], "needs measured speed"),
@@ -168,7 +168,7 @@ def test_command_line_goes_before_a_flat_file(tmp_path: Path) -> None:
         load_file(tmp_path, text, "max_turns=1")
     with pytest.raises(UsageError, match="dataset_builder is a section"):
         load_file(tmp_path, "dataset_builder: 3")
-    with pytest.raises(UsageError, match="sampling is a section of settings, got 3"):
+    with pytest.raises(UsageError, match="sampling is a mapping with fields, got 3"):
         load_file(tmp_path, "sampling: 3\nbatch_size: 4")
 
 

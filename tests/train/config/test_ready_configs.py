@@ -17,7 +17,7 @@ from kernelgym_train.backends.tinker.options import loss_of
 from kernelgym_train.backends.tinker.prices import PRICES
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
-from kernelgym_train.config.settings import keys_that_differ, plain
+from kernelgym_train.config.settings import keys_that_differ
 from kernelgym_train.demo.folders import problem_folders, write_problems
 from kernelgym_train.demo.learning import RULES, learning_config
 from kernelgym_train.demo.model import SMALL
@@ -172,7 +172,7 @@ def test_every_ready_configuration_loads_by_name_and_by_path() -> None:
     assert NAME in ready_configs()
     for name, path in ready_configs().items():
         config = load_config(name)
-        assert plain(config) == plain(load_config(path))
+        assert config.model_dump() == load_config(path).model_dump()
         assert config.run.name == name, "or two of them would share a folder"
         for line in path.read_text().splitlines():
             assert len(line) <= 100, line
@@ -198,8 +198,8 @@ def test_tinker_synthetic_fits_the_demonstration(
 
 def test_tinker_synthetic_is_the_demonstration_by_trl() -> None:
     """What differs is the learning rate and what a service has no use for, or says otherwise."""
-    ours = plain(load_config(DEMO))
-    theirs = plain(learning_config(Path("runs/demo/start"), Path("runs/demo/main"), 0, PLAN))
+    ours = load_config(DEMO).model_dump()
+    theirs = learning_config(Path("runs/demo/start"), Path("runs/demo/main"), 0, PLAN).model_dump()
     differing = {key for key in keys_that_differ(ours, theirs) if not key.startswith("run.")}
     assert differing == {
         *("env.suite", "evaluation.suite", "evaluation.every", "judge.stop_at_first_failure"),
@@ -215,7 +215,7 @@ def test_tinker_synthetic_is_the_demonstration_by_trl() -> None:
 def test_tinker_synthetic_is_the_demonstration_there(tmp_path: Path) -> None:
     plan = on_backend(CPU_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:8004"])
     theirs = config_of(Prepared(plan, 0, tmp_path, Splits((), (), (), (), (), (), ""), {}), "main")
-    differing = set(keys_that_differ(plain(load_config(DEMO)), plain(theirs)))
+    differing = set(keys_that_differ(load_config(DEMO).model_dump(), theirs.model_dump()))
     assert {key for key in differing if not key.startswith("run.")} == {
         *("env.suite", "evaluation.suite", "evaluation.every", "judge.stop_at_first_failure"),
         *("model.id", "logging.histograms_every"),

@@ -21,7 +21,7 @@ TIMED = ("judge.device=cuda", "judge.timing=true")
 
 
 def test_every_part_of_a_preset_can_be_weighed() -> None:
-    assert [field.name for field in dataclasses.fields(PartWeights)] == PARTS
+    assert [*PartWeights.model_fields] == PARTS
     assert PartWeights().given == {}
     assert load_config().schedule.at(0) is REWARDS["stage2"]
 

@@ -12,7 +12,7 @@ from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.judging_memory import judging_bytes
 from kernelgym.suites.known_memory import needed_bytes
 from kernelgym_train.config.config import Config
-from kernelgym_train.config.settings import plain, read_settings
+from kernelgym_train.config.settings import read_settings
 from kernelgym_train.launch.assembly import (
     episode_rules,
     held_out_problems,
@@ -141,7 +141,7 @@ def test_a_runs_budget_is_fixed_when_it_starts(monkeypatch: pytest.MonkeyPatch) 
     assert with_memory_budget(given, 1e9).judge.memory_bytes == 7_000_000_000
     fixed = with_memory_budget(tiny.config(), 6e9)
     monkeypatch.setattr(judging_memory, "device_bytes", lambda device: 1)
-    again = with_memory_budget(read_settings(Config, plain(fixed), []))
+    again = with_memory_budget(read_settings(Config, fixed.model_dump(), []))
     assert again.judge.memory_bytes == 3_000_000_000, "a run that is resumed keeps its own"
     judge = local_evaluator(fixed)
     assert judge.capabilities.memory_bytes == 3_000_000_000

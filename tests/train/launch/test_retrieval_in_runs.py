@@ -23,7 +23,6 @@ from kernelgym.retrieval.synthetic import synthetic_entries, synthetic_index
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.testing import ScriptedEvaluator, reply, verdict
 from kernelgym_train.config.config import Config, load_config
-from kernelgym_train.config.settings import plain
 from kernelgym_train.launch.assembly import (
     TokenCounter,
     episode_rules,
@@ -249,7 +248,7 @@ def test_steps_write_the_metrics_of_retrieval() -> None:
     assert 1.0 < taken.metrics["retrieval/examples"] <= 3.0
     assert taken.metrics["retrieval/verbatim"] == 1.0
     assert isinstance(token_counter(tiny.tokenizer()), TokenCounter)
-    assert plain(load_config(None))["retrieval"]["index"] == ""
+    assert load_config(None).model_dump()["retrieval"]["index"] == ""
 
 
 def test_short_prompt_shows_entries_too() -> None:

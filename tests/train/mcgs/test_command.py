@@ -101,7 +101,7 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["input=example:matmul", "algo=mcts"], "unknown algorithm 'mcts'; did you mean mcgs?"),
         (["input=example:matmul", "budget_builds=0"], "a search needs at least 1"),
         (["input=example:matmul", "seconds=-1"], "give a time, or 0 for no limit"),
-        (["input=example:matmul", "workers=0"], "at least 1 kernel"),
+        (["input=example:matmul", "workers=0"], "workers must be above 0"),
         (["input=example:matmul", "budget=3"], "unknown setting 'budget'"),
         (["input=example:matmul", "ruleset=lax"], "unknown ruleset 'lax'"),
         (["input=example:matmul", "--config", "x.yaml"], "--config is for training"),

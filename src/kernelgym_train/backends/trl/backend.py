@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,11 @@ class TrlModel:
     """
 
     def __init__(self, config: Config, model: str | None = None) -> None:
-        own = config.model if model is None else replace(config.model, id=model, revision="")
+        own = (
+            config.model
+            if model is None
+            else config.model.model_copy(update={"id": model, "revision": ""})
+        )
         self._config, self._own = config, own
         self.tokenizer = load_tokenizer(own)
         self._given = model is not None

@@ -29,7 +29,6 @@ class Watched:
         import torch
 
         from kernelgym_train.backends.trl import train, trainer
-        from kernelgym_train.config.settings import plain
         from kernelgym_train.run.runlog import RunLog
 
         settings = tiny.config(
@@ -37,7 +36,7 @@ class Watched:
             *("optimiser.steps=1", "optimiser.max_grad_norm=1e9", "run.save_every=1000"),
             *overrides,
         )
-        log = RunLog.create(folder, plain(settings), {})
+        log = RunLog.create(folder, settings.model_dump(), {})
         words = tiny.tokenizer()
         judge = ScriptedEvaluator(script, ruleset="kernelbench")
         steps = make_steps(settings, tuple(tiny.problems(6)), judge, log=log)
