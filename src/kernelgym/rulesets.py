@@ -245,22 +245,6 @@ class Ruleset:
         return f"{self.name}@{self.digest}"
 
 
-_ADDED: Mapping[str, Any] = MappingProxyType(
-    {
-        "front_end": "",
-        "interpreter": "plain",
-        "unknown_operators": "cheap",
-        "small_share": 0.0,
-        "least_share": 0.0,
-        "own_time": 0.0,
-        "small_variances": False,
-        "ask_nan": False,
-    }
-)
-"""Fields that rulesets did not always have, and the value without effect: a ruleset without them
-keeps the digest that it had."""
-
-
 def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list) else value
 
@@ -268,11 +252,7 @@ def _tupled(value: Any) -> Any:
 @functools.lru_cache(maxsize=256)
 def _digest(rules: Ruleset) -> str:
     # Kept, since every verdict and every info is stamped with it.
-    fields = dataclasses.asdict(rules)
-    for name, off in _ADDED.items():
-        if fields[name] == off:
-            del fields[name]
-    text = json.dumps(fields, sort_keys=True)
+    text = json.dumps(dataclasses.asdict(rules), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -313,20 +293,6 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
         )
     }
 )
-
-
-_PREVIOUS = (Ruleset("strict"), dataclasses.replace(RULESETS["strict"], own_time=0.0))
-"""The ruleset `strict` before it asked Triton's front end, and priced slivers of work; and before
-it asked whose kernels a GPU works for."""
-_EARLIER: Mapping[str, Ruleset] = MappingProxyType(
-    {
-        "strict@19248b98": dataclasses.replace(_PREVIOUS[0], precision="fp32"),
-        "kernelbench@9033ca20": RULESETS["kernelbench"],
-        **{rules.label: rules for rules in _PREVIOUS},
-    }
-)
-"""Rulesets that shipped, by label, as far as prompts tell of them. The digests of the first two
-cannot be computed any more: fields were added that change every digest."""
 
 
 _OWN_TOLERANCES = re.compile(r"([^+@]+)\+tolerances\(atol=([^,()@]+),rtol=([^,()@]+)\)")
@@ -373,7 +339,6 @@ def ruleset(which: str | Ruleset) -> Ruleset:
 
     Raises:
         UnknownName: If no shipped ruleset has that name.
-        UsageError: If it is the label of an earlier version, which nothing is judged by any more.
     """
     if isinstance(which, Ruleset):
         return which
@@ -387,12 +352,6 @@ def ruleset(which: str | Ruleset) -> Ruleset:
         rules = with_tolerances(*own)
         if which in (name, rules.label):
             return rules
-    if which in _EARLIER:
-        raise UsageError(
-            f"ruleset {which!r} is an earlier version of {name!r}: its verdicts can be read, "
-            f"exported and scored anew, but no kernel is judged by it any more; judge by {name!r}, "
-            f"which is {RULESETS[name].label!r} now"
-        )
     raise UnknownName("ruleset", which, RULESETS)
 
 
@@ -426,28 +385,25 @@ def precise_rules(which: str | Ruleset, precision: str, baseline: str = "") -> R
 
 
 def recorded_ruleset(label: str) -> Ruleset:
-    """Return the rules that a record's prompts told of.
+    """Return the ruleset of a label that a record carries.
 
-    For reading the record only. Eval runs may be timed against a compiled baseline, and trainers
-    end a verdict at its first failure where no reward pays for the other calls: both give a
-    shipped ruleset another label, and so do tolerances of a kernel spec.
+    Beside the shipped rulesets, these have labels of their own: tolerances of a kernel spec, a
+    compiled baseline of an evaluation, and verdicts that a trainer ends at the first failing call.
 
     Raises:
-        UsageError: If no ruleset with that label ships or has shipped.
+        UsageError: If no ruleset has that label.
     """
     own = _tolerances_of(label.partition("@")[0])
-    known = {entry.label: entry for entry in RULESETS.values()} | dict(_EARLIER)
-    variants = (
-        dataclasses.replace(precise_rules(entry, "", baseline), stop_at_first_failure=ends)
-        for shipped in (*RULESETS.values(), *_PREVIOUS)
-        for entry in ((shipped,) if own is None else (with_tolerances(shipped, *own[1:]),))
-        for baseline in BASELINES
-        for ends in (False, True)
+    for shipped in RULESETS.values():
+        base = shipped if own is None else with_tolerances(shipped, *own[1:])
+        for baseline in BASELINES:
+            for ends in (False, True):
+                rules = precise_rules(base, "", baseline)
+                rules = dataclasses.replace(rules, stop_at_first_failure=ends)
+                if rules.label == label:
+                    return rules
+    known = ", ".join(rules.label for rules in RULESETS.values())
+    raise UsageError(
+        f"the episode was played under ruleset {label!r}, which is none of those that ship "
+        f"({known}); give the observer it was played with"
     )
-    found = known.get(label) or next((entry for entry in variants if entry.label == label), None)
-    if found is None:
-        raise UsageError(
-            f"the episode was played under ruleset {label!r}, which is none of those that ship or "
-            f"have shipped ({', '.join(known)}); give the observer it was played with"
-        )
-    return found

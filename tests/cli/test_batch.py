@@ -255,7 +255,7 @@ def test_a_job_may_name_ruleset_and_precision(run, judges, folder):
         ({"precision": "fp8"}, "unknown precision 'fp8'"),
         ({"precision": 16}, "'precision' must be a name, got 16"),
         ({"ruleset": "loose"}, "unknown ruleset 'loose'"),
-        ({"ruleset": "strict@19248b98"}, "is an earlier version of 'strict'"),
+        ({"ruleset": "strict@19248b98"}, "unknown ruleset 'strict@19248b98'"),
     ],
 )
 def test_bad_rules_of_a_job_are_named_by_line(run, judges, folder, more, said):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernelgym.episodes.episode import Episode
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.prompts.context import CONTEXTS, Context, Detail
+from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.prompts.parts import Room
@@ -28,7 +27,7 @@ from kernelgym.records.export import (
 )
 from kernelgym.records.observer_settings import observer_settings, recorded_observer
 from kernelgym.records.rescore import rescore
-from kernelgym.records.trajectories import EpisodeRecord, read_records
+from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.rewards import REWARDS
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
@@ -38,7 +37,6 @@ from support.strategies import texts, verdicts
 
 OTHER = Problem("own/2", "own", 1, "other", SAMPLE_PROBLEM.source + "\n# other\n")
 STRICT = RULESETS["strict"]
-PLAYED_BY_0_1_0 = Path(__file__).parents[1] / "golden" / "records" / "played_by_0.1.0.jsonl"
 
 
 def variant(number: int) -> str:
@@ -324,18 +322,6 @@ def test_prompts_cut_by_another_counter_are_refused() -> None:
         list(sft_rows([cut]))
 
 
-def test_records_of_version_0_1_0_still_export() -> None:
-    """They name types by the modules that these lay in."""
-    (record,) = read_records(PLAYED_BY_0_1_0)
-    assert record.observer["context"]["type"] == "kernelgym.context:Context"
-    observer = recorded_observer(record)
-    assert observer.context == Context(best=True, detail=Detail.SUMMARY)
-    assert observer.hardware is not None and observer.hardware.name == "Made-up GPU"
-    assert observer_settings(observer)["context"]["type"] == "context"
-    (row,) = sft_rows([record], Rules(checked=False))  # prompts change with versions
-    assert row["messages"][-1]["content"].endswith(record.trajectory.turns[-1].action)
-
-
 def note(problem: Problem, turns: Sequence[Turn], room: Room) -> str:
     return "# A note\n\nMind the edges."
 
@@ -347,7 +333,7 @@ def test_observers_that_a_file_cannot_bring_back_are_named() -> None:
     given_one = Observer("cpp", "cpu", STRICT, 4, parts=(note,))
     (row,) = sft_rows([record], observer_of=lambda _: given_one)
     assert "Mind the edges" in row["messages"][1]["content"]
-    with pytest.raises(UsageError, match=r"none of those that ship or have shipped \(strict@"):
+    with pytest.raises(UsageError, match=r"none of those that ship \(strict@"):
         recorded_observer(dataclasses.replace(record, ruleset="mine@1"))
     for settings_ in ({"parts": {"type": "os:system"}}, {"parts": {"type": "kernelgym.cli:main"}}):
         with pytest.raises(UnknownName, match="unknown type of an observer's setting"):

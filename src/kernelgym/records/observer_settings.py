@@ -32,8 +32,6 @@ __all__ = ["observer_settings", "recorded_observer"]
 _TYPES: dict[str, type] = {"context": Context, "hardware": Hardware, "retrieval": Retrieval}
 """Types of settings, by the names that records use."""
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
-_OLD_NAMES = {"kernelgym.context:Context": "context", "kernelgym.prompts:Hardware": "hardware"}
-"""What version 0.1.0 wrote."""
 _PROMPT_NAMES = {kind: name for name, kind in PROMPTS.items()}
 _OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
 """Fields of the observer that a record has anyway."""
@@ -104,7 +102,7 @@ def _rebuilt(value: object) -> Any:
         )
     # A file may name what is part of a prompt, not anything that can be called.
     name = str(value.get("type", ""))
-    kind = _TYPES.get(_OLD_NAMES.get(name, name))
+    kind = _TYPES.get(name)
     if kind is None:
         raise UnknownName("type of an observer's setting", name, _TYPES)
     return kind(**{key: _rebuilt(item) for key, item in value["fields"].items()})
