@@ -73,7 +73,7 @@ def test_shipped_labels_change_only_on_purpose() -> None:
 
 def test_a_current_label_names_its_ruleset() -> None:
     strict = RULESETS["strict"]
-    assert ruleset(strict.label) is strict and recorded_ruleset(strict.label) is strict
+    assert ruleset(strict.label) is strict and recorded_ruleset(strict.label) == strict
     ending = dataclasses.replace(strict, stop_at_first_failure=True)
     assert ending.label != strict.label and recorded_ruleset(ending.label) == ending
     for unknown in ("strict@00000000", "@", "mine@19248b98"):

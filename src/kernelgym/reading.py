@@ -62,12 +62,13 @@ class Option:
     """Docstring of the attribute, in one line."""
 
 
-def read(kind: type[T], data: object, noun: str = "field") -> T:
+def read(kind: type[T], data: object, where: str = "", noun: str = "field") -> T:
     """Return an object made of plain data.
 
     Args:
         kind: A dataclass, or a model of pydantic.
         data: Mappings, lists, texts, numbers, booleans and None, as `json.loads` returns them.
+        where: Name of the data in messages, such as ``context``; empty for a whole document.
         noun: Word for a field in messages, such as ``setting``.
 
     Raises:
@@ -80,7 +81,7 @@ def read(kind: type[T], data: object, noun: str = "field") -> T:
         adapter = _adapter(cast("Any", kind))
         found: T = adapter.validate_json(json.dumps([data], default=str), strict=True)[0]
     except ValidationError as error:
-        raise _usage_error(error, kind, noun) from None
+        raise _usage_error(error, kind, where, noun) from None
     return found
 
 
@@ -178,13 +179,14 @@ def _tag(branch: Mapping[str, Any]) -> str | None:
     return tags[0] if tags else None
 
 
-def _usage_error(error: ValidationError, kind: type, noun: str) -> UsageError:
+def _usage_error(error: ValidationError, kind: type, where: str, noun: str) -> UsageError:
     """Return the error that tells the first fault, unknown fields before all others."""
     unknown = ("extra_forbidden", "unexpected_keyword_argument")
     faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] not in unknown)
     fault = faults[0]
     location, given, context = fault["loc"][1:], fault["input"], fault.get("ctx", {})
     path, node, defs = _place(kind, location)
+    path = f"{where}.{path}".strip(".")
     shown = repr(given) if len(repr(given)) <= 80 else f"{given!r:.77}..."
     here = path or "the document"
     match fault["type"]:

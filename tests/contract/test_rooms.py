@@ -159,7 +159,6 @@ def test_untrusted_code_imports_nothing_of_ours() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-<<<<<<< HEAD
 def test_heavy_packages_are_imported_when_needed() -> None:
     wrong = []
     for path in SOURCES:
@@ -174,26 +173,9 @@ def test_heavy_packages_are_imported_when_needed() -> None:
             forbidden |= {name for name in modules if name.startswith("kernelgym.judge")}
         if room in LIGHT_ROOMS:
             forbidden |= packages - sys.stdlib_module_names - {"kernelgym", "numpy"}
+            forbidden -= {"pydantic"} if own in READS_AT_IMPORT else set()
         wrong += [f"{own} imports {name} at its own import" for name in sorted(forbidden)]
     assert not wrong, "\n".join(wrong)
-=======
-@pytest.mark.parametrize("path", SOURCES, ids=ids)
-def test_heavy_packages_are_imported_when_needed(path: Path) -> None:
-    at_import = {name.split(".")[0] for name, when in IMPORTS[path] if when == "now"}
-    room = room_of(module_name(path))
-    if room == "judge":
-        return
-    assert not at_import & HEAVY
-    ours = {name for name, when in IMPORTS[path] if when == "now"}
-    if room not in ("evaluators", "cli"):
-        eager = {name for name in ours if name.startswith("kernelgym.judge")}
-        assert not eager, "the judge is imported when first used"
-    if room in LIGHT_ROOMS:
-        outside = at_import - sys.stdlib_module_names - {"kernelgym", "numpy"}
-        if module_name(path) in READS_AT_IMPORT:
-            outside -= {"pydantic"}
-        assert not outside, f"standard library and numpy only, not {outside}"
->>>>>>> 7fa4f12 (Read settings, kernel specs and prompt fields with pydantic)
 
 
 def test_no_package_cycles() -> None:

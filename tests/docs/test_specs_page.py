@@ -38,6 +38,6 @@ def test_page_names_every_field() -> None:
     for cls in (spec.KernelSpec, spec.Contract, spec.Launch, spec.Shape, spec.Tolerances):
         for field in dataclasses.fields(cls):
             assert re.search(rf"`(launch\.)?{field.name}[`.]", PAGE), field.name
-    for init in typing.get_args(spec.Init):
+    for init in typing.get_args(spec.Inits):
         (kind,) = typing.get_args(typing.get_type_hints(init)["kind"])
         assert f"`{kind}`" in PAGE

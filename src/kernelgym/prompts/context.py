@@ -150,7 +150,7 @@ def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPo
         UsageError: If it is no policy.
     """
     if isinstance(policy, Mapping):
-        return read(Context, policy, "field of a context")
+        return read(Context, policy, "context")
     if isinstance(policy, str):
         if policy not in CONTEXTS:
             raise UnknownName("context", policy, CONTEXTS)

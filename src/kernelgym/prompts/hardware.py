@@ -92,7 +92,7 @@ def hardware_of(given: object) -> Hardware | None:
     if given is None or isinstance(given, Hardware):
         return given
     if isinstance(given, Mapping) and "name" in given:
-        return read(Hardware, given, "field of hardware")
+        return read(Hardware, given, "hardware")
     if isinstance(given, str):
         if (facts := known_gpu(given)) is None:
             raise UnknownName(

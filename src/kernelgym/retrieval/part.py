@@ -146,7 +146,7 @@ def retrieval_of(given: object) -> Retrieval:
     if isinstance(given, str | Path):
         return Retrieval(str(given))
     if isinstance(given, Mapping):
-        return read(Retrieval, given, "field of retrieval")
+        return read(Retrieval, given, "retrieval")
     raise UsageError(
         "retrieval is an index's name such as 'synthetic', its folder, a mapping such as {'index': "
         f"'synthetic', 'k': 3}}, or a kernelgym.Retrieval; got {given!r}"

@@ -65,7 +65,7 @@ def read_settings(kind: type[T], data: Mapping[str, Any], overrides: Sequence[st
             raise UsageError(f"an override is key.path=value, got {text!r}")
         # Where a text is wanted it is taken as it stands: a run may be called 1e5, or no.
         put(merged, path, value if known.get(path) == "a text" else _yaml(value, path))
-    return read(kind, merged, "setting")
+    return read(kind, merged, noun="setting")
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:

@@ -149,4 +149,4 @@ def test_estimate_knows_the_limit_of_time() -> None:
 
 def test_search_is_not_a_training_setting(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run.backend=mcgs"]) == 2
-    assert "one of trl, tinker" in capsys.readouterr().err
+    assert "known: trl, tinker" in capsys.readouterr().err
