@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import keyword
 import math
 import re
 from collections.abc import Mapping
@@ -449,12 +448,6 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
         )
     check_spec(spec)
     return spec
-
-
-def is_name(text: str) -> bool:
-    """Return True if a text can name a variable in generated modules."""
-    plain = text.isascii() and text.isidentifier() and not text.startswith("_")
-    return plain and not keyword.iskeyword(text)
 
 
 def _problem(given: str, folder: Path) -> str:

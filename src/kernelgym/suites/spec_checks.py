@@ -8,6 +8,7 @@ memory budget.
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
 from collections.abc import Iterable
@@ -22,7 +23,6 @@ from kernelgym.suites.spec import (
     Shape,
     Tensor,
     VarAxis,
-    is_name,
     names_used,
 )
 from kernelgym.suites.spec_sources import cpp_function, is_jit, run_parameters, unwritten_by_triton
@@ -103,6 +103,12 @@ def check_memory(spec: KernelSpec, budget: int, device: str) -> None:
             )
 
 
+def _is_name(text: str) -> bool:
+    """Return True if a text can name a variable in generated modules."""
+    plain = text.isascii() and text.isidentifier() and not text.startswith("_")
+    return plain and not keyword.iskeyword(text)
+
+
 def _check_names(spec: KernelSpec) -> None:
     contract = spec.contract
     kinds = {
@@ -114,7 +120,7 @@ def _check_names(spec: KernelSpec) -> None:
     seen: dict[str, str] = {}
     for kind, names in kinds.items():
         for name in names:
-            if not is_name(name):
+            if not _is_name(name):
                 raise UsageError(
                     f"{kind} {name!r:.80} is no name; letters of ASCII, digits and _ are, and a "
                     "letter comes first"
@@ -124,7 +130,7 @@ def _check_names(spec: KernelSpec) -> None:
             if name in seen:
                 raise UsageError(f"{name!r} names a {seen[name]} and a {kind}; rename one")
             seen[name] = kind
-    if not is_name(spec.entry):
+    if not _is_name(spec.entry):
         raise UsageError(f"entry {spec.entry!r:.80} is no function's name")
     if not spec.is_extension and (spec.entry in seen or spec.entry in ("torch", "nn")):
         what = seen.get(spec.entry, "module of torch's")
