@@ -12,12 +12,13 @@ import random
 from collections.abc import Sequence
 
 from kernelgym import LocalEvaluator
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, solve
 from kernelgym.testing import reply
 from kernelgym.types import Problem
 from kernelgym_train.credit.credit import CreditRule, assign_credit
-from kernelgym_train.rollout.play import EpisodeRules, play, tasks_of
+from kernelgym_train.rollout.play import play, tasks_of
 from kernelgym_train.types import Completion, Request, Rollout
 
 TURNS, GROUP = 2, 4
@@ -60,7 +61,7 @@ def play_step(problems: Sequence[Problem]) -> list[Rollout]:
             "triton", evaluator.capabilities.device, evaluator.capabilities.ruleset, TURNS
         )
         tasks = tasks_of(0, problems, GROUP)
-        rules = EpisodeRules(reward="sparse")
+        rules = EpisodeConfig(reward="sparse")
         return asyncio.run(play(tasks, Guesser(problems), evaluator, observer, rules))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UnknownName
 from kernelgym.rewards import RewardPreset
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
@@ -166,7 +166,8 @@ def test_only_a_solved_trajectory_is_absorbing() -> None:
 def play(found: list[Verdict], reward: RewardPreset, rule: str, max_turns: int) -> Trajectory:
     """Play an episode in which every answer is another kernel."""
     game = Episode(
-        SAMPLE_PROBLEM, language="triton", reward=reward, stop_when=rule, max_turns=max_turns
+        SAMPLE_PROBLEM,
+        EpisodeConfig(language="triton", reward=reward, stop_when=rule, max_turns=max_turns),
     )
     for number, each in enumerate(found):
         if game.over:

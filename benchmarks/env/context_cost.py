@@ -14,7 +14,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.observer import HISTORY_TOKENS, Observer
 from kernelgym.suites import get_problem
@@ -79,7 +79,7 @@ def episode() -> Trajectory:
     problem = get_problem(PROBLEM)
     broken = [variant.kernel for variant in broken_variants(problem, "triton", 0)]
     right = solve(problem, "triton", 0)
-    game = Episode(problem, language="triton", max_turns=TURNS, stop_when="never")
+    game = Episode(problem, EpisodeConfig(language="triton", max_turns=TURNS, stop_when="never"))
     for turn, found in enumerate(verdicts(), 1):
         kernel = right if found.correct else broken[turn % len(broken)]
         source = f"{kernel.source.rstrip()}\n\n\n# attempt {turn}\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.stopping import StopRule, stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import REWARDS
@@ -26,7 +26,7 @@ FAILURES = (
 
 def episode(**options: object) -> Episode:
     defaults: dict[str, object] = {"language": "triton", "max_turns": 4}
-    return Episode(SAMPLE_PROBLEM, **(defaults | options))  # type: ignore[arg-type]
+    return Episode(SAMPLE_PROBLEM, EpisodeConfig(**(defaults | options)))  # type: ignore[arg-type]
 
 
 def variant(number: int) -> str:

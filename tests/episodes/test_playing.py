@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.playing import EpisodeSeat, Judge, play_turns, side_by_side
 from kernelgym.errors import PolicyFailure, UsageError
 from kernelgym.prompts.observer import Observer
@@ -25,7 +25,9 @@ OBSERVER = Observer("triton", "cpu", "strict", max_turns=TURNS, examples="zero_s
 
 
 def episode(stop_when: str = "never") -> Episode:
-    return Episode(SAMPLE_PROBLEM, language="triton", max_turns=TURNS, stop_when=stop_when)
+    return Episode(
+        SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=TURNS, stop_when=stop_when)
+    )
 
 
 def kernels(number: int) -> str:
@@ -107,7 +109,13 @@ def test_policy_is_shown_what_the_observer_writes() -> None:
         assert messages == OBSERVER.observe(SAMPLE_PROBLEM, game.turns, 700)
         return kernels(len(shown))
 
-    asyncio.run(play_turns(EpisodeSeat(game, OBSERVER, 700), policy, judging([verdict("wrong")])))
+    asyncio.run(
+        play_turns(
+            EpisodeSeat(game, dataclasses.replace(OBSERVER, context_tokens=700)),
+            policy,
+            judging([verdict("wrong")]),
+        )
+    )
     assert len(shown) == len(game.turns) == TURNS
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.envs.kernel_env import KernelEnv
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UsageError
 from kernelgym.indexing.growing import RecordedArchives, RunArchive, step_of
 from kernelgym.indexing.played import BestKernels, played_entries
@@ -31,7 +31,7 @@ HELD_OUT = SyntheticSuite().problems(2, split="heldout")[:4]
 
 
 def record(problem: Problem, step: int, *said: str, number: int = 0, speed: float = 1.0):
-    game = Episode(problem, language="triton", max_turns=9, stop_when="never")
+    game = Episode(problem, EpisodeConfig(language="triton", max_turns=9, stop_when="never"))
     for turn, status in enumerate(said):
         of_suite = get_problem(problem.id.removeprefix("Mine/"))
         text = reply(solve(of_suite, "triton", 1000 * step + 10 * number + turn))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import (
     CONTEXTS,
@@ -30,7 +30,9 @@ def kernel(number: int) -> Kernel:
 
 
 def play(found: list[Verdict], after: str = "") -> tuple[Turn, ...]:
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=20, stop_when="never")
+    game = Episode(
+        SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=20, stop_when="never")
+    )
     for number, each in enumerate(found, 1):
         text = reply(kernel(number), f"at length {number}\n\nin short {number}{after}")
         game.read(text)
@@ -160,7 +162,9 @@ def test_the_best_so_far(found: list[Verdict], best: int | None) -> None:
 
 @given(st.lists(verdicts(), max_size=6))
 def test_what_is_chosen_is_in_order_and_ends_with_the_last(found: list[Verdict]) -> None:
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=20, stop_when="never")
+    game = Episode(
+        SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=20, stop_when="never")
+    )
     for number, each in enumerate(found):
         if game.over:
             break
@@ -175,7 +179,7 @@ def test_what_is_chosen_is_in_order_and_ends_with_the_last(found: list[Verdict])
 
 def test_a_models_own_summary() -> None:
     def turn(text: str) -> Turn:
-        game = Episode(SAMPLE_PROBLEM, language="triton")
+        game = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton"))
         read = game.read(text)
         return game.record(text, WRONG if isinstance(read, Kernel) else read)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.answers.parsing import parse
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.feedback import CATEGORIES, LEVELS, category, feedback
 from kernelgym.languages import LANGUAGES
 from kernelgym.prompts.context import CONTEXTS
@@ -65,7 +65,7 @@ STORY: tuple[Verdict, ...] = (
 
 def story() -> tuple[Turn, ...]:
     """Play an episode of five turns; the third is the best."""
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=8, stop_when="never")
+    game = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=8, stop_when="never"))
     for number, found in enumerate(STORY, 1):
         source = SAMPLE_KERNELS["triton"].source.replace("BLOCK=128", f"BLOCK={64 << number}")
         text = reply(

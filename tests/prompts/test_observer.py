@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UsageError
 from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.observer import Observer, render
@@ -23,7 +23,7 @@ def answer(number: int, size: int = 0) -> str:
 
 
 def play(*statuses: str, size: int = 0) -> tuple[Turn, ...]:
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9, stop_when="never")
+    game = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=9, stop_when="never"))
     for number, status in enumerate(statuses, 1):
         game.read(answer(number, size))
         game.record(answer(number, size), verdict(status, message=f"message {number}"))
@@ -88,7 +88,7 @@ def test_an_attempt_beyond_the_budget_is_cut_in_its_middle() -> None:
     st.sampled_from(sorted(CONTEXTS)),
 )
 def test_any_history_fits_its_budget_and_can_be_encoded(steps, budget, context) -> None:
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9, stop_when="never")
+    game = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=9, stop_when="never"))
     for text, found in steps:
         if game.over:
             break

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.answers.parsing import parse
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UsageError
 from kernelgym.feedback import feedback
 from kernelgym.prompts.hardware import Hardware
@@ -42,7 +42,7 @@ def get_inputs():
 
 
 def play(*statuses: str) -> tuple[Turn, ...]:
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9, stop_when="never")
+    game = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=9, stop_when="never"))
     for number, status in enumerate(statuses):
         text = reply(SAMPLE_KERNELS["triton"], f"thought {number}")
         game.read(text)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.envs.kernel_env import KernelEnv
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.playing import EpisodeSeat, play_turns
 from kernelgym.errors import UsageError
 from kernelgym.prompts.context import CONTEXTS, Context
@@ -31,7 +31,7 @@ def observer(**options: object) -> Observer:
 
 
 def played(steps: Sequence[tuple[str, Verdict]]) -> tuple[Turn, ...]:
-    game = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9, stop_when="never")
+    game = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=9, stop_when="never"))
     for text, found in steps:
         if game.over:
             break
@@ -101,7 +101,7 @@ def test_full_context_cuts_a_played_episode() -> None:
     async def wrong(problem: Problem, kernel: Kernel) -> Verdict:
         return verdict("wrong")
 
-    episode = Episode(SAMPLE_PROBLEM, language="triton", max_turns=9)
+    episode = Episode(SAMPLE_PROBLEM, EpisodeConfig(language="triton", max_turns=9))
     seat = EpisodeSeat(episode, observer(context_tokens=2_000))
     trajectory = asyncio.run(play_turns(seat, answers, wrong))
     assert trajectory.ended == "cut" and 1 < len(trajectory.turns) < 9

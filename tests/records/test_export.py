@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.hardware import Hardware
@@ -57,7 +57,10 @@ def episode(
 ) -> EpisodeRecord:
     """Return the record of an episode in which these texts got these verdicts."""
     game = Episode(
-        problem, language="cpp", ruleset=STRICT, reward=reward, max_turns=4, stop_when=stop_when
+        problem,
+        EpisodeConfig(
+            language="cpp", ruleset=STRICT, reward=reward, max_turns=4, stop_when=stop_when
+        ),
     )
     observer = Observer("cpp", "cpu", STRICT, 4, **observed)
     read_digests = []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.records.rescore import rescore
 from kernelgym.records.trajectories import EpisodeRecord
@@ -29,7 +29,8 @@ def play(
     steps: list[tuple[str, Verdict]], reward: str, stop_when: str, max_turns: int = 4
 ) -> Trajectory:
     game = Episode(
-        SAMPLE_PROBLEM, language="cpp", reward=reward, max_turns=max_turns, stop_when=stop_when
+        SAMPLE_PROBLEM,
+        EpisodeConfig(language="cpp", reward=reward, max_turns=max_turns, stop_when=stop_when),
     )
     for text, found in steps:
         if game.over:

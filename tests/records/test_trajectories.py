@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import append_line, read_lines, write_lines
 from kernelgym.records.trajectories import (
@@ -35,7 +35,9 @@ def played(
     *steps: tuple[str, Verdict], reward: str = "stage2", problem: Problem = SAMPLE_PROBLEM
 ) -> Trajectory:
     """Return the episode in which these texts got these verdicts."""
-    game = Episode(problem, language="triton", reward=reward, max_turns=8, stop_when="never")
+    game = Episode(
+        problem, EpisodeConfig(language="triton", reward=reward, max_turns=8, stop_when="never")
+    )
     for text, found in steps:
         if game.over:
             break

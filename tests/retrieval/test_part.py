@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UsageError
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.parts import Room
@@ -30,7 +30,7 @@ PLAIN = dataclasses.replace(OBSERVER, parts=())
 
 
 def played(*sizes: int) -> tuple[Turn, ...]:
-    game = Episode(PROBLEM, language="triton", max_turns=9, stop_when="never")
+    game = Episode(PROBLEM, EpisodeConfig(language="triton", max_turns=9, stop_when="never"))
     source = broken_variants(PROBLEM, "triton")[0].kernel.source
     for number, size in enumerate(sizes):
         text = reply(Kernel(f"{source}# {number} {'word ' * size}\n", "triton"))
@@ -203,7 +203,7 @@ def test_retrieval_comes_back_from_plain_data() -> None:
         Trajectory(PROBLEM, (), "cut", 4),
         language="triton",
         device="cpu",
-        ruleset=Episode(PROBLEM, language="triton").ruleset.label,
+        ruleset=Episode(PROBLEM, EpisodeConfig(language="triton")).ruleset.label,
         reward="stage2",
         observer=said,
     )

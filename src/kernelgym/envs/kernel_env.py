@@ -35,7 +35,7 @@ from kernelgym.envs.problem_choice import (
     with_own_rules,
 )
 from kernelgym.envs.spaces import KernelText
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.stopping import StopRule, check_stop_rule
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS
@@ -170,18 +170,19 @@ class KernelEnv(gym.Env[str, str]):
             memory_bytes=self.memory_bytes,
         )
         self.problems = self._choice.problems
-        self._settings: dict[str, Any] = {
-            "language": self.language,
-            "ruleset": self.ruleset,
-            "reward": reward,
-            "max_turns": max_turns,
-            "stop_when": stop_when,
-            "feedback_level": feedback_level,
-            "feedback_tokens": feedback_tokens,
-            "count": estimate_tokens if count_tokens is None else check_counter(count_tokens),
-        }
+        count = estimate_tokens if count_tokens is None else check_counter(count_tokens)
+        self._config = EpisodeConfig(
+            language=self.language,
+            ruleset=self.ruleset,
+            max_turns=max_turns,
+            reward=reward,
+            stop_when=stop_when,
+            feedback_level=feedback_level,
+            feedback_tokens=feedback_tokens,
+            count=count,
+        )
         # Built once here so that a wrong option fails now and not at the first reset.
-        trial = Episode(self.problems[0], **self._settings)
+        trial = Episode(self.problems[0], self._config)
         self.max_turns = max_turns
         self._evaluator = evaluator
         self._owns_evaluator = False
@@ -195,7 +196,7 @@ class KernelEnv(gym.Env[str, str]):
             *(self.language, self.device, self.ruleset, max_turns, examples),
             parts=parts,
             context_tokens=context_tokens,
-            count=self._settings["count"],
+            count=count,
             prompt_tokens=prompt_tokens,
             **shown,
         )
@@ -215,8 +216,7 @@ class KernelEnv(gym.Env[str, str]):
             UsageError: When it is set to what is no preset, or to one that needs speed where
                 kernels are not timed, or every trial where the ruleset stops at the first failure.
         """
-        found: RewardPreset = self._settings["reward"]
-        return found
+        return reward_preset(self._config.reward)
 
     @reward.setter
     def reward(self, which: str | RewardPreset) -> None:
@@ -225,7 +225,7 @@ class KernelEnv(gym.Env[str, str]):
         timed = given is None or given.capabilities.timed
         check_speed(preset, self.language, self.device, timing=timed)
         check_trials(preset, self.ruleset)
-        self._settings = self._settings | {"reward": preset}
+        self._config = dataclasses.replace(self._config, reward=preset)
 
     @property
     def spec(self) -> EnvSpec | None:
@@ -329,7 +329,7 @@ class KernelEnv(gym.Env[str, str]):
         else:
             drawn = self._choice.fitting if allow else self._choice.drawn
             problem = drawn[int(self.np_random.integers(len(drawn)))]
-        self._episode, self._start = Episode(problem, **self._settings), start
+        self._episode, self._start = Episode(problem, self._config), start
         if self.render_mode == "human":
             self.render()
         return self._seen(None)

@@ -26,6 +26,7 @@ from kernelgym.errors import UsageError
 from kernelgym.feedback import FEEDBACK_TOKENS, check_budget, check_level, feedback
 from kernelgym.languages import language as find_language
 from kernelgym.precision import screening_rules
+from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardPreset, reward_preset, score
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -44,7 +45,7 @@ from kernelgym.types import (
     Verdict,
 )
 
-__all__ = ["Episode", "refusal", "with_findings"]
+__all__ = ["Episode", "EpisodeConfig", "refusal", "with_findings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,49 +57,66 @@ class _Read:
     findings: tuple[Finding, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeConfig:
+    """Settings of an episode: its language and rules, how it is scored and when it ends."""
+
+    language: str = "triton"
+    """Language of the kernels."""
+    ruleset: str | Ruleset = "strict"
+    """Ruleset for screening and verdicts, or its name."""
+    max_turns: int = 1
+    """Most answers, at least 1."""
+    reward: str | RewardPreset = "stage2"
+    """Reward preset that scores turns, or its name."""
+    stop_when: str | StopRule = "correct"
+    """Rule that ends an episode early: ``correct``, ``never``, ``speedup:<x>`` or
+    ``no_improvement:<k>``; see `kernelgym.episodes.stopping`."""
+    feedback_level: str = "standard"
+    """Amount of feedback: ``minimal``, ``standard`` or ``profile``."""
+    feedback_tokens: int = FEEDBACK_TOKENS
+    """Most tokens of one turn's feedback."""
+    count: TokenCounter = estimate_tokens
+    """Counter of tokens; it takes four characters for one by default."""
+    prompt_tokens: int | None = None
+    """Most tokens of a prompt, to which earlier attempts are cut; the problem is always shown
+    whole. None for no limit. An observer with a limit of its own goes before."""
+
+    def read_by(self, observer: Observer) -> EpisodeConfig:
+        """Return these settings with language, ruleset, turns and token counter of an observer."""
+        return dataclasses.replace(
+            self,
+            language=observer.language,
+            ruleset=observer.ruleset,
+            max_turns=observer.max_turns,
+            count=observer.count,
+        )
+
+
 class Episode:
     """One episode: reads answers, records verdicts, knows when it is over.
 
     Args:
         problem: The problem to be solved.
-        language: Language of the kernels.
-        ruleset: Rules for screening, or their name.
-        reward: How turns are scored, or a preset's name.
-        max_turns: The turn budget, at least 1.
-        stop_when: When to stop before the budget is used up: ``correct``, ``never``,
-            ``speedup:<x>`` or ``no_improvement:<k>``; see `kernelgym.episodes.stopping`.
-        feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
-        feedback_tokens: Most tokens of a turn's feedback.
-        count: Counts tokens; four characters each if not given.
+        config: The settings.
 
     Raises:
-        UsageError: If an argument is unknown or out of range.
+        UsageError: If a setting is unknown or out of range.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        language: str,
-        ruleset: str | Ruleset = "strict",
-        reward: str | RewardPreset = "stage2",
-        max_turns: int = 1,
-        stop_when: str | StopRule = "correct",
-        feedback_level: str = "standard",
-        feedback_tokens: int = FEEDBACK_TOKENS,
-        count: TokenCounter = estimate_tokens,
-    ) -> None:
-        if isinstance(max_turns, bool) or not isinstance(max_turns, int) or max_turns < 1:
-            raise UsageError(f"max_turns must be a whole number, at least 1, got {max_turns!r}")
-        self.problem = problem
-        self.language = find_language(language).name
-        self.ruleset = find_ruleset(ruleset)
-        self.reward = reward_preset(reward)
-        self.max_turns = max_turns
-        self.stop_when = stop_rule(stop_when)
-        self.feedback_level = check_level(feedback_level)
-        self.feedback_tokens = check_budget(feedback_tokens)
-        self.count = count
+    def __init__(self, problem: Problem, config: EpisodeConfig) -> None:
+        turns = config.max_turns
+        if isinstance(turns, bool) or not isinstance(turns, int) or turns < 1:
+            raise UsageError(f"max_turns must be a whole number, at least 1, got {turns!r}")
+        self.problem, self.config = problem, config
+        self.language = find_language(config.language).name
+        self.ruleset = find_ruleset(config.ruleset)
+        self.reward = reward_preset(config.reward)
+        self.max_turns = turns
+        self.stop_when = stop_rule(config.stop_when)
+        self.feedback_level = check_level(config.feedback_level)
+        self.feedback_tokens = check_budget(config.feedback_tokens)
+        self.count = config.count
         self._turns: list[Turn] = []
         self._ended: Ended = ""
         self._pending: _Read | None = None

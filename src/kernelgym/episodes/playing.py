@@ -30,12 +30,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Protocol, TypeVar
 
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import PolicyFailure, UsageError
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Kernel, Message, Problem, Trajectory, Verdict
 
-__all__ = ["EpisodeSeat", "Judge", "Policy", "Seat", "play_turns", "side_by_side"]
+__all__ = ["EpisodeSeat", "Judge", "Policy", "Seat", "history_budget", "play_turns", "side_by_side"]
 
 Policy = Callable[[Any], Awaitable[str]]
 """Gives the next answer to what it is shown: a tuple of `Message`, or a text.
@@ -76,18 +76,26 @@ class Seat(Protocol):
         """Record the answer that `read` was given last; None if `read` returned None."""
 
 
+def history_budget(problem: Problem, observer: Observer, config: EpisodeConfig) -> int:
+    """Return the most tokens that earlier attempts may take in a prompt."""
+    if config.prompt_tokens is None or observer.prompt_tokens is not None:
+        return observer.context_tokens  # a limit of its own is divided at every turn
+    first = observer.tokens(observer.observe(problem))
+    return max(0, min(observer.context_tokens, config.prompt_tokens - first))
+
+
 class EpisodeSeat:
     """Seats an episode whose prompts an observer writes.
 
     Args:
         episode: The episode.
         observer: Writes what the policy is shown: a conversation.
-        budget: Most tokens for earlier turns; the observer's own limit if None.
     """
 
-    def __init__(self, episode: Episode, observer: Observer, budget: int | None = None) -> None:
+    def __init__(self, episode: Episode, observer: Observer) -> None:
         self.episode = episode
-        self._observer, self._budget = observer, budget
+        self._observer = observer
+        self._budget = history_budget(episode.problem, observer, episode.config)
         self._found: Verdict | None = None
 
     @property

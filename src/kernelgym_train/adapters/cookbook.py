@@ -23,7 +23,7 @@ from __future__ import annotations
 import atexit
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import chz
@@ -53,7 +53,6 @@ from kernelgym_train.launch.assembly import (
 )
 from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
-from kernelgym_train.rollout.play import history_budget
 from kernelgym_train.rollout.policies import ChatText
 
 __all__ = ["EpisodeDataset", "EpisodeDatasetBuilder", "EpisodeEnv", "EpisodeGroupBuilder"]
@@ -161,27 +160,10 @@ class EpisodeGroupBuilder(EnvGroupBuilder):  # type: ignore[misc]
         """Return the episodes; the process's judge is started if there is none."""
         table = _table(self.config)
         observer = table.observer(self.max_turns)
-        rules = episode_rules(self.config)
-        budget = history_budget(self.problem, observer, rules)
+        config = episode_rules(self.config).read_by(observer)
+        config = replace(config, reward=self.config.schedule.at(self.step))
         return [
-            EpisodeEnv(
-                EpisodeSeat(
-                    Episode(
-                        self.problem,
-                        language=observer.language,
-                        ruleset=table.judge.evaluator.capabilities.ruleset,
-                        reward=self.config.schedule.at(self.step),
-                        max_turns=observer.max_turns,
-                        stop_when=rules.stop_when,
-                        feedback_level=rules.feedback_level,
-                        feedback_tokens=rules.feedback_tokens,
-                        count=observer.count,
-                    ),
-                    observer,
-                    budget,
-                ),
-                table,
-            )
+            EpisodeEnv(EpisodeSeat(Episode(self.problem, config), observer), table)
             for _ in range(self.episodes)
         ]
 

@@ -21,6 +21,8 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator
 
+from kernelgym.episodes.episode import EpisodeConfig
+from kernelgym.episodes.playing import history_budget
 from kernelgym.errors import UnknownName
 from kernelgym.prompts.observer import Observer
 from kernelgym.rulesets import Ruleset
@@ -33,7 +35,7 @@ from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.demo.warmstart import fit
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer
-from kernelgym_train.rollout.play import EpisodeRules, history_budget, play, tasks_of
+from kernelgym_train.rollout.play import play, tasks_of
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import Watcher
@@ -95,7 +97,7 @@ def run_arm(
 
 
 def worth_fitting(
-    rollouts: Iterable[Rollout], prompts: Observer, rules: EpisodeRules
+    rollouts: Iterable[Rollout], prompts: Observer, rules: EpisodeConfig
 ) -> Iterator[Example]:
     """Yield the right answers of episodes, with what was read before them.
 

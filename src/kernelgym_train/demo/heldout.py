@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.demo.scores import PASS_AT, Scores, scores_of
-from kernelgym_train.rollout.play import EpisodeRules, play, tasks_of
+from kernelgym_train.rollout.play import play, tasks_of
 from kernelgym_train.rollout.policies import HFPolicy, Sampling
 from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
@@ -48,7 +49,7 @@ def evaluate_policy(
     tables: Mapping[str, Sequence[Problem]],
     judge: Evaluator,
     observer: Observer,
-    rules: EpisodeRules,
+    rules: EpisodeConfig,
     *,
     samples: int = 16,
     max_new_tokens: int = 75,

@@ -15,6 +15,7 @@ from typing import Any
 
 from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Problem, UsageError
 from kernelgym.envs.problem_choice import choose_problems
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.indexing.growing import RunArchive
 from kernelgym.judging_memory import memory_budget
 from kernelgym.prompts.kinds import PROMPTS
@@ -25,7 +26,6 @@ from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.footprint import reference_sizes
 from kernelgym_train.rollout.device_share import DeviceShare
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.interrupts import Activity
@@ -177,10 +177,10 @@ def training_observer(
     )
 
 
-def episode_rules(config: Config) -> EpisodeRules:
+def episode_rules(config: Config) -> EpisodeConfig:
     """Return how episodes end and what feedback tells; the reward is that of the first step."""
     env = config.env
-    return EpisodeRules(
+    return EpisodeConfig(
         reward=config.schedule.at(0),
         stop_when=env.stop,
         feedback_level=env.feedback,

@@ -146,15 +146,9 @@ class _Evaluators(contextlib.ExitStack):
             check_memory(task.spec, memory_budget(None, self._settings.device), "cpu")
 
 
-<<<<<<< HEAD
 def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     """Print the settings, the number of proposals by move, and an estimate of the time."""
     for name, value in settings.model_dump().items():
-=======
-def _print_plan(settings: SearchSettings, task: Task) -> None:
-    """Print the settings, the start's proposals, and an estimate."""
-    for name, value in settings.model_dump().items():
->>>>>>> e8ca70a (Read settings, kernel specs and prompt fields with pydantic)
         print(f"{name}: {value}")
     start = read_variant(task.start)
     for shape in task.shapes:

@@ -18,13 +18,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from kernelgym.episodes.episode import EpisodeConfig
+from kernelgym.episodes.playing import history_budget
 from kernelgym.prompts.observer import Observer
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import REASONS
 from kernelgym.retrieval.part import Retrieval, load_indexes
 from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
-from kernelgym_train.rollout.play import EpisodeRules, history_budget
 from kernelgym_train.types import Rollout
 
 __all__ = ["copied_share", "retrieval_metrics"]
@@ -39,7 +40,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def retrieval_metrics(
-    rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeRules
+    rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeConfig
 ) -> dict[str, float]:
     """Return the metrics of retrieval of a step; none if prompts show no entries.
 

@@ -27,11 +27,12 @@ from kernelgym.benchmark.numbers.outcomes import (
     outcome_of,
 )
 from kernelgym.benchmark.numbers.rates import pass_rate
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Problem, Trajectory
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.metrics.step_metrics import rollout_metrics
-from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
 
 __all__ = [
@@ -72,7 +73,7 @@ async def play_and_score(
     problems: Sequence[Problem],
     evaluator: Evaluator,
     observer: Observer,
-    rules: EpisodeRules | None = None,
+    rules: EpisodeConfig | None = None,
     *,
     samples: int = 4,
     pass_at: Sequence[int] = (1, 4),

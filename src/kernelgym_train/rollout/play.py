@@ -31,13 +31,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from kernelgym import UsageError
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.playing import EpisodeSeat, play_turns, side_by_side
-from kernelgym.episodes.stopping import StopRule
 from kernelgym.evaluators.awaited import AwaitedEvaluator
-from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.observer import Observer
-from kernelgym.rewards import RewardPreset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import (
     Answer,
@@ -49,10 +46,8 @@ from kernelgym_train.types import Completion, Key, PromptTooLong, Request, Rollo
 
 __all__ = [
     "BatchPolicy",
-    "EpisodeRules",
     "Policy",
     "Task",
-    "history_budget",
     "play",
     "request_seed",
     "tasks_of",
@@ -88,23 +83,6 @@ class Task:
     problem: Problem
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeRules:
-    """What `kernelgym.episodes.episode.Episode` needs to know beside observer and evaluator."""
-
-    reward: str | RewardPreset = "stage2"
-    """Preset that scores turns."""
-    stop_when: str | StopRule = "correct"
-    """Rule that ends an episode before its turns are used up."""
-    feedback_level: str = "standard"
-    """Level of detail of the feedback."""
-    feedback_tokens: int = FEEDBACK_TOKENS
-    """Most tokens of one feedback."""
-    prompt_tokens: int | None = None
-    """Most tokens of all that the model reads, by the observer's count; what was tried before is
-    cut to it. The problem itself is always given in full."""
-
-
 def tasks_of(
     step: int, problems: Sequence[Problem], trajectories: int, *, first: int = 0
 ) -> list[Task]:
@@ -129,23 +107,12 @@ def request_seed(seed: int | str, key: Key) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def history_budget(problem: Problem, observer: Observer, rules: EpisodeRules) -> int:
-    """Return how many tokens there are for what was tried before.
-
-    An observer with a limit of its own divides it at every turn.
-    """
-    if rules.prompt_tokens is None or observer.prompt_tokens is not None:
-        return observer.context_tokens
-    first = observer.tokens(observer.observe(problem))
-    return max(0, min(observer.context_tokens, rules.prompt_tokens - first))
-
-
 async def play(
     tasks: Iterable[Task],
     policy: Policy | BatchPolicy,
     evaluator: Evaluator | AwaitedEvaluator,
     observer: Observer,
-    rules: EpisodeRules | None = None,
+    rules: EpisodeConfig | None = None,
     *,
     seed: int | str = 0,
     at_once: int | None = None,
@@ -174,7 +141,7 @@ async def play(
         Exception: What the policy raises, but for `kernelgym.PolicyFailure`.
     """
     tasks = list(tasks)
-    rules = EpisodeRules() if rules is None else rules
+    rules = EpisodeConfig() if rules is None else rules
     if len({task.key for task in tasks}) < len(tasks):
         raise UsageError("two tasks have the same key; number the trajectories of a group")
     if at_once is not None and at_once < 1:
@@ -213,20 +180,10 @@ async def _play_one(
     ask: _Asked,
     judge: AwaitedEvaluator,
     observer: Observer,
-    rules: EpisodeRules,
+    rules: EpisodeConfig,
     seed: int | str,
 ) -> Rollout:
-    episode = Episode(
-        task.problem,
-        language=observer.language,
-        ruleset=judge.evaluator.capabilities.ruleset,
-        reward=rules.reward,
-        max_turns=observer.max_turns,
-        stop_when=rules.stop_when,
-        feedback_level=rules.feedback_level,
-        feedback_tokens=rules.feedback_tokens,
-        count=observer.count,
-    )
+    episode = Episode(task.problem, rules.read_by(observer))
     completions: list[Completion] = []
 
     async def answer(messages: tuple[Message, ...]) -> Answer:
@@ -235,7 +192,7 @@ async def _play_one(
         completions.append(found)
         return Answer(found.text, cut_off=found.finish == "length")
 
-    seat = EpisodeSeat(episode, observer, history_budget(task.problem, observer, rules))
+    seat = EpisodeSeat(episode, observer)
     played = await play_turns(seat, answer, judge.evaluate_or_excuse)
     return Rollout(task.key, played, tuple(completions))
 

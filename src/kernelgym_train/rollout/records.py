@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernelgym import EpisodeRecord
+from kernelgym.episodes.episode import EpisodeConfig
+from kernelgym.episodes.playing import history_budget
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.records.observer_settings import observer_settings
 from kernelgym.rewards import reward_preset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import text_digest
-from kernelgym_train.rollout.play import EpisodeRules, history_budget
 from kernelgym_train.types import Rollout
 
 __all__ = ["WRITER", "bare_record", "rollout_record", "token_rows"]
@@ -24,7 +25,7 @@ __all__ = ["WRITER", "bare_record", "rollout_record", "token_rows"]
 WRITER = "kernelgym-train"
 
 
-def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeRules) -> EpisodeRecord:
+def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeConfig) -> EpisodeRecord:
     """Return an episode as it is written to trajectories.jsonl.
 
     Args:

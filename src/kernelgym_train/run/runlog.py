@@ -40,10 +40,10 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from kernelgym import UsageError, append_record
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.jsonlines import append_line, read_lines, write_lines
 from kernelgym.types import Evaluator
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.records import rollout_record, token_rows
 from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.types import Rollout
@@ -316,7 +316,7 @@ class RunLog:
         )
 
     def rollouts(
-        self, rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeRules
+        self, rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeConfig
     ) -> None:
         """Write episodes, and their tokens beside them, as far as the log keeps them."""
         if not self.writes:

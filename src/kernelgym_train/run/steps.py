@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.indexing.growing import RunArchive
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import RewardSchedule
@@ -39,7 +40,7 @@ from kernelgym_train.metrics.guards import (
 from kernelgym_train.metrics.retrieval_metrics import retrieval_metrics
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
 from kernelgym_train.rollout.device_share import DeviceShare
-from kernelgym_train.rollout.play import BatchPolicy, EpisodeRules, Policy, play, tasks_of
+from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
 from kernelgym_train.rollout.records import bare_record
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import ProblemSampler
@@ -77,7 +78,7 @@ class Played:
     rollouts: tuple[Rollout, ...]
     """All of it, in the order of keys."""
     fill: Refill
-    rules: EpisodeRules
+    rules: EpisodeConfig
     observer: Observer
     """Observer that wrote the prompts."""
     times: Mapping[str, float]
@@ -123,7 +124,7 @@ class Steps:
         sampler: ProblemSampler,
         evaluator: Evaluator,
         observer: Observer,
-        rules: EpisodeRules,
+        rules: EpisodeConfig,
         schedule: RewardSchedule,
         credit: CreditRule,
         guards: GuardRules | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernelgym import UnknownName, UsageError
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.types import Job, Problem, Status
@@ -32,7 +33,6 @@ from kernelgym_train.demo.stages import (
     warm_up,
 )
 from kernelgym_train.launch.assembly import held_out_problems, training_problems
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Rollout
 from support.demo_rollouts import RIGHT, WRONG, rollout
 
@@ -82,7 +82,7 @@ def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
         about(PROBLEM, rollout(1, [WRONG, RIGHT])),
         about(PROBLEM, rollout(2, [WRONG, WRONG])),
     ]
-    rules = EpisodeRules()
+    rules = EpisodeConfig()
     found = list(worth_fitting(played, observer, rules))
     assert [len(example.messages) for example in found] == [1, 3]
     assert {(e.label, e.expected) for e in found} == {("right", Status.CORRECT)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 from kernelgym.types import Problem
 from kernelgym_train.demo.heldout import evaluate_policy
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.types import Completion, Request
 
@@ -45,7 +45,7 @@ def test_tables_hold_their_own_problems_both_ways() -> None:
         tables,
         ScriptedEvaluator(),
         OBSERVER,
-        EpisodeRules(),
+        EpisodeConfig(),
         samples=4,
         max_new_tokens=7,
         pass_at=(1, 4),
@@ -69,7 +69,7 @@ def test_tables_are_sampled_alone_where_greedy_is_off() -> None:
         made.append(sampling)
         return Scripted(sampling)
 
-    rules, judge = EpisodeRules(), ScriptedEvaluator()
+    rules, judge = EpisodeConfig(), ScriptedEvaluator()
     tables = {"one": [problem(1)]}
     found = evaluate_policy(
         policy, tables, judge, OBSERVER, rules, samples=2, greedy=False, pass_at=(1,)

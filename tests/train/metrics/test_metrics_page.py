@@ -10,13 +10,13 @@ from pathlib import Path
 
 import kernelgym_train
 from kernelgym import Kernel, Problem, Verdict
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.prompts.observer import Observer
 from kernelgym.rewards import reward_schedule
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Finding
 from kernelgym_train.credit.credit import CreditRule
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import StepPlan, Steps
@@ -74,7 +74,7 @@ def names_of_a_step(folder: Path) -> Iterator[str]:
         sampler=ProblemSampler(tiny.problems(4), 1, Curriculum()),
         evaluator=log.verdicts(judge),
         observer=Observer("triton", "cpu", "kernelbench", max_turns=2, examples="zero_shot"),
-        rules=EpisodeRules(),
+        rules=EpisodeConfig(),
         schedule=reward_schedule("stage2"),
         credit=CreditRule(),
         seed=1,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from kernelgym import UsageError, Verdict
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Status
@@ -16,7 +17,6 @@ from kernelgym_train.rollout.evaluation import (
     play_and_score,
     score_rollouts,
 )
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.types import Completion, Request, Rollout
 from support import played
 
@@ -84,7 +84,7 @@ def test_the_fastest_is_measured_again() -> None:
     judge = ScriptedEvaluator(lucky, ruleset="kernelbench")
     again = ScriptedEvaluator([verdict("correct", speedup=1.1)], ruleset="kernelbench")
     options = {"samples": 1, "pass_at": (1,)}
-    rules = EpisodeRules(stop_when="never")
+    rules = EpisodeConfig(stop_when="never")
     found = asyncio.run(
         play_and_score(policy, PROBLEMS[:1], judge, observer, rules, again=again, **options)
     )

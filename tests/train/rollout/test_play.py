@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from kernelgym import JudgeError, Kernel, PolicyFailure, Problem, UsageError, Verdict
 from kernelgym.envs.kernel_env import KernelEnv
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
 from kernelgym_train.credit.credit import counts
-from kernelgym_train.rollout.play import EpisodeRules, Task, play, request_seed, tasks_of
+from kernelgym_train.rollout.play import Task, play, request_seed, tasks_of
 from kernelgym_train.types import Completion, Finish, Key, PromptTooLong, Request, Rollout
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=3, examples="zero_shot")
-NEVER = EpisodeRules(stop_when="never")
+NEVER = EpisodeConfig(stop_when="never")
 
 
 def problems(count: int) -> list[Problem]:
@@ -108,7 +109,7 @@ def test_trajectories_that_end_early_leave_the_batch() -> None:
             ]
 
     policy = Some()
-    rollouts = run(policy, rules=EpisodeRules())
+    rollouts = run(policy, rules=EpisodeConfig())
     assert [len(batch) for batch in policy.batches] == [6, 4, 4]
     assert [rollout.trajectory.ended for rollout in rollouts] == ["budget", "solved", "budget"] * 2
 
@@ -116,7 +117,7 @@ def test_trajectories_that_end_early_leave_the_batch() -> None:
 def test_turns_are_those_of_an_environment() -> None:
     """The same answers and verdicts give the same turns and the same text as `KernelEnv`."""
     policy = Batches()
-    (rollout,) = run(policy, tasks=tasks_of(0, problems(1), 1), rules=EpisodeRules())
+    (rollout,) = run(policy, tasks=tasks_of(0, problems(1), 1), rules=EpisodeConfig())
     env = KernelEnv(
         problems=problems(1),
         evaluator=ScriptedEvaluator(ruleset="kernelbench"),
@@ -257,7 +258,7 @@ def test_policy_failure_of_a_batch_cuts_the_batch() -> None:
             ]
 
     seen: list[Rollout] = []
-    rollouts = run(Failing(), rules=EpisodeRules(), on_rollout=seen.append)
+    rollouts = run(Failing(), rules=EpisodeConfig(), on_rollout=seen.append)
     assert [rollout.trajectory.ended for rollout in rollouts] == ["cut", "solved", "cut"] * 2
     assert {len(rollout.completions) for rollout in rollouts} == {1}
     assert sorted(seen, key=lambda each: each.key) == rollouts
@@ -358,7 +359,7 @@ def test_history_is_cut_to_the_prompts_budget() -> None:
     run(
         tight,
         tasks=tasks_of(0, problems(1), 1),
-        rules=EpisodeRules(stop_when="never", prompt_tokens=first),
+        rules=EpisodeConfig(stop_when="never", prompt_tokens=first),
     )
     told = [
         sum(len(m.content) for m in batch[0].messages)

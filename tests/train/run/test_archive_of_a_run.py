@@ -12,7 +12,7 @@ import pytest
 
 from kernelgym import Kernel, Problem, UsageError, Verdict
 from kernelgym.cli import main as command_line
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.indexing.played import played_entries
 from kernelgym.prompts.observer import render
 from kernelgym.records.observer_settings import recorded_observer
@@ -61,7 +61,7 @@ def config(tmp_path_factory) -> Config:
     observer = training_observer(tiny.config("env.suite=Synthetic"), "cpu")
     records = []
     for problem in SyntheticSuite().problems(2, split="rl")[:8]:
-        game = Episode(problem, language="triton", max_turns=2, stop_when="correct")
+        game = Episode(problem, EpisodeConfig(language="triton", max_turns=2, stop_when="correct"))
         game.read(text := reply(solve(problem)))
         game.record(text, verdict("correct"))
         played = Trajectory(problem, game.turns, "solved", 2)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kernelgym import UsageError, read_records
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.rulesets import ruleset
 from kernelgym.types import text_digest
 from kernelgym_train.launch.manifest import manifest
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.run.runlog import RunLog
 from support import played
 
@@ -46,7 +46,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 def steps(log: RunLog, first: int, last: int, *, save: bool = True, **options: Any) -> None:
     """Write steps, and a checkpoint after the last of them."""
     for step in range(first, last):
-        log.rollouts([played.rollout([0.1, 0.2], step=step)], OBSERVER, EpisodeRules())
+        log.rollouts([played.rollout([0.1, 0.2], step=step)], OBSERVER, EpisodeConfig())
         log.metrics(step, {"reward/mean": step / 10, "bad": float("nan")})
     if save:
         folder = log.folder / "checkpoints" / f"checkpoint-{last}"
@@ -92,7 +92,7 @@ def test_metrics_go_to_file_and_watchers(log: RunLog) -> None:
 
 def test_episodes_are_written_in_kernelgyms_schema_and_tokens_beside_them(log: RunLog) -> None:
     rollout = played.rollout([0.1, 0.2], step=7, group=2, number=1)
-    log.rollouts([rollout], OBSERVER, EpisodeRules(reward="sparse"))
+    log.rollouts([rollout], OBSERVER, EpisodeConfig(reward="sparse"))
     (record,) = read_records(log.folder / "trajectories.jsonl")
     assert record.trajectory == rollout.trajectory
     assert (record.writer, record.key, record.reward) == ("kernelgym-train", "7/2/1", "sparse")
@@ -108,7 +108,7 @@ def test_episodes_are_written_in_kernelgyms_schema_and_tokens_beside_them(log: R
 
 def test_what_is_not_kept_is_not_written(log: RunLog) -> None:
     log.keeps_tokens = log.keeps_trajectories = False
-    log.rollouts([played.rollout([0.1])], OBSERVER, EpisodeRules())
+    log.rollouts([played.rollout([0.1])], OBSERVER, EpisodeConfig())
     assert not (log.folder / "tokens.jsonl").exists()
     assert not (log.folder / "trajectories.jsonl").exists()
 
@@ -248,7 +248,7 @@ def test_a_follower_writes_nothing(log: RunLog) -> None:
     other = RunLog.follow(log.folder)
     assert other.start is not None and other.start.step == 2
     other.metrics(3, {"a": 1.0})
-    other.rollouts([played.rollout([0.1])], OBSERVER, EpisodeRules())
+    other.rollouts([played.rollout([0.1])], OBSERVER, EpisodeConfig())
     other.event("x")
     other.evaluation(3, {"a": 1.0})
     other.commit(3, log.folder / "checkpoints" / "checkpoint-2", {})

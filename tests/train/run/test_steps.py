@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kernelgym import Kernel, PolicyFailure, Problem, UsageError, Verdict
+from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import read_records
@@ -19,7 +20,6 @@ from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Status
 from kernelgym_train.credit.credit import CreditRule
 from kernelgym_train.metrics.guards import GuardRules
-from kernelgym_train.rollout.play import EpisodeRules
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import Step, StepPlan, Steps
@@ -63,7 +63,7 @@ def make(script: Any = None, log: RunLog | None = None, **options: Any) -> Steps
         sampler=ProblemSampler(tiny.problems(6), 4, Curriculum(enabled=False)),
         evaluator=ScriptedEvaluator(hard(0) if script is None else script, ruleset="kernelbench"),
         observer=OBSERVER,
-        rules=EpisodeRules(),
+        rules=EpisodeConfig(),
         schedule=reward_schedule(options.pop("reward", "sparse")),
         credit=CreditRule(),
         seed=4,

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from kernelgym.benchmark.run.options import EvalSettings
-from kernelgym.episodes.episode import Episode
+from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.records.observer_settings import observer_settings
@@ -110,19 +111,17 @@ class EvalPlan(EvalSettings):
         Raises:
             UsageError: If a setting of reward or feedback makes no sense.
         """
-        given: dict[str, Any] = {}
-        if self.feedback_tokens is not None:
-            given["feedback_tokens"] = self.feedback_tokens
-        return Episode(
-            problem,
+        tokens = FEEDBACK_TOKENS if self.feedback_tokens is None else self.feedback_tokens
+        config = EpisodeConfig(
             language=self.language,
             ruleset=self.rules,
             max_turns=self.turns,
             reward=self.reward,
             stop_when=self.stop_when,
             feedback_level=self.feedback_level,
-            **given,
+            feedback_tokens=tokens,
         )
+        return Episode(problem, config)
 
     def record(self, played: Trajectory, observer: Observer, sample: int) -> EpisodeRecord:
         """Return the record of an episode for ``trajectories.jsonl``."""
