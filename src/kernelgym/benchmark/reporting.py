@@ -155,7 +155,8 @@ def report(
     measured = None if rates is None else DeviceRates.read(rates)
     views = tuple(
         view_of(
-            *(run, number),
+            run,
+            number,
             baselines_of(run, baselines) if baselines else None,
             None if measured is None else limits_of(run, measured, baselines),
         )

@@ -75,7 +75,9 @@ def time_modes(options: BaselineCommand) -> int:
 
     with progress_bar("timing", len(problems) * len(settings)) as advance:
         times = measure_all(
-            *(file, list(itertools.product(problems, settings)), measure),
+            file,
+            list(itertools.product(problems, settings)),
+            measure,
             refresh=options.refresh,
             advance=advance,
             workers=options.workers,

@@ -60,7 +60,7 @@ def run_batch(options: CheckCommand) -> int:
     rules = precise_rules(options.ruleset, options.precision)
     budget = memory_budget(parse_bytes(options.memory), options.device)
     jobs = read_jobs(
-        *(Path(options.batch), options.language, options.device, rules, options.sizes, budget)
+        Path(options.batch), options.language, options.device, rules, options.sizes, budget
     )
     out_path = Path(options.out)
     with _opened(out_path) as out:
@@ -260,8 +260,12 @@ def _judged(options: CheckCommand, todo: Sequence[BatchJob]) -> Iterator[dict[st
         groups.setdefault(entry.rules, []).append(entry)
     for rules, group in groups.items():
         with judging.open_evaluator(
-            *(options.device, rules, options.workers, not options.no_timing),
-            *(options.memory, options.verdict_cache),
+            options.device,
+            rules,
+            options.workers,
+            not options.no_timing,
+            options.memory,
+            options.verdict_cache,
         ) as evaluator:
             for index, verdict in judging.judge_many(evaluator, [entry.job for entry in group]):
                 yield verdict_row(group[index], verdict)

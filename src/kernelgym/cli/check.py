@@ -77,7 +77,7 @@ class CheckCommand(MemoryOption, JudgingOptions):
         rules = judging.rules_at(self.problem, precise_rules(self.ruleset, self.precision))
         timing = not self.no_timing
         with judging.open_evaluator(
-            *(self.device, rules, 1, timing, self.memory, self.verdict_cache)
+            self.device, rules, 1, timing, self.memory, self.verdict_cache
         ) as evaluator:
             judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem, sizes=self.sizes)

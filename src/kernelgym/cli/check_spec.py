@@ -47,7 +47,7 @@ def judge_every_shape(options: CheckCommand) -> int:
     rules = suite.rules(precise_rules(options.ruleset, options.precision))
     verdicts = {}
     with judging.open_evaluator(
-        *(device, rules, 1, timing, options.memory, options.verdict_cache)
+        device, rules, 1, timing, options.memory, options.verdict_cache
     ) as evaluator:
         for problem in problems:
             verdict = verdicts[problem.id] = judging.judge(evaluator, problem, kernel)

@@ -90,13 +90,21 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                 judging.check_tools(plan.language, plan.device)
                 evaluator = stack.enter_context(
                     judging.open_evaluator(
-                        *(plan.device, plan.rules, self.workers, plan.timing),
-                        *(self.memory, self.verdict_cache),
+                        plan.device,
+                        plan.rules,
+                        self.workers,
+                        plan.timing,
+                        self.memory,
+                        self.verdict_cache,
                     )
                 )
             with progress_bar("episodes", len(problems) * plan.samples) as advance:
                 done = run_plan(
-                    *(plan, problems, folder, policy, evaluator),
+                    plan,
+                    problems,
+                    folder,
+                    policy,
+                    evaluator,
                     concurrency=self.concurrency,
                     on_episode=advance,
                 )
@@ -127,7 +135,9 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             )
         policy = priced(
             make_policy(self.policy, self),
-            *(self.price, self.max_usd, self.tokenizer),
+            self.price,
+            self.max_usd,
+            self.tokenizer,
         )
         plan, problems = resolve(self, policy.settings, self.name)
         return plan, problems, Path(self.out) if self.out else default_folder(plan.name), policy
@@ -147,7 +157,10 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
 
         priced = policy if isinstance(policy, PricedPolicy) else None
         found = forecast(
-            *(plan, problems, folder, plan.observer()),
+            plan,
+            problems,
+            folder,
+            plan.observer(),
             price=None if priced is None else priced.price,
             max_tokens=plan.policy.get("max_tokens"),
         )

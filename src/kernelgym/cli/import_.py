@@ -82,7 +82,7 @@ class ImportCommand(MemoryOption, JudgingOptions):
             print_text("judge them by the same command with --judge", "dim")
             return 0
         with judging.open_evaluator(
-            *(device, rules, self.workers, not self.no_timing, self.memory)
+            device, rules, self.workers, not self.no_timing, self.memory
         ) as evaluator:
             (out / "machine.json").write_text(json.dumps(machine(device, "torch"), indent=2))
             with progress_bar("kernels", count) as advance:

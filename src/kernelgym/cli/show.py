@@ -49,7 +49,7 @@ class ShowCommand(JudgingOptions):
 
                 parts = (ready_retrieval(self.retrieval, self.language, self.device),)
             observer = Observer(
-                *(self.language, self.device, self.ruleset, self.max_turns), parts=parts
+                self.language, self.device, self.ruleset, self.max_turns, parts=parts
             )
             print_text(render(observer.observe(problem)))
             return 0

@@ -193,7 +193,11 @@ class KernelEnv(gym.Env[str, str]):
             parts = (ready_retrieval(retrieval, self.language, self.device),)
         shown: dict[str, Any] = {"hardware": hardware, "context": context}  # or mappings of fields
         self.observer = Observer(
-            *(self.language, self.device, self.ruleset, max_turns, examples),
+            self.language,
+            self.device,
+            self.ruleset,
+            max_turns,
+            examples,
             parts=parts,
             context_tokens=context_tokens,
             count=count,
@@ -407,7 +411,10 @@ class KernelEnv(gym.Env[str, str]):
         messages = self.messages
         prompt_tokens = self.observer.tokens(messages)
         info = episode_info(
-            *(self.episode, self.device, self.gamma, turn),
+            self.episode,
+            self.device,
+            self.gamma,
+            turn,
             returns=self.returns,
             prompt_tokens=prompt_tokens,
             memory_bytes=self.memory_bytes or 0,

@@ -90,7 +90,11 @@ def _check_judging(config: Config) -> None:
     check_level(env.feedback)
     check_budget(env.feedback_tokens)
     Observer(
-        *(env.language, device, rules, env.max_turns, env.examples),
+        env.language,
+        device,
+        rules,
+        env.max_turns,
+        env.examples,
         context=env.context,
         context_tokens=env.context_tokens,
     )

@@ -169,8 +169,10 @@ def specimens_of(
                     Specimen(
                         problem.id,
                         question(problem)[0].content,
-                        *(one.action, failure_of(one)),
-                        *(two.action, failure_of(two)),
+                        one.action,
+                        failure_of(one),
+                        two.action,
+                        failure_of(two),
                     )
                 )
     return tuple((found or others[:1])[:_SPECIMENS])

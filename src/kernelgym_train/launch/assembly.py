@@ -308,7 +308,10 @@ def _problems(
 
     def of(level: int | None) -> Iterator[Problem]:
         choice = choose_problems(
-            *(suite, level, ids or None, split or None),
+            suite,
+            level,
+            ids or None,
+            split or None,
             ruleset=rules,
             device=device,
             sizes=sizes,

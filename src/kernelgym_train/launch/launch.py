@@ -147,7 +147,7 @@ def _train_run(
         tested = None
         if held_out and log.writes:
             tested = HeldOutEvaluation(
-                *(config, log, held_out, count, judge, stack, share), archive=steps.archive
+                config, log, held_out, count, judge, stack, share, archive=steps.archive
             )
         try:
             outcome = model.train(
@@ -234,9 +234,7 @@ def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str,
         archive = run_archive(config)
         if archive is not None:
             archive.read(log.trajectories, step)
-        run = HeldOutEvaluation(
-            *(config, log, held_out, count, judge, stack, share), archive=archive
-        )
+        run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share, archive=archive)
         asyncio.run(run(model.policy, step))
         return run.last.metrics if run.last else {}
 
@@ -293,7 +291,9 @@ class HeldOutEvaluation:
             retrieval: bool = True,
         ) -> Evaluation:
             observer = training_observer(
-                *(self._config, self._judge.capabilities.device, self._count),
+                self._config,
+                self._judge.capabilities.device,
+                self._count,
                 max_turns=chosen.max_turns,
                 retrieval=retrieval,
             )

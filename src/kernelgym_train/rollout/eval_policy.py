@@ -231,7 +231,8 @@ def make(target: str, options: PolicyOptions) -> HFEvalPolicy:
     if device != "auto":
         device = check_device(device)
     return HFEvalPolicy(
-        *(model, adapter),
+        model,
+        adapter,
         sampling=sampling_of(options),
         device=device,
         judge=options.device,

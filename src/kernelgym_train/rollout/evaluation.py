@@ -109,7 +109,7 @@ async def play_and_score(
         raise UsageError(f"pass@k needs 1 <= k <= samples, got {list(pass_at)} of {samples}")
     tasks = tasks_of(step, problems, samples)
     rollouts = await play(
-        *(tasks, policy, evaluator, observer, rules), seed=f"{name}/{seed}", at_once=at_once
+        tasks, policy, evaluator, observer, rules, seed=f"{name}/{seed}", at_once=at_once
     )
     return score_rollouts(rollouts, pass_at=pass_at, again=again, name=name)
 

@@ -120,7 +120,9 @@ def evaluate(
             raise UsageError("a run needs a policy; only part='judge' does without one")
         made = priced(
             make_policy(policy) if isinstance(policy, str) else policy,
-            *(price, max_usd, tokenizer),
+            price,
+            max_usd,
+            tokenizer,
         )
         plan, problems = resolve(EvalTask(**task), made.settings, name)
         folder = Path(out) if out else default_folder(plan.name)
@@ -131,7 +133,11 @@ def evaluate(
             evaluator = LocalEvaluator(plan.device, plan.rules, workers, plan.timing)
             stack.callback(evaluator.close)
         return run_plan(
-            *(plan, problems, folder, made, None if part == "generate" else evaluator),
+            plan,
+            problems,
+            folder,
+            made,
+            None if part == "generate" else evaluator,
             concurrency=concurrency,
             on_episode=on_episode,
         )
@@ -187,7 +193,12 @@ def run_plan(
                 ahead = max(ahead, 4 * evaluator.capabilities.workers)
                 judge = await stack.enter_async_context(AwaitedEvaluator(evaluator))
             return await drive(
-                *(plan, problems, held, plan.observer(), policy, judge),
+                plan,
+                problems,
+                held,
+                plan.observer(),
+                policy,
+                judge,
                 concurrency=concurrency,
                 ahead=ahead,
                 on_episode=on_episode,

@@ -99,7 +99,10 @@ class EvalPlan(EvalSettings):
         if self.retrieval is not None:
             shown["parts"] = (ready_retrieval(self.retrieval, self.language, self.device),)
         return PROMPTS[self.prompt](
-            *(self.language, self.device, self.rules, self.turns),
+            self.language,
+            self.device,
+            self.rules,
+            self.turns,
             examples=self.examples,
             prompt_tokens=self.prompt_tokens,
             **shown,

@@ -395,7 +395,8 @@ def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
     if isinstance(options.extra_body, str):
         sampled["extra_body"] = json_object("--extra-body", options.extra_body)
     return OpenAIPolicy(
-        *(model, endpoint),
+        model,
+        endpoint,
         key=key or "none",
         missing=missing,
         sampling=EndpointSampling(**sampled),

@@ -76,7 +76,9 @@ class TinkerEvalPolicy(EvalPolicy):
         self._service = self._connect(self._url, self._limit_s)
         snapshot = await self._service.sampler(self._path, base_model=self._config.id)
         self._policy = TinkerPolicy(
-            *(snapshot, ChatText(tokenizer), self._sampling),
+            snapshot,
+            ChatText(tokenizer),
+            self._sampling,
             stop=answer_ends(self._config, tokenizer),
             context=known_context(self._config),
             version=0,
@@ -112,7 +114,7 @@ def make(target: str, options: PolicyOptions) -> TinkerEvalPolicy:
         UsageError: If there is no model, the path is no address, or an option makes no sense.
     """
     options.refuse_others(
-        "tinker", *("model", "endpoint", "temperature", "top_p", "max_tokens", "timeout_s")
+        "tinker", "model", "endpoint", "temperature", "top_p", "max_tokens", "timeout_s"
     )
     if target:
         check_address(f"--policy tinker:{target}", target)
@@ -122,7 +124,8 @@ def make(target: str, options: PolicyOptions) -> TinkerEvalPolicy:
             "its tokenizer writes the prompts"
         )
     return TinkerEvalPolicy(
-        *(target, options.model),
+        target,
+        options.model,
         url=options.endpoint or "",
         sampling=sampling_of(options),
         limit_s=_LIMIT_S if options.timeout_s is None else options.timeout_s,

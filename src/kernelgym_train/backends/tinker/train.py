@@ -263,7 +263,8 @@ class _Stretch:
         optimiser = self._config.optimiser
         sampled_by = _versions(taken)
         parts = updates_of(
-            *(taken.credit.samples, optimiser.updates_per_step),
+            taken.credit.samples,
+            optimiser.updates_per_step,
             penalised=optimiser.kl_beta > 0,
         )
         penalties, found = await self._penalties(parts)
@@ -320,7 +321,8 @@ class _Stretch:
         if self._base is None:
             self._base = await or_lost(remote.service.sampler(base_model=remote.base_model))
         asking = reference_logprobs(
-            *(self._base, samples),
+            self._base,
+            samples,
             limit_s=remote.answer_timeout_s,
             at_once=self._config.sampling.at_once,
         )
