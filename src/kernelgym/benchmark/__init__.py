@@ -1,6 +1,10 @@
-"""Runs of a policy over problems, metrics, reports, and KernelBench's terms.
+"""Benchmarks of policies: eval runs, statistics, reports, and exchange with KernelBench.
 
-`evaluate` and `report` are imported when they are first used.
+`run` plays a policy over problems, `numbers` are the statistics, `pages` the report's page, and
+`interchange` reads and writes KernelBench's files. `evaluate` and `report` are imported when they
+are first used.
+
+May import every room of kernelgym but `adapters`, `serve` and `cli`; never `kernelgym_train`.
 """
 
 from __future__ import annotations

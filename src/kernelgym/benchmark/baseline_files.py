@@ -1,14 +1,14 @@
-"""Baselines of a run's problems, from files of ours or in KernelBench's layout.
+"""Baseline times of a run's problems, from kernelgym's files or KernelBench's.
 
-A file of ours is a `kernelgym.benchmark.times_file.TimesFile`, and ends in ``.jsonl``. One of
-KernelBench's is ``{"level1": {"23_Softmax.py": {"mean", "std", "min", "max", "num_trials",
+A file of kernelgym is a `kernelgym.benchmark.times_file.TimesFile`, and ends in ``.jsonl``. One of
+KernelBench is ``{"level1": {"23_Softmax.py": {"mean", "std", "min", "max", "num_trials",
 "hardware", "device"}}}``, times in milliseconds, one file a mode
-(``results/timing/HARDWARE/baseline_time_torch*.json``). The key has ``.py``, which `Problem.name`
-has not.
+(``results/timing/HARDWARE/baseline_time_torch*.json``). The key ends in ``.py``, unlike
+`Problem.name`.
 
-Contract: a file of another device, precision or TF32 setting than the run's is refused where it
-says so. KernelBench's own files name the hardware only. Of ours, times in the precision and TF32
-setting of the run's ruleset count.
+Contract: a file that names another device, precision or TF32 setting than the run's is refused.
+KernelBench's own files name the hardware only. From kernelgym's files, the times in the precision
+and TF32 setting of the run's ruleset are used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 EAGER = "baseline_time_torch"
-"""Stem of the file of eager times; compiled modes add to it."""
+"""Stem of the name of the file of eager times; names for compiled modes begin with it."""
 _CUDAGRAPHS = "cudagraphs"  # a backend of its own; the other modes are Inductor's
 
 
@@ -70,7 +70,7 @@ def baselines_of(
 
     Args:
         run: The run.
-        paths: Files of ours or in KernelBench's layout.
+        paths: Files of kernelgym or in KernelBench's layout.
 
     Raises:
         UsageError: If a file cannot be read, holds none of the run's problems, or was measured on
@@ -133,7 +133,7 @@ def _theirs(
 
 
 def entry_of(data: Mapping[str, Any], problem: Problem) -> Mapping[str, Any] | None:
-    """Return the entry of a problem, or None."""
+    """Return the entry of a problem in KernelBench's data, or None."""
     level = data.get(f"level{problem.level}")
     if not isinstance(level, Mapping):
         return None
@@ -177,7 +177,7 @@ def _check_hardware(path: Path, hardware: str, device: str, run: RecordedRun) ->
 
 
 def _check(path: Path, says: Mapping[str, Any], run: RecordedRun, problem: Problem) -> None:
-    """Refuse a file in KernelBench's layout that was measured otherwise than the run."""
+    """Refuse a file in KernelBench's layout whose device or settings are not the run's."""
     _check_hardware(path, str(says.get("hardware", "")), str(says.get("device", "")), run)
     rules = _rules(run)
     if rules is None:
@@ -194,10 +194,10 @@ def _check(path: Path, says: Mapping[str, Any], run: RecordedRun, problem: Probl
 
 
 def read_baselines(path: Path) -> Mapping[str, Any]:
-    """Return what a file of baselines holds.
+    """Return the data of a file of baselines in KernelBench's layout.
 
     Raises:
-        UsageError: If it cannot be read, or holds none.
+        UsageError: If the file cannot be read, or holds no baselines.
     """
     try:
         data = json.loads(path.read_text("utf-8"))
@@ -222,17 +222,17 @@ def write_baselines(
 ) -> tuple[Path, ...]:
     """Write times in KernelBench's layout, one file a mode; return the files.
 
-    What was not measured is left out, as KernelBench's scripts leave out what failed.
+    References without a time are left out, as KernelBench's scripts leave out failures.
 
     Args:
         folder: A checkout of KernelBench, or any folder.
         hardware: Name of the device in paths.
-        problems: The problems that `times` are of.
+        problems: Problems whose references were timed.
         times: The times.
-        device: What the files call the device.
+        device: Name of the device in the files.
 
     Raises:
-        UsageError: If a problem is none of KernelBench's, is in a small form, or times of several
+        UsageError: If a problem is not one of KernelBench, is in a small form, or times of several
             precisions or TF32 settings would share a file.
     """
     other = [each.id for each in problems if not each.id.startswith("KernelBench/L")]

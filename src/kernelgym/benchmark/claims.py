@@ -1,7 +1,7 @@
-"""What another harness says of kernels: a run's ``claims.jsonl``.
+"""Claims: results of kernels from another harness, in a run's ``claims.jsonl``.
 
-Contract: a claim is copied, never believed: no rate counts it. `compare` says where it and our
-verdict disagree. Times are in milliseconds; None where none was claimed.
+Contract: a claim is only shown; no rate counts it. `compare` says how a claim and our verdict
+differ. Times are in milliseconds; None where none was claimed.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ CLAIMS_FILE = "claims.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What another harness says of one kernel."""
+    """Result of one kernel from another harness."""
 
     problem: str
-    """Our id of the problem."""
+    """Id of the problem in kernelgym."""
     sample: int
     compiled: bool
     correct: bool
     runtime_ms: float | None = None
-    """Mean time of a call."""
+    """Mean time of a call of the kernel, in milliseconds."""
     reference_ms: float | None = None
-    """Of the reference or a baseline, where that was claimed too."""
+    """Time of the reference or a baseline in milliseconds; None if none was claimed."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    """Why the claim may not mean what it says."""
+    """Reasons why the claim may be misleading."""
 
     @property
     def speedup(self) -> float | None:
-        """The claimed speedup; None if a time is missing."""
+        """Claimed speedup; None if a time is missing."""
         if not self.correct or not self.runtime_ms or not self.reference_ms:
             return None
         return self.reference_ms / self.runtime_ms
@@ -57,11 +57,11 @@ class Claim:
 def compare(claim: Claim, verdict: Verdict | None) -> str:
     """Return how claim and verdict differ; empty if they agree.
 
-    What both say is compared in KernelBench's terms; see `kernelgym.benchmark.kernelbench`.
+    Both are compared in KernelBench's terms; see `kernelgym.benchmark.kernelbench`.
 
     Args:
         claim: The claim.
-        verdict: Ours; None or `unavailable` if there is none.
+        verdict: Verdict of kernelgym; None or `unavailable` if there is none.
     """
     if verdict is None or not verdict.valid:
         return "not judged here"
@@ -79,7 +79,7 @@ def read_claims(path: Path) -> dict[tuple[str, int], Claim]:
     """Return the claims of a run, by problem and sample.
 
     Raises:
-        UsageError: If a line is none.
+        UsageError: If a line is not a claim.
     """
     found: dict[tuple[str, int], Claim] = {}
     names = {each.name for each in dataclasses.fields(Claim)}

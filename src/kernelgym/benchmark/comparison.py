@@ -1,9 +1,9 @@
-"""Two runs compared, or a refusal that names what differs.
+"""Comparison of two runs, problem by problem.
 
 Contract: pure. Runs are comparable if all of their verdicts follow one ruleset label, and the
-problems that they share have equal sources. Problems that one of them lacks are left out, and
-counted. Devices may differ: each kernel was timed beside the reference on its own device, and
-`cautions` says so.
+problems that they share have equal sources; others are refused with the difference. Problems that
+only one run has are left out and counted. Devices may differ, since each kernel was timed beside
+the reference on its own device; `cautions` mentions it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ __all__ = ["RunComparison", "check_comparable", "compare_runs"]
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """How a second run differs from a first one."""
+    """Differences of a second run from a first one."""
 
     first: str
     second: str
     """Names of the runs."""
     rows: tuple[tuple[str, str, PairedDifference], ...]
-    """Key, name for readers, and the comparison."""
+    """Compared numbers: key in JSON, name for readers, and the difference."""
     only_first: int
     only_second: int
-    """Problems that the other run has not."""
+    """Number of problems that only the second run has."""
     cautions: tuple[str, ...]
 
 
 def check_comparable(one: RecordedRun, other: RecordedRun) -> None:
-    """Refuse to compare runs whose numbers do not mean the same.
+    """Refuse runs whose verdicts follow different rules or problems.
 
     Raises:
-        UsageError: If rules or problems differ; it says which.
+        UsageError: If rules or problems differ; the message says which.
     """
     labels = [", ".join(run.rulesets) or "none" for run in (one, other)]
     if labels[0] != labels[1] or len(one.rulesets) > 1:
@@ -64,7 +64,7 @@ def check_comparable(one: RecordedRun, other: RecordedRun) -> None:
 
 
 def compare_runs(one: RecordedRun, other: RecordedRun) -> RunComparison:
-    """Return how two runs differ, problem by problem.
+    """Return the differences of two runs, problem by problem.
 
     Raises:
         UsageError: If they cannot be compared.

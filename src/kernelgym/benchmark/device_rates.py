@@ -1,11 +1,11 @@
-"""A device's measured rates, and the limits they set to problems.
+"""Measured rates of a device, and the roofline limits of problems on it.
 
-`kernelgym device --json` writes the file of rates. Operations of a reference (of its matrix
-products, convolutions and attention) come from files of baselines, which `kernelgym baseline
---modes` counted them into, or from what is known of KernelBench's problems.
+`kernelgym device --json` writes the file of rates. The operations of a reference (matrix products,
+convolutions and attention) come from the files of `kernelgym baseline --modes`, or from the table
+of KernelBench's problems (`kernelgym.suites.facts`).
 
 Contract: rates of another device than the run's are refused. A problem without known operations
-has the limit of its bytes.
+has the limit that its bytes set.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class DeviceRates:
 
     path: Path
     device: str
-    """Its name: a GPU's model, or the processor's."""
+    """Name of the device: a GPU's model, or the processor's."""
     bytes_per_s: float
-    """Of a copy, read and written."""
+    """Bytes a second of a large copy, read and written."""
     operations_per_s: Mapping[str, float]
-    """Of matrix products, by precision: fp32, tf32, fp16, bf16."""
+    """Operations a second of matrix products, by precision: fp32, tf32, fp16, bf16."""
 
     @classmethod
     def read(cls, path: str | Path) -> DeviceRates:
-        """Read what `kernelgym device --json` printed.
+        """Read the file that `kernelgym device --json` printed.
 
         Raises:
-            UsageError: If it cannot be read, or is something else.
+            UsageError: If it cannot be read, or holds no rates.
         """
         try:
             data = json.loads(Path(path).read_text("utf-8"))
@@ -70,11 +70,11 @@ def limits_of(
 
     Args:
         run: The run.
-        rates: Of the device that it was judged on.
+        rates: Rates of the device on which the run was judged.
         baselines: Files of baselines, for the operations of references.
 
     Raises:
-        UsageError: If the rates are another device's.
+        UsageError: If the rates are those of another device.
     """
     gpu = str(run.machine.get("gpu") or "").partition(",")[0].strip()
     ours = gpu or str(run.machine.get("cpu", ""))
@@ -107,7 +107,7 @@ def _known_operations(problem: Problem) -> float:
 
 
 def _precision(problem: Problem, label: str) -> str:
-    """Return the precision whose rate limits a problem: the reference's highest."""
+    """Return the precision whose rate limits a problem: the highest of the reference."""
     try:
         rules: Ruleset = recorded_ruleset(label)
     except UsageError:

@@ -1,4 +1,4 @@
-"""A finished run, read from where it lies, whatever wrote it.
+"""Reading recorded runs: eval runs, imports, training runs, searches, files of episodes.
 
 Contract: reading writes nothing and runs nothing. `read_run` returns one `RecordedRun` for each of:
 
@@ -8,8 +8,8 @@ Contract: reading writes nothing and runs nothing. `read_run` returns one `Recor
 - a file of trajectories, as environments record them;
 - the folder of a search (``kernels/NAME/events.jsonl``).
 
-Lines that are cut off at a file's end are left out and noted; any other damage is refused with file
-and line. Whatever else is missing is missing: no usage, no price, no second measurement.
+A last line that is incomplete is left out and noted; any other damage is refused with file and
+line. Missing files are allowed: usages, prices and second measurements are then unknown.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = [
 
 RunKind = Literal["eval", "import", "training", "episodes", "search"]
 SampleKey = tuple[str, int]
-"""(problem's id, sample from 0)."""
+"""Key of an episode: the problem's id, and the number of its sample from 0."""
 
 _RESTORE = "restore the file, or report another run"
 WINNERS_FILE = "winners.jsonl"
-"""Second verdicts of winners; see `kernelgym.benchmark.winners`."""
+"""Name of the file of second verdicts of best kernels; see `kernelgym.benchmark.winners`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,31 +70,31 @@ class PlayedEpisode:
 
     record: EpisodeRecord
     sample: int
-    """Which of the problem's, from 0."""
+    """Number of the problem's sample, from 0."""
     answers: Mapping[int, Generation] = field(default_factory=dict)
-    """By turn."""
+    """Answers by number of the turn."""
     second: Verdict | None = None
-    """Of the best turn's kernel, measured again."""
+    """Second verdict of the best turn's kernel; None if it was not measured again."""
 
     @property
     def key(self) -> SampleKey:
-        """Its name in the run."""
+        """Key of the episode in the run."""
         return self.record.trajectory.problem.id, self.sample
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The turns played."""
+        """Turns of the episode."""
         return self.record.trajectory.turns
 
     @property
     def outcome(self) -> EpisodeOutcome:
-        """What it came to."""
+        """Verdicts of the episode that rates and speeds count."""
         return outcome_of(self.record.trajectory, self.second)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run, as far as it is known."""
+    """A run as its files tell it."""
 
     name: str
     kind: RunKind
@@ -105,24 +105,24 @@ class RecordedRun:
     machine: Mapping[str, Any] = field(default_factory=dict)
     failures: tuple[FailedRequest, ...] = ()
     claims: Mapping[SampleKey, Claim] = field(default_factory=dict)
-    """What another harness says of the same kernels."""
+    """Results of the same kernels from another harness."""
     planned: tuple[str, ...] = ()
-    """Ids of the problems of the plan; those that were played, where there is none."""
+    """Ids of the plan's problems; without a plan, those of the played problems."""
     samples: int | None = None
-    """Episodes planned of each; None where there is no plan."""
+    """Number of planned episodes of each problem; None if the number is not planned."""
     curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Of a training run, numbers by step."""
+    """Rates of a training run, step by step."""
     notes: tuple[str, ...] = ()
-    """What must be said of the files."""
+    """Notes on the files, such as an incomplete last line."""
 
     @property
     def outcomes(self) -> list[EpisodeOutcome]:
-        """What all episodes came to."""
+        """Outcomes of all episodes."""
         return [played.outcome for played in self.episodes]
 
     @property
     def rulesets(self) -> tuple[str, ...]:
-        """Labels of the rules that verdicts follow, in order of appearance."""
+        """Labels of the verdicts' rulesets, in order of appearance."""
         return tuple(dict.fromkeys(played.record.ruleset for played in self.episodes))
 
     @property
@@ -133,7 +133,7 @@ class RecordedRun:
 
     @property
     def missing(self) -> dict[SampleKey, str]:
-        """Planned episodes that are not there, or were cut, and why."""
+        """Reasons of planned episodes that are missing or were cut, by key."""
         why = {(each.problem, each.sample): each.kind for each in self.failures}
         cut = {each.key for each in self.episodes if each.record.trajectory.ended == "cut"}
         there = {each.key for each in self.episodes}
@@ -146,13 +146,13 @@ class RecordedRun:
 
 
 def read_run(path: str | Path) -> RecordedRun:
-    """Return the run that lies at a path.
+    """Return the run at a path.
 
     Args:
         path: A run's folder, a file of trajectories, or the folder of a search.
 
     Raises:
-        UsageError: If nothing is there that can be read, or it holds no episode.
+        UsageError: If the path holds no run, or the run holds no episode.
     """
     path = Path(path)
     if path.is_file():
@@ -180,7 +180,7 @@ def read_run(path: str | Path) -> RecordedRun:
 
 
 def _checked(run: RecordedRun) -> RecordedRun:
-    """Return a run with its problems named, unless it holds nothing.
+    """Return a run with the ids of its problems; refuse an empty one.
 
     Raises:
         UsageError: If it is empty, or holds an episode twice.
@@ -250,10 +250,10 @@ def _planned(path: Path) -> RecordedRun:
 
 
 def _with_full_context(played: PlayedEpisode) -> PlayedEpisode:
-    """Return an episode that no failure cut as one whose budget is spent.
+    """Return an episode that was cut by a full context as one whose budget is spent.
 
-    An append-only context that is full cuts an episode: it was judged to its end, and leaving it
-    out would favour models that write at length.
+    An append-only context that is full cuts an episode that was judged to its end; leaving it out
+    would favour models with long answers.
     """
     trajectory = played.record.trajectory
     if trajectory.ended != "cut" or not played.turns or not trajectory.valid:
@@ -290,7 +290,7 @@ def _noting(path: Path, notes: list[str]) -> Any:
 
 
 def _numbered(records: Iterable[EpisodeRecord]) -> Iterator[PlayedEpisode]:
-    """Yield episodes numbered by their keys, else in order by problem."""
+    """Yield episodes with the numbers in their keys, or else numbered problem by problem."""
     next_of: dict[str, int] = defaultdict(int)
     for record in records:
         identity = record.trajectory.problem.id
@@ -349,7 +349,7 @@ def _winning_kernel(played: PlayedEpisode) -> str:
 
 
 def _curves(path: Path) -> dict[str, tuple[float, ...]]:
-    """Return a training run's rates by step; gaps repeat the last."""
+    """Return a training run's rates by step; a missing rate repeats the last one."""
     found: dict[str, list[float]] = defaultdict(list)
     for _, row in _rows(path, []):
         for name in ("turn_1/correct_rate", "episode/success_rate", "kernel/cheat_rate"):
@@ -370,7 +370,7 @@ def _object(path: Path) -> Mapping[str, Any]:
     """Return the JSON object of a file.
 
     Raises:
-        UsageError: If it cannot be read, or is none.
+        UsageError: If the file cannot be read, or holds no JSON object.
     """
     try:
         data = json.loads(path.read_text("utf-8"))

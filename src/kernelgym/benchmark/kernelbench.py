@@ -1,13 +1,13 @@
-"""What KernelBench's own evaluation says where ours gave a verdict under its ruleset.
+"""KernelBench's own result for a verdict of its ruleset.
 
-`as_kernelbench` maps any verdict to KernelBench's pair (compiled, correctness), as its batch
-evaluation files it. The two differ in more than names: KernelBench calls a kernel compiled once
-its module has loaded, so that what Triton compiles at the first launch is a runtime error there;
-and it files as not compiled whatever escapes its evaluation: constructors that raise anything but
-a RuntimeError, exits, timeouts, and CUDA errors that outlive the call that caused them.
+`as_kernelbench` maps any verdict to the pair (compiled, correctness) that KernelBench's batch
+evaluation records. The two differ in more than names: KernelBench calls a kernel compiled once its
+module has loaded, so an error of Triton's compiler at the first launch is a runtime error there.
+It records as not compiled what its evaluation does not catch: constructors that raise anything but
+a RuntimeError, exits, timeouts, and CUDA errors that persist after the call that caused them.
 
-The pair is promised for verdicts of the `kernelbench` ruleset and for kernels that leave the
-harness alone. Nothing here runs a kernel; `benchmarks/conformance/run.py` compares with the
+The pair is promised for verdicts of the `kernelbench` ruleset and for kernels that do not attack
+the harness. Nothing here runs a kernel; `benchmarks/conformance/run.py` compares with the
 original.
 """
 
@@ -32,7 +32,7 @@ Reason = Literal[
     "timeout",
     "retry",
 ]
-"""Under which key KernelBench's metadata would hold what went wrong; empty for a correct kernel.
+"""Key of the failure in KernelBench's metadata; empty for a correct kernel.
 `timeout` stands for its wrapper's time limit, `retry` for its None (no result, try again)."""
 
 
@@ -71,21 +71,21 @@ class KernelBenchResult:
     compiled: bool
     correctness: bool
     timed: bool = False
-    """Whether there is a time worth quoting: never with a hard finding, whoever found it."""
+    """True if the kernel has a valid time, which a hard finding rules out."""
     reason: Reason = ""
     message: str = ""
-    """The verdict's own message."""
+    """Message of the verdict."""
 
 
 def as_kernelbench(verdict: Verdict) -> KernelBenchResult:
-    """Say what KernelBench's evaluation files for a kernel that got this verdict.
+    """Return the result that KernelBench records for a kernel with this verdict.
 
-    Defined for every verdict. One that says nothing about the kernel (`unavailable`) becomes a
+    Defined for every verdict. An `unavailable` verdict, which is a failure of the judge, becomes a
     `retry`, which KernelBench does not count; a `rejected` one is never correct here, although
     KernelBench has no such refusal.
 
     Args:
-        verdict: A verdict, best of the `kernelbench` ruleset.
+        verdict: A verdict, preferably of the `kernelbench` ruleset.
     """
     reason, compiled = _failure(verdict)
     correct = verdict.status is Status.CORRECT
@@ -100,7 +100,7 @@ def as_kernelbench(verdict: Verdict) -> KernelBenchResult:
 
 
 def _failure(verdict: Verdict) -> tuple[Reason, bool]:
-    """Return what went wrong and whether KernelBench calls the kernel compiled all the same."""
+    """Return the failure's key and whether KernelBench calls the kernel compiled."""
     match verdict.status:
         case Status.CORRECT:
             return "", True

@@ -1,7 +1,7 @@
-"""KernelBench's folder of a run, read: kernels, prompts, configuration and claimed results.
+"""Reading the folder of a KernelBench run: kernels, prompts, configuration, claimed results.
 
-Contract: nothing in the folder is executed. ``generation_config.yaml`` is what PyYAML makes of a
-Python dict, with tags such as ``!!python/tuple``: those are read as the plain data that they hold.
+Contract: nothing in the folder is executed. ``generation_config.yaml`` holds PyYAML's tags of
+Python types such as ``!!python/tuple``; they are read as plain data.
 Files are ``level_{L}_problem_{P}_sample_{S}_kernel.py`` with ``_prompt.txt`` beside it, and
 ``eval_results.json``. ``pass_at_k_results.json`` is not read: it follows from the results, and its
 averages are too low where a problem has fewer samples than k.
@@ -30,12 +30,12 @@ _KERNEL = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel\.py")
 _CONFIG, _RESULTS = "generation_config.yaml", "eval_results.json"
 
 Place = tuple[int, int]
-"""(problem's number, sample)."""
+"""Key of a kernel: number of the problem, and number of the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBenchFolder:
-    """What a run's folder holds of one level."""
+    """Contents of a run's folder for one level."""
 
     path: Path
     level: int
@@ -43,11 +43,11 @@ class KernelBenchFolder:
     prompts: Mapping[Place, str]
     config: Mapping[str, Any]
     claims: Mapping[Place, Claim]
-    """Of kernels that are there; the problem's id is KernelBench's."""
+    """Claims about the folder's kernels."""
 
     @property
     def gaps(self) -> dict[int, list[int]]:
-        """Samples that are missing, by problem."""
+        """Numbers of missing samples, by number of the problem."""
         there: dict[int, set[int]] = defaultdict(set)
         for problem, sample in self.kernels:
             there[problem].add(sample)
@@ -56,14 +56,14 @@ class KernelBenchFolder:
 
 
 def read_folder(path: Path, level: int) -> KernelBenchFolder:
-    """Return what a run's folder holds of a level.
+    """Return the contents of a run's folder for a level.
 
     Args:
         path: The folder, such as ``runs/NAME``.
-        level: Of the problems; files of other levels are left aside.
+        level: Level of the problems; files of other levels are ignored.
 
     Raises:
-        UsageError: If there is no kernel of that level, a file cannot be read, or one is there
+        UsageError: If there is no kernel of that level, a file cannot be read, or a sample is there
             twice.
     """
     every = kernel_files(path)
@@ -132,11 +132,11 @@ def read_text(file: Path, what: str) -> str:
 
 
 def _config(file: Path) -> Mapping[str, Any]:
-    """Return a configuration as plain data; Python's tags mean nothing."""
+    """Return a configuration as plain data, without the tags of Python types."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """A safe loader to which a tag of Python means nothing."""
+        """A safe loader that ignores tags of Python types."""
 
     def plain(loader: Any, suffix: str, node: Any) -> Any:
         if isinstance(node, yaml.SequenceNode):

@@ -1,7 +1,7 @@
-"""`report`: runs become numbers, comparisons and a page.
+"""`report`: numbers, comparisons and a page from recorded runs.
 
-Contract: it reads runs and writes what it is asked to; nothing is run or judged. Several runs are
-compared with the first one, and refused if they cannot be.
+Contract: runs are only read; nothing is run or judged. Several runs are compared with the first
+one, and refused if they are not comparable.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkReport:
-    """Runs, read and compared."""
+    """Numbers of runs, and their comparisons."""
 
     views: tuple[RunView, ...]
     comparisons: tuple[RunComparison, ...]
 
     @property
     def runs(self) -> tuple[RecordedRun, ...]:
-        """The runs, in the order in which they were given."""
+        """Runs in the order in which they were given."""
         return tuple(view.run for view in self.views)
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class BenchmarkReport:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one row per answer, with `COLUMNS`; empty where nothing is known."""
+        """Yield one row per answer, with `COLUMNS`; unknown values are empty."""
         for view in self.views:
             for played, turn in view.turns_played:
                 verdict, timing = turn.verdict, turn.verdict.timing
@@ -104,7 +104,7 @@ class BenchmarkReport:
         return one_file(self.views, self.comparisons)
 
     def write_html(self, path: str | Path) -> Path:
-        """Write the report; returns the file to open.
+        """Write the report's page; return the file to open.
 
         Args:
             path: A file; or a folder, if it ends with a slash or is one, for a page per problem.
@@ -125,14 +125,14 @@ def report(
     baselines: Sequence[str | Path] = (),
     rates: str | Path | None = None,
 ) -> BenchmarkReport:
-    """Read runs, and work out what they come to.
+    """Read runs and compute their numbers and comparisons.
 
     Args:
         *runs: Folders of runs, files of trajectories, or runs that were read.
-        html: Where a page is written; a folder if it ends with a slash. None for no page.
-        baselines: Files of baseline times, ours or in KernelBench's layout.
-        rates: What ``kernelgym device --json`` said of the device, for shares of the roofline and
-            SOL scores; None for neither.
+        html: Path of the page; a folder if it ends with a slash. None for no page.
+        baselines: Files of baseline times, kernelgym's or in KernelBench's layout.
+        rates: File that ``kernelgym device --json`` printed, for shares of the roofline and SOL
+            scores; None for neither.
 
     Returns:
         The report; its `to_dict` and `rows` give numbers.

@@ -1,7 +1,7 @@
 """A run's score card: headline numbers with intervals, table by table.
 
-Contract: pure, but for `degenerate_problems`, which looks up what is known of problems. A number
-that nothing speaks for is left out. Tables are: all problems; each level and each family, if there
+Contract: pure, except `degenerate_problems`, which looks up kept results of `kernelgym lint`. A
+number without data is left out. Tables are: all problems; each level and each family, if there
 are several; and each of them without problems that are known to be degenerate.
 """
 
@@ -42,14 +42,14 @@ class CardNumber:
     """One number of a score card."""
 
     key: str
-    """Its name in JSON, such as ``fast_1_certain``."""
+    """Name of the number in JSON, such as ``fast_1_certain``."""
     name: str
-    """Its name for readers."""
+    """Name of the number for readers."""
     value: RateEstimate | GeometricMean
 
     @property
     def unit(self) -> str:
-        """Name of the things that the number is of."""
+        """Name of the things that are counted in the denominator."""
         return "kernels" if isinstance(self.value, GeometricMean) else "n"
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,25 +60,25 @@ class CardNumber:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """What the numbers rest on."""
+    """Counts of problems, episodes and answers of a run."""
 
     problems: int
-    """Planned, or played where there is no plan."""
+    """Number of planned problems; without a plan, of played ones."""
     episodes: int
     answers: int
-    """Turns that were judged."""
+    """Number of turns that were judged."""
     missing: int
-    """Planned episodes that are not there or were cut."""
+    """Number of planned episodes that are missing or were cut."""
     unavailable: int
-    """Turns that the judge failed on."""
+    """Number of turns on which the judge failed."""
     degenerate: int
-    """Problems that a worthless kernel passes."""
+    """Number of problems that a worthless kernel passes."""
     unconfirmed: int
-    """Episodes whose speed is the best of several measurements and was not measured again."""
+    """Number of episodes whose speed is the largest of several measurements and not confirmed."""
 
 
 def degenerate_problems(run: RecordedRun) -> dict[str, tuple[str, ...]]:
-    """Return why problems are degenerate, by id of those that are."""
+    """Return the degenerate problems by id, with their reasons."""
     from kernelgym.suites.facts import degenerate
     from kernelgym.suites.known_hygiene import known_hygiene
 
@@ -96,7 +96,7 @@ def degenerate_problems(run: RecordedRun) -> dict[str, tuple[str, ...]]:
 
 
 def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> RunCounts:
-    """Return what a run's numbers rest on."""
+    """Return the counts of problems, episodes and answers of a run."""
     verdicts = [turn.verdict for played in run.episodes for turn in played.turns]
     unconfirmed = sum(
         outcome.best is not None and outcome.best.timed and not outcome.confirmed
@@ -141,8 +141,8 @@ def numbers(
 
     Args:
         outcomes: The episodes.
-        turns: Most turns that an episode has; with one, the first answer is all there is.
-        limits: What problems ask of the device, by id, where its rates were measured.
+        turns: Largest number of turns of an episode; with one, best turns are left out.
+        limits: Roofline limits by problem id; None if the device's rates were not measured.
     """
     found: list[tuple[str, str, RateEstimate | GeometricMean | None]] = []
     for within in (False, True) if turns > 1 else (False,):
@@ -176,7 +176,7 @@ def numbers(
 
 
 def solved(run: RecordedRun) -> int:
-    """Return how many problems have a correct kernel anywhere."""
+    """Return the number of problems with a correct kernel in any turn."""
     return len(
         {
             played.key[0]

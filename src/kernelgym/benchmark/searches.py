@@ -1,9 +1,9 @@
-"""A search's folder as episodes: a turn per variant judged.
+"""Reading the folder of a search as episodes, one turn for each judged variant.
 
 Contract: files are read as `kernelgym_train.mcgs` writes them (``kernels/NAME/`` with
 ``events.jsonl``, ``baseline/`` and ``variants/KEY/``), and nothing of that package is imported.
-Turns stand in the order in which variants were judged, the start first. A variant without a verdict
-on disk is left out.
+Turns are in the order in which variants were judged, after the start kernel. A variant without a
+verdict on disk is left out.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _episode(folder: Path) -> EpisodeRecord:
 
 
 def _variant(place: Path) -> Iterator[tuple[Kernel, Verdict, str]]:
-    """Yield a variant's kernel, verdict and moves, if it was judged."""
+    """Yield the kernel, verdict and moves of a variant that was judged."""
     told, source = place / "result.json", place / "kernel_module.py"
     if not (told.exists() and source.exists()):
         return

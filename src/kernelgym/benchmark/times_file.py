@@ -1,11 +1,11 @@
-"""Files of references' times, eager and compiled.
+"""Files of reference times, eager and compiled.
 
 A file of times is JSON lines: a head (version, device, machine), then one `ReferenceTime` each, as
 they are measured. The same command resumes a file after an interruption.
 
-Contract: a file holds times of one device and one machine; those of another are refused, since
-their ratio says nothing. Does not cover measuring (`kernelgym.judge.measuring`) and KernelBench's
-layout (`kernelgym.benchmark.baseline_files`).
+Contract: a file holds times of one device and one machine; others are refused, since times of
+different machines are not comparable. Not covered: measuring (`kernelgym.judge.measuring`) and
+KernelBench's layout (`kernelgym.benchmark.baseline_files`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["TimesFile", "measure_all"]
 
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
-"""Facts of a machine that decide a reference's time."""
+"""Facts of a machine that have to be equal in one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class TimesFile:
     path: Path
     device: str
     machine: Mapping[str, Any]
-    """What `kernelgym.machine.machine` says of the machine."""
+    """Facts of the machine, from `kernelgym.machine.machine`."""
     times: tuple[ReferenceTime, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> TimesFile:
-        """Read a file; of equal problems and settings the last counts.
+        """Read a file; the last time of a problem and setting counts.
 
         Raises:
-            UsageError: If it is not there, or holds something else.
+            UsageError: If the file does not exist, or holds no times.
         """
         rows = [row for _, row in read_lines(path)]
         head = rows[0] if rows else {}
@@ -148,7 +148,7 @@ def measure_all(
 
 
 class _Room:
-    """Memory that threads share."""
+    """Memory budget that measuring threads share."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken, self._count = size, 0, 0
@@ -156,9 +156,9 @@ class _Room:
 
     @contextlib.contextmanager
     def of(self, left: list[int], need: Callable[[int], int | None]) -> Iterator[int | None]:
-        """Take the first of `left` that fits; None once all are taken.
+        """Take the first of `left` whose memory fits; None once all are taken.
 
-        One that needs more than the whole, or of which that is unknown, waits until it is alone.
+        A reference that needs more than the budget, or an unknown amount, is measured alone.
         """
         with self._changed:
             while left and not any(self._fits(need(n)) for n in left):

@@ -1,10 +1,10 @@
-"""Winners of several measurements, measured again: a run's ``winners.jsonl``.
+"""Second measurements of the fastest kernels of episodes: a run's ``winners.jsonl``.
 
-The best of several measurements flatters, so the fastest turn of an episode with two timed turns or
-more is judged anew, in a process of its own and on fresh inputs.
+The largest of several measured speedups is biased upwards, so the fastest turn of an episode with
+two or more timed turns is judged again, in another process and on fresh inputs.
 
-Contract: a second verdict counts only for the kernel that it was made for. What is in the file
-already is not judged again; an `unavailable` verdict is. Nothing else of the run is changed.
+Contract: a second verdict counts only for the kernel that it judged. Kernels in the file are not
+judged again, except after an `unavailable` verdict. Nothing else of the run is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["measure_winners", "unconfirmed"]
 
 
 def unconfirmed(run: RecordedRun) -> list[PlayedEpisode]:
-    """Return the episodes whose winner should be measured again."""
+    """Return the episodes whose fastest kernel should be measured again."""
     return [
         played
         for played in run.episodes
@@ -35,16 +35,16 @@ def unconfirmed(run: RecordedRun) -> list[PlayedEpisode]:
 def measure_winners(
     run: RecordedRun, evaluator: Evaluator, *, on_verdict: Callable[[], object] = lambda: None
 ) -> int:
-    """Judge winners again, and keep their verdicts; returns how many were judged.
+    """Judge the fastest kernels again and keep the verdicts; return how many were judged.
 
     Args:
         run: The run, of a folder with a plan.
-        evaluator: Judges by the run's rules on its device; a seed of its own sees to it that no
-            cache answers.
-        on_verdict: Called for each verdict.
+        evaluator: Evaluator with the run's rules and device. Each kernel is judged with a new seed,
+            so that no cache answers.
+        on_verdict: Function that is called for each verdict.
 
     Raises:
-        UsageError: If the run has no folder to keep them in, other rules, or another device.
+        UsageError: If the run has no folder, or the evaluator other rules or another device.
     """
     if not run.plan or not run.path.is_dir():
         raise UsageError(

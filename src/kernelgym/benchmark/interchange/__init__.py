@@ -1,1 +1,4 @@
-"""Runs from and for KernelBench's scripts, and as Hugging Face datasets."""
+"""Imports from KernelBench's scripts, and exports for them and as Hugging Face datasets.
+
+May import all of `kernelgym.benchmark`.
+"""

@@ -1,24 +1,24 @@
-"""A run in KernelBench's layout, for KernelBench's own scripts.
+"""Export of a run in KernelBench's layout, for KernelBench's own scripts.
 
 ::
 
     FOLDER/
       level_L_problem_P_sample_S_kernel.py, ..._prompt.txt
       generation_config.yaml
-      eval_results.json        what KernelBench would have filed, times in ms, full precision
+      eval_results.json        results in KernelBench's terms, times in ms, full precision
       pass_at_k_results.json   under its keys; averages over problems with k samples or more
-      left_out.json            what is not in the results, and why
+      left_out.json            samples without a result, with reasons
       results/timing/HARDWARE/baseline_time_torch.json
 
 Contract: `compiled` and `correctness` are those of `kernelgym.benchmark.kernelbench`. A verdict
-`unavailable` is left out and listed. KernelBench divides a mean of a file by a mean
-of another; ours were measured side by side. So the baseline of a problem is the reference's time
-beside the kernel of its first exported sample (its analysis looks at sample 0 only), and
-``mean / runtime`` is that kernel's speedup. A problem none of whose kernels was timed has the mean
-0 and no trials, since KernelBench leaves problems without a baseline out of fast_p's denominator.
+`unavailable` is left out and listed. KernelBench divides the mean in one file by the mean in
+another; kernelgym measures both times side by side. So the baseline of a problem is the reference's
+time beside the kernel of its first exported sample (KernelBench's analysis looks at sample 0 only),
+and ``mean / runtime`` is that kernel's speedup. A problem without a timed kernel has the mean 0 and
+no trials, since KernelBench leaves problems without a baseline out of fast_p's denominator.
 
-A correct kernel without a time makes KernelBench's geometric mean NaN, so it is refused unless it
-is asked for.
+A correct kernel without a time makes KernelBench's geometric mean NaN, so the export is refused
+unless `untimed` is ``keep``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kernelgym.types import Problem, Timing, Turn
 __all__ = ["TURNS", "ExportSummary", "export_kernelbench", "pass_at_k_results"]
 
 TURNS = ("last", "best", "first")
-"""Which turn of an episode stands for it."""
+"""Turn of an episode that is exported."""
 Which = Literal["last", "best", "first"]
 _NUMBER = re.compile(r"/L(\d+)/(\d+)(@small)?$")
 _PASS_AT = (1, 5, 10)
@@ -52,7 +52,7 @@ _PASS_AT = (1, 5, 10)
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What was written."""
+    """Numbers of written kernels and results, and the samples that were left out."""
 
     kernels: int
     results: int
@@ -83,10 +83,10 @@ def export_kernelbench(
 
     Args:
         run: The run.
-        folder: Where they are written; files that are there are overwritten.
-        level: Of the problems.
-        turn: Which turn of an episode stands for it.
-        untimed: What is done about correct kernels without a time.
+        folder: Folder of the files; existing files are overwritten.
+        level: Level of the problems.
+        turn: Turn of an episode that is exported.
+        untimed: Refuse or keep correct kernels without a time.
 
     Raises:
         UsageError: If the run has nothing of that level, a correct kernel is untimed, or the folder
@@ -153,7 +153,7 @@ def pass_at_k_results(
 ) -> dict[str, Any]:
     """Return pass@k of results, under KernelBench's keys.
 
-    Unlike KernelBench's, an average is over the problems that have k samples or more.
+    Unlike in KernelBench, an average is taken over the problems with k samples or more.
 
     Args:
         results: As in ``eval_results.json``.
@@ -181,7 +181,7 @@ def pass_at_k_results(
 
 
 def _samples(run: RecordedRun, level: int, which: Which) -> Iterator[_Sample]:
-    """Yield what stands for each episode, in order."""
+    """Yield the exported turn of each episode, in order."""
     found = []
     for played in run.episodes:
         number = _NUMBER.search(played.key[0])

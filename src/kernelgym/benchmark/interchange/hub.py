@@ -1,7 +1,7 @@
-"""A run as a Hugging Face dataset: one row per answer.
+"""Export of a run as a Hugging Face dataset: one row per answer.
 
 Contract: rows hold the columns of a report's CSV (`kernelgym.benchmark.reporting.COLUMNS`) and the
-texts: problem's source, answer, thought, kernel, message and log. What is not known is null.
+texts: problem's source, answer, thought, kernel, message and log. Unknown values are null.
 Characters that UTF-8 cannot hold become U+FFFD.
 """
 
@@ -18,7 +18,7 @@ from kernelgym.errors import UsageError
 __all__ = ["TEXTS", "answer_rows", "export_dataset"]
 
 TEXTS = ("reference", "answer", "thought", "kernel", "message", "log")
-"""Columns of texts."""
+"""Columns that hold texts."""
 _WHOLE = {"level", "sample", "turn", "prompt_tokens", "cached_tokens", "completion_tokens"}
 _TRUTHS = {"degenerate", "compiled", "correct"}
 _REAL = {
@@ -48,7 +48,7 @@ def answer_rows(run: RecordedRun) -> Iterator[dict[str, Any]]:
 
 
 def export_dataset(run: RecordedRun, folder: Path) -> int:
-    """Write a run as a dataset; returns the number of rows.
+    """Write a run as a dataset; return the number of rows.
 
     Raises:
         UsageError: If the folder cannot be written.
