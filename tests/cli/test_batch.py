@@ -140,7 +140,7 @@ def test_jobs_that_have_a_row_are_not_judged_again(run, judges, folder):
     before = (folder / "out.jsonl").read_text()
     jobs = write_jobs(folder, "right.py", "wrong.py", "fast.py")
     code, out, _ = run("check", "--batch", jobs, "--out", "out.jsonl")
-    assert code == 0 and out.startswith("judged 1 jobs (2 more were there already): 1 correct")
+    assert code == 0 and out.startswith("judged 1 jobs (2 more were judged before): 1 correct")
     assert len(judges[1].judged) == 1
     assert (folder / "out.jsonl").read_text().startswith(before)
     assert run("check", "--batch", jobs, "--out", "out.jsonl")[0] == 0
@@ -244,7 +244,7 @@ def test_a_job_may_name_ruleset_and_precision(run, judges, folder):
     labels = [strict.label, bench.label, half.label, strict.label]
     assert [row["ruleset"] for row in rows_of(folder / "out.jsonl")] == labels
     assert all(judge.closed for judge in judges)
-    assert "4 more were there already" in run(*batch)[1]
+    assert "4 more were judged before" in run(*batch)[1]
     code, _, err = run(*batch, "--precision", "fp16")
     assert code == 2 and f"under ruleset {strict.label!r}" in err
 

@@ -30,7 +30,7 @@ def test_run_is_kept_and_gone_on_with(run: Any, judges: Any, out: Path) -> None:
     }
     assert len(list(read_records(out / "trajectories.jsonl"))) == 8
     code, said, _ = run(*ASKED, "--samples", 3, "--out", out)
-    assert code == 0 and "12 of 12 episodes ended; 4 answers (8 were there)" in said
+    assert code == 0 and "12 of 12 episodes ended; 4 answers (8 were on disk)" in said
     assert json.loads((out / "plan.json").read_text())["samples"] == 3
     assert all(judge.closed for judge in judges)
 
@@ -55,9 +55,9 @@ def test_run_without_a_folder_has_one_by_its_name(run: Any, judges: Any, folder:
 def test_answers_and_verdicts_come_by_two_commands(run: Any, judges: Any, out: Path) -> None:
     code, said, _ = run(*ASKED, "--generate-only", "--out", out)
     assert code == 0 and not judges and len(lines_of(out, "generations")) == 4
-    assert "wait for an answer or a verdict" in said
+    assert "still need an answer or a verdict" in said
     code, said, _ = run("eval", "--judge-only", "--out", out)
-    assert code == 0 and "4 of 4 episodes ended; 0 answers (4 were there)" in said
+    assert code == 0 and "4 of 4 episodes ended; 0 answers (4 were on disk)" in said
 
 
 REFUSED = {

@@ -18,7 +18,7 @@ from kernelgym import __version__
         ),
         (("check", "x.py", "--languge=cpp"), "unknown option '--languge'; did you mean --language"),
         (("-v", "ls", "--lvel"), "unknown option '--lvel'; did you mean --level?"),
-        (("check", "a", "b"), "`kernelgym check` has no place for b; known: --verbose, "),
+        (("check", "a", "b"), "`kernelgym check` takes no argument b; known: --verbose, "),
         (("ls", "--level", "x"), "--level takes a whole number, got 'x'"),
         (("check", "a", "--workers", "1.5"), "--workers takes a whole number, got '1.5'"),
         (("show-trajectory", "f", "--gamma", "x"), "--gamma takes a number, got 'x'"),

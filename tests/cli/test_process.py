@@ -141,5 +141,5 @@ def test_killed_batch_repeats_nothing_that_was_judged(folder: Path):
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == list(range(1, 12))
     with subprocess.Popen(argv, **pipes) as process:  # type: ignore[call-overload]
         said, _ = process.communicate("go on\n", timeout=60)
-    assert said.startswith("blocked\njudged 1 jobs (11 more were there already): 1 correct")
+    assert said.startswith("blocked\njudged 1 jobs (11 more were judged before): 1 correct")
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == list(range(12))

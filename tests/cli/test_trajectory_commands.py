@@ -135,7 +135,7 @@ def test_a_cut_line_is_noted(run, played):
     played.write_bytes(whole[:-20])
     code, out, err = run("show-trajectory", played)
     assert code == 0 and len(out.splitlines()) == 4
-    assert err == "kernelgym: note: line 4 is cut off and left out\n"
+    assert err == "kernelgym: note: line 4 is incomplete and left out\n"
 
 
 # -- rescore -------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_five_commands_run_as_written(
         follow(server.url)
     said = capsys.readouterr().out
     assert "kernel-writer-0725 answers at" in said and "requests: 8 to 16" in said
-    assert "16 of 16 episodes ended; 8 answers (8 were there)" in said
+    assert "16 of 16 episodes ended; 8 answers (8 were on disk)" in said
     assert len(lines_of(tmp_path / "runs" / "first", "generations")) == 16
     assert (tmp_path / "first.html").stat().st_size > 0
 

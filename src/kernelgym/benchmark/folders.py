@@ -284,7 +284,7 @@ def _records(path: Path, notes: list[str]) -> Iterator[EpisodeRecord]:
 
 def _noting(path: Path, notes: list[str]) -> Any:
     def note(number: int) -> None:
-        notes.append(f"line {number} of {path.name} is cut off and left out")
+        notes.append(f"line {number} of {path.name} is incomplete and left out")
 
     return note
 

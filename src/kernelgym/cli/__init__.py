@@ -1,11 +1,11 @@
-"""The `kernelgym` command: one module per subcommand.
+"""The `kernelgym` command line: one module per subcommand.
 
-Contract: `main` returns the exit code and raises nothing but what a debugger wants. 0: done.
-1: failed, with one line on standard error (a traceback with ``-v``). 2: a usage error, with one
-line that says what was given, what is known and what to do. 130: interrupted. Results go to
-standard output, everything else to standard error.
+Contract: `main` returns the exit code. 0: done. 1: failed, with one line on standard error (a
+traceback with ``-v``). 2: a usage error, with one line that says what was given, what is known and
+what to do. 130: interrupted. Results go to standard output, everything else to standard error.
 
-It imports no PyTorch, and what a command needs only when that command runs.
+May import every room of kernelgym, but nothing imports it. It imports no PyTorch at start, and the
+code of a command only when that command runs.
 """
 
 from __future__ import annotations
@@ -82,17 +82,17 @@ COMMANDS: dict[str, type[Command]] = {
 }
 """Commands by name."""
 _GROUP = "index"
-"""The command whose name has two words."""
+"""First word of the commands whose names have two words."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
+    """Run one command and return the exit code; `argv` is ``sys.argv[1:]`` if None."""
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader of our output has closed the pipe. Python would complain again at exit.
+        # The reader of standard output has closed the pipe. Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -167,7 +167,7 @@ def _command(arguments: list[str]) -> Command:
 
 
 def _complaint(box: str) -> str:
-    """Return what Tyro's box of several lines says, as one line."""
+    """Return the complaint in Tyro's box of several lines, as one line."""
     # The box's title, the complaint, a line across, then help that does not fit on a line. It is
     # drawn in ASCII or not, in colour or not, as Tyro sees fit.
     lines = [line.strip("│ ") for line in _COLOUR.sub("", box).splitlines()[1:]]
@@ -177,7 +177,7 @@ def _complaint(box: str) -> str:
 
 
 def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
-    """Return the error for arguments of which Tyro complains: what is known and what to do."""
+    """Return the usage error for arguments that Tyro refuses."""
     name = arguments[0] if arguments[0] in COMMANDS else ""
     see = f"see `{' '.join(filter(None, ('kernelgym', name)))} --help`"
     if number := _NO_NUMBER.fullmatch(complaint):
@@ -198,7 +198,7 @@ def _refusal(complaint: str, arguments: Sequence[str]) -> UsageError:
     known = option_names(COMMANDS[name])
     if option is None:
         extra, listed = ", ".join(unknown), ", ".join(known)
-        return UsageError(f"`kernelgym {name}` has no place for {extra}; known: {listed}; {see}")
+        return UsageError(f"`kernelgym {name}` takes no argument {extra}; known: {listed}; {see}")
     return UnknownName("option", option.partition("=")[0], known, f"{see.capitalize()}.")
 
 

@@ -25,7 +25,7 @@ __all__ = ["BaselineCommand"]
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineCommand(MemoryOption):
-    """Compile problems' references with torch.compile, and say how fast they are.
+    """Compile the references of problems with torch.compile, and print their times.
 
     Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. With
     --modes, references are timed in these modes instead, each in a process of its own, for tables
@@ -42,37 +42,37 @@ class BaselineCommand(MemoryOption):
     ruleset: str = "strict"
     """Ruleset whose precision and use of TF32 apply: strict or kernelbench."""
     precision: str = ""
-    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     json: str = ""
-    """Write everything to this file, too."""
+    """Path of a JSON file to which all results are written as well."""
     refresh: bool = False
-    """Compile anew what was prepared before, or time anew what --out holds."""
+    """Compile references again that were compiled before, or time those again that are in --out."""
     modes: str = ""
-    """Time references in these modes, with commas: eager, default, reduce-overhead, max-autotune,
-    max-autotune-no-cudagraphs, cudagraphs; or all that the device has."""
+    """Modes in which references are timed, separated by commas: eager, default, reduce-overhead,
+    max-autotune, max-autotune-no-cudagraphs, cudagraphs; or all that the device has."""
     precisions: str = "own"
-    """With --modes: own (each problem's), fp32, fp16, bf16, with commas."""
+    """With --modes: precisions, separated by commas: own (each problem's), fp32, fp16, bf16."""
     tf32: str = "off"
     """With --modes: whether fp32 work on a GPU may use TF32: off, on, or torch (its defaults:
-    convolutions only), with commas."""
+    convolutions only), separated by commas."""
     trials: int = 100
-    """With --modes: calls to time."""
+    """With --modes: number of calls to time."""
     timeout_s: float = 300.0
-    """With --modes: seconds of one problem and mode, compiling included."""
+    """With --modes: seconds that one problem and mode may take, compiling included."""
     workers: int = 1
-    """With --modes, on a GPU: references measured at the same time. The device is one reference's
-    alone while it is timed; what compiles needs cores."""
+    """With --modes, on a GPU: number of references measured at the same time. Each has the device
+    to itself while it is timed; compiling takes CPU cores."""
     out: str = ""
-    """With --modes: the file of times, baselines.jsonl if not given. The same command again goes on
-    with what it lacks."""
+    """With --modes: file of times; baselines.jsonl if not given. The same command again measures
+    only what the file lacks."""
     kernelbench: str = ""
     """With --modes: write results/timing/HARDWARE/ in this folder as well, as KernelBench's scripts
     read it."""
     hardware: str = ""
-    """HARDWARE in that path; the device's name if not given."""
+    """Name of the hardware in that path; the device's name if not given."""
 
     def run(self) -> int:
-        """Prepare or time the baselines; returns the exit code."""
+        """Prepare or time the baselines; return the exit code."""
         if self.modes:
             from kernelgym.cli.baseline_modes import time_modes
 
@@ -97,7 +97,7 @@ class BaselineCommand(MemoryOption):
 def _prepare(
     problems: Sequence[Problem], rules: Ruleset, device: str, refresh: bool, memory: str
 ) -> list[Baseline]:
-    """Prepare one after another: compilers use all cores, and timing wants them to itself."""
+    """Prepare baselines one by one, since compilers use all cores and timing needs them idle."""
     from kernelgym.judge import LocalEvaluator
 
     results = []

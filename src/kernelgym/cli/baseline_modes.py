@@ -54,7 +54,7 @@ def time_modes(options: BaselineCommand) -> int:
     here = machine(device, "torch", "triton")
     name = str(here.get("gpu") or here["cpu"]).partition(",")[0]
     layout, hardware = Path(options.kernelbench), options.hardware or name
-    if options.kernelbench:  # what its layout cannot hold is refused before anything is measured
+    if options.kernelbench:  # refuse what the layout cannot hold before anything is measured
         asked = [
             ReferenceTime(each.id, each.digest, s, device) for each in problems for s in settings
         ]
@@ -91,7 +91,7 @@ def time_modes(options: BaselineCommand) -> int:
 
 
 def _words(text: str, every: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the words between commas; `every` one for ``all``."""
+    """Return the words between commas; the words of `every` for ``all``."""
     if text == "all" and every:
         return tuple(every)
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -1,12 +1,12 @@
-"""``kernelgym check --batch``: many kernels from a JSONL file, verdicts into another.
+"""``kernelgym check --batch``: judge many kernels of a JSONL file into a file of verdicts.
 
 Contract:
 
 - each row is written and flushed when its verdict comes, so a run that is killed loses only the
   kernels that were being judged; the next run judges those whose id is not in the output;
-- at the end of a run the file is brought into the order of the jobs, in one step, unless the
-  caller wants it left as it came;
-- whatever is wrong with the jobs is said before anything is judged, with the line it is on.
+- at the end of a run the file is sorted into the order of the jobs, in one step, unless
+  ``--unordered`` is given;
+- a wrong job is refused with its line before anything is judged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ JobId = str | int
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """One row of the jobs file, with what it names."""
+    """One row of the jobs file, with its problem, kernel and rules."""
 
     id: JobId
     job: Job
@@ -79,14 +79,14 @@ def run_batch(options: CheckCommand) -> int:
         # A pipe or /dev/stdout has no order to change.
         if not options.unordered and list(rows) != wanted and out_path.is_file():
             write_lines(out_path.resolve(), (rows[job_id] for job_id in wanted))
-    there = f" ({len(jobs) - len(todo)} more were there already)" if len(jobs) > len(todo) else ""
+    there = f" ({len(jobs) - len(todo)} more were judged before)" if len(jobs) > len(todo) else ""
     found = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     print_text(f"judged {len(todo)} jobs{there}{f': {found}' if found else ''}; {out_path}")
     return 0
 
 
 def verdict_row(entry: BatchJob, verdict: Verdict) -> dict[str, Any]:
-    """Return the output row of one job: the verdict's JSON, and what was judged."""
+    """Return the output row of one job: the verdict, and the digests of problem and kernel."""
     job = entry.job
     return {
         "id": entry.id,
@@ -109,11 +109,11 @@ def read_jobs(
 
     Args:
         path: The jobs file.
-        language: Language of the rows that name none.
-        device: Where kernels will run.
-        rules: Rules of the rows that name none.
-        sizes: Sizes of KernelBench's problems in the rows that name none.
-        memory_bytes: The memory budget, which no problem may exceed; None for no limit.
+        language: Language of rows without one.
+        device: Device on which kernels will run.
+        rules: Rules of rows without a ruleset.
+        sizes: Sizes of KernelBench's problems in rows without sizes.
+        memory_bytes: Memory budget, which no problem may exceed; None for no limit.
 
     Raises:
         UsageError: At the first line that cannot be used.
@@ -191,9 +191,9 @@ def _rules_of(row: Mapping[str, Any], rules: Ruleset) -> Ruleset:
 
 
 def read_rows(out: IO[str], path: Path) -> dict[JobId, dict[str, Any]]:
-    """Return the rows already in an output file, by id, and leave the file at their end.
+    """Return the rows of an output file by id, and move to their end in the file.
 
-    A last line that is not whole (its writer was killed) is cut off.
+    An incomplete last line, which a killed process leaves behind, is removed.
 
     Raises:
         UsageError: If another line is not a verdict row.
@@ -231,7 +231,7 @@ def _row(line: str) -> dict[str, Any] | None:
 def _check_rows(
     rows: Mapping[JobId, Mapping[str, Any]], jobs: Sequence[BatchJob], path: Path
 ) -> None:
-    """Refuse to go on with a file whose rows belong to other jobs or rules."""
+    """Refuse to resume a file whose rows belong to other jobs or rules."""
     known = {entry.id: entry for entry in jobs}
     for row_id, row in rows.items():
         where = f"{path} holds a verdict for job {row_id!r}"
@@ -273,7 +273,7 @@ def _judged(options: CheckCommand, todo: Sequence[BatchJob]) -> Iterator[dict[st
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """Open an output file for reading and adding; nobody else may do so meanwhile."""
+    """Open an output file for reading and appending, locked against other processes."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:

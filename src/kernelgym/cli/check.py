@@ -30,36 +30,35 @@ class CheckCommand(MemoryOption, JudgingOptions):
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = ""
-    """The kernel: a Python module that defines ModelNew; - reads standard input."""
+    """Path of the kernel, a Python module that defines ModelNew; - reads standard input."""
     problem: str = ""
     """Id of the problem, such as Synthetic/L1/2, or the path of a problem file. A kernel spec
     (.json) stands for the problems of all its shapes; given as FILE, for its kernel as well."""
     json: bool = False
     """Print the verdict as one JSON object and nothing else."""
     reply: bool = False
-    """FILE is a model's whole reply, from which the kernel is read."""
+    """Read the kernel from FILE as from a model's whole reply."""
     replay: str = ""
-    """Seed of an earlier verdict: judge on the same weights and inputs again."""
+    """Seed of an earlier verdict, to judge on the same weights and inputs."""
     precision: str = ""
-    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     no_timing: bool = False
     """Judge correctness only."""
     batch: str = ""
-    """Judge the jobs of this JSONL file instead: rows of id, problem, kernel (paths are relative
-    to the file's folder) and, in place of the options of these names, language, ruleset,
-    precision and sizes."""
+    """JSONL file of jobs to judge instead of FILE: rows of id, problem and kernel (paths relative
+    to the file's folder), and optionally language, ruleset, precision and sizes."""
     out: str = ""
-    """With --batch: JSONL file the verdicts are added to as they come, and brought into the order
-    of the jobs at the end. Jobs whose id is in it already are not judged again."""
+    """With --batch: JSONL file to which verdicts are appended as they come; it is sorted into the
+    order of the jobs at the end. Jobs whose id is in it are not judged again."""
     unordered: bool = False
     """With --batch: leave the verdicts in the order in which they came."""
     workers: int = 1
-    """With --batch: kernels judged at the same time."""
+    """With --batch: number of kernels judged at the same time."""
     verdict_cache: str = ""
-    """Folder in which verdicts are kept: what it holds already is not judged again."""
+    """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
 
     def run(self) -> int:
-        """Judge; returns the exit code."""
+        """Judge the kernel or the jobs; return the exit code."""
         if self.batch:
             return self._batch()
         self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")
@@ -103,7 +102,7 @@ class CheckCommand(MemoryOption, JudgingOptions):
         return judge_every_shape(self)
 
     def _read(self, text: str, label: str) -> tuple[Kernel | None, Verdict]:
-        """Return the kernel, and the verdict that stands if there is none."""
+        """Return the kernel, or None with the verdict of a reply without a kernel."""
         if not self.reply:
             return Kernel(text, self.language), Verdict(Status.NO_KERNEL)
         from kernelgym.answers.parsing import DEFECTS, parse

@@ -1,8 +1,8 @@
 """Output to the terminal: tables, verdicts, source text, transcripts.
 
-Contract: on a terminal, colour and its width; anywhere else plain text, one record per line,
-never wrapped or cut, so that it can be piped. Text from kernels and compilers is printed as it
-is: brackets in it are not markup, and control characters are shown, not obeyed.
+Contract: a terminal gets colours and its own width; other outputs get plain text, one record per
+line, never wrapped or cut, so that it can be piped. Text from kernels and compilers is not markup:
+brackets are printed, and control characters are printed as escapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 LOG_CHARS = 3_000
-"""Most characters of a kernel's output that are shown."""
+"""Largest number of characters of a kernel's output that are printed."""
 _PLAIN_WIDTH = 10_000
 _STYLES = {
     Status.CORRECT: "bold green",
@@ -43,12 +43,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console(file: TextIO | None = None) -> Console:
-    """Return a console on `file`, by default on whatever standard output is now."""
+    """Return a console on `file`; on the current standard output if None."""
     from rich.console import Console
 
     class OurConsole(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # `main` knows what to do; Rich would exit here
+            raise BrokenPipeError  # `main` handles it; Rich would exit here
 
     file = sys.stdout if file is None else file
     width = None if file.isatty() else _PLAIN_WIDTH
@@ -63,12 +63,12 @@ def visible(text: str) -> str:
 
 
 def print_text(text: str, style: str = "") -> None:
-    """Print text that may hold anything."""
+    """Print text, with control characters as escapes."""
     console().print(visible(text), style=style or None, soft_wrap=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table; a column is set to the right if its values are numbers."""
+    """Print a table; columns of numbers are aligned to the right."""
     from rich.table import Table
     from rich.text import Text
 
@@ -78,13 +78,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         numbers = all(re.fullmatch(r"[-+]?[\d.]+x?|-?", row[index]) for row in cells)
         table.add_column(column, justify="right" if numbers and cells else "left", overflow="fold")
     for row in cells:
-        # Statuses are coloured wherever they stand in a table of ours.
+        # Statuses of verdicts are coloured in every table.
         table.add_row(*(Text(value, style=_status_style(value)) for value in row))
     out = console()
     if out.is_terminal:
         out.print(table)
         return
-    # Rich pads lines to their full width, which nobody wants in a file.
+    # Rich pads lines to their full width; files get them without trailing blanks.
     with out.capture() as capture:
         out.print(table)
     out.file.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
@@ -111,7 +111,7 @@ def print_verdict(verdict: Verdict, *, untimed: str = "") -> None:
 
     Args:
         verdict: The verdict.
-        untimed: Why a correct kernel carries no timing, if it does not.
+        untimed: Reason why a correct kernel has no timing.
     """
     from rich.text import Text
 

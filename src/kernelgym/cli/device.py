@@ -1,4 +1,4 @@
-"""``kernelgym device``: what the machine's device is, and what it can do."""
+"""``kernelgym device``: measure the rates of a device."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class DeviceCommand(Command):
     """
 
     device: Annotated[str, tyro.conf.Positional] = "cpu"
-    """cpu, or a GPU such as cuda:0."""
+    """Device: cpu, or a GPU such as cuda:0."""
     json: bool = False
     """Print JSON instead of a table."""
 
     def run(self) -> int:
-        """Measure the device; returns the exit code."""
+        """Measure the device; return the exit code."""
         from kernelgym.judge.measuring.process import measure_device
 
         device = find_device(self.device)

@@ -1,4 +1,4 @@
-"""``kernelgym eval``: a policy writes kernels, and a judge judges them."""
+"""``kernelgym eval``: let a policy write kernels, and judge them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
-    """Have a policy write kernels, judge them, and keep all of it.
+    """Let a policy write kernels, judge them, and keep answers and verdicts.
 
-    The same command again goes on with the run: no answer that is on disk is asked for again. Exit
-    code 0 once the run is through, whatever the verdicts are; 1 if it stopped before.
+    The same command again resumes the run: no answer that is on disk is requested again. Exit code
+    0 at the end of the run, whatever the verdicts are; 1 if it stopped before.
     """
 
-    # Narrower types than those of Python's callers, for what a command line can hold.
+    # These options have wider types in Python; a command line can only hold texts.
     problems: str | None = None
     hardware: str | None = None
     retrieval: str | None = None
@@ -46,34 +46,38 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Policy that answers: openai, hf:MODEL or hf:MODEL+ADAPTER, tinker:PATH, replay:RUN, scripted,
     folder:FOLDER of kernels, or a kind that another package adds."""
     price: str = ""
-    """IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file of prices with a date."""
+    """Price of the model: IN,OUT or IN,OUT,CACHED in USD per million tokens, or a YAML file of
+    prices with a date."""
     max_usd: float | None = None
     """US dollars that the run must not exceed; needs --price."""
     tokenizer: str = ""
     """Tokenizer that counts prompts for --max-usd; each UTF-8 byte counts for one if not given."""
     workers: int = 1
-    """Kernels judged at the same time."""
+    """Number of kernels judged at the same time."""
     verdict_cache: str = ""
-    """Folder in which verdicts are kept: what it holds already is not judged again."""
+    """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
     concurrency: int = 8
-    """Most answers that are asked for at the same time."""
+    """Largest number of answers that are requested at the same time."""
     out: str = ""
-    """The run's folder; runs/NAME if not given."""
+    """Folder of the run; runs/NAME if not given."""
     name: str = ""
-    """The run's name; made of the model's and the suite's if not given."""
+    """Name of the run; made of the names of model and suite if not given."""
     generate_only: bool = False
-    """Ask for answers as far as verdicts are there, and judge nothing."""
+    """Request answers only, up to the turns that need a verdict; judge nothing."""
     judge_only: bool = False
-    """Judge what is there, and ask for nothing. The plan is the folder's."""
+    """Judge the answers on disk only, with the plan in --out; request no answers."""
     dry_run: bool = False
-    """Print what the run would take and what is missing; open no connection."""
+    """Print a forecast of requests, tokens, costs and time, and what is missing; open no
+    connection."""
     ping: bool = False
-    """Ask the endpoint for one token, and print what it says; the run does not begin."""
+    """Request one token from the endpoint, and print the result; the run does not begin."""
 
     def run(self) -> int:
-        """Play the run; returns the exit code."""
+        """Play the run; return the exit code."""
         if self.generate_only and self.judge_only:
-            raise UsageError("--generate-only and --judge-only leave nothing to do; give one")
+            raise UsageError(
+                "--generate-only and --judge-only leave nothing to do; give one of them"
+            )
         if self.dry_run:
             # Read when the hub's client is imported: a suite from there is listed from its copy.
             os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -112,7 +116,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
         return 1 if done.stopped else 0
 
     def _plan(self) -> tuple[EvalPlan, tuple[Problem, ...], Path, EvalPolicy | None]:
-        """Return what is done: from the options, or the folder's with --judge-only."""
+        """Return plan, problems, folder and policy: from the options, or from the folder."""
         from kernelgym.benchmark.run.evaluate import default_folder
         from kernelgym.benchmark.run.plan import read_plan
         from kernelgym.benchmark.run.policies import make_policy
@@ -124,7 +128,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                 raise UsageError("--judge-only needs --out, the folder of the run")
             if self.policy:
                 raise UsageError(
-                    "--judge-only asks for no answer, so --policy has no use; leave it out"
+                    "--judge-only requests no answers, so --policy has no use; leave it out"
                 )
             plan = read_plan(Path(self.out))
             return plan, problems_of(plan), Path(self.out), None
@@ -149,7 +153,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
         folder: Path,
         policy: EvalPolicy | None,
     ) -> int:
-        """Print what the run would take; return 1 if something is missing."""
+        """Print the forecast; return 1 if something is missing, else 0."""
         from kernelgym.benchmark.run.forecast import forecast
         from kernelgym.benchmark.run.spending import PricedPolicy
         from kernelgym.devices import find_device
@@ -184,7 +188,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
 
 
 def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:
-    """Tell of compiled baselines; yield what is missing of them."""
+    """Print how many compiled baselines are prepared; yield what is missing."""
     wanted = plan.rules.timing.baseline
     if wanted == "eager" or not plan.timing:
         return
@@ -208,7 +212,7 @@ def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:
 
 
 def _ping(policy: EvalPolicy | None) -> int:
-    """Ask for one token, print what came, return the exit code."""
+    """Request one token, print the result, and return the exit code."""
     import asyncio
 
     from kernelgym.benchmark.run.policies import ProviderFailure
@@ -218,7 +222,7 @@ def _ping(policy: EvalPolicy | None) -> int:
     if isinstance(policy, PricedPolicy):
         policy = policy.inner
     if not isinstance(policy, OpenAIPolicy):
-        raise UsageError("--ping asks an endpoint, so it needs --policy openai")
+        raise UsageError("--ping requests a token from an endpoint, so it needs --policy openai")
     asked = policy
 
     async def ask() -> Any:
@@ -240,20 +244,24 @@ def _ping(policy: EvalPolicy | None) -> int:
 
 
 def _tell(done: EvalSummary, folder: Path) -> None:
-    """Print what became of a run."""
+    """Print the counts of a run."""
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
-    more = f" ({done.answers_there} were there)" if done.answers_there else ""
+    more = f" ({done.answers_there} were on disk)" if done.answers_there else ""
     print_text(
         f"{done.ended} of {done.episodes} episodes ended; {done.answers} answers{more}, "
         f"{done.judged} kernels judged{f': {counts}' if counts else ''}; {folder}"
     )
     if done.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(done.failures.items()))
-        print_text(f"not had: {kinds}; see failures.jsonl", "yellow")
+        print_text(f"answers that failed: {kinds}; see failures.jsonl", "yellow")
     if done.cut:
-        print_text(f"{done.cut} episodes were cut; the same command goes on with them", "yellow")
+        print_text(f"{done.cut} episodes were cut; the same command continues them", "yellow")
     if done.waiting:
-        print_text(f"{done.waiting} episodes wait for an answer or a verdict", "yellow")
+        print_text(
+            f"{done.waiting} episodes still need an answer or a verdict that this command does not "
+            "request",
+            "yellow",
+        )
     if done.usd:
         print_text(f"spent {done.usd:.4f} USD")
     if done.stopped:

@@ -22,33 +22,33 @@ __all__ = ["ImportCommand"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImportCommand(MemoryOption, JudgingOptions):
-    """Make a run from the folder of KernelBench's scripts.
+    """Make a run from a folder of KernelBench's scripts.
 
-    What KernelBench said of them is kept as claims, and the report shows both. The same command
-    again goes on where it stopped.
+    KernelBench's results are kept as claims, which the report shows beside our verdicts. The same
+    command again continues where it stopped.
     """
 
     folder: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUNS_FOLDER")]
-    """The run's folder, runs/NAME of KernelBench."""
+    """Folder of the run in KernelBench, runs/NAME."""
     level: int
     """Level of the problems."""
     out: str = ""
-    """The folder to write; runs/NAME here if not given."""
+    """Folder to write; runs/NAME in the working folder if not given."""
     judge: bool = False
     """Judge the kernels; without it they are only imported."""
     gaps: bool = False
-    """Take a folder in which samples are missing."""
+    """Accept a folder in which samples are missing."""
     baseline: str = ""
-    """File of baseline times, from which the claimed speedups follow."""
+    """File of baseline times, from which claimed speedups are computed."""
     precision: str = ""
-    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     workers: int = 1
-    """Kernels judged at the same time."""
+    """Number of kernels judged at the same time."""
     no_timing: bool = False
     """Judge correctness only."""
 
     def run(self) -> int:
-        """Import; returns the exit code."""
+        """Import the folder; return the exit code."""
         from kernelgym.benchmark.interchange.importing import import_run, judge_import
         from kernelgym.benchmark.kernelbench_folder import read_folder
         from kernelgym.devices import check_device

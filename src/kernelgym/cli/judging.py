@@ -1,6 +1,6 @@
-"""What commands that judge share: reading kernels and problems, refusing, evaluating.
+"""Functions of commands that judge: reading kernels and problems, making evaluators, judging.
 
-A kernel that the ruleset refuses is not run: it gets the verdict an episode would give it.
+A kernel that the ruleset refuses is not run: it gets the same verdict as in an episode.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def make_evaluator(
     """Return the evaluator that commands judge with.
 
     Args:
-        device: Where it judges.
-        ruleset: By which rules.
-        workers: Kernels judged at the same time.
+        device: Device on which kernels are judged.
+        ruleset: Rules of the verdicts.
+        workers: Number of kernels judged at the same time.
         timing: Whether correct kernels are timed.
-        memory: The memory budget, such as ``12GB``; half of the device's memory if empty.
+        memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
 
     Raises:
         UsageError: If an argument is unknown.
@@ -125,7 +125,7 @@ def problem_at(id_or_path: str, folder: Path = Path(), sizes: str = "full") -> P
 
     Args:
         id_or_path: The id or the path.
-        folder: What paths are relative to.
+        folder: Folder to which paths are relative.
         sizes: ``small`` for the small form of a KernelBench problem.
 
     Raises:
@@ -145,12 +145,12 @@ def problem_at(id_or_path: str, folder: Path = Path(), sizes: str = "full") -> P
 
 
 def rules_at(id_or_path: str, rules: Ruleset, folder: Path = Path()) -> Ruleset:
-    """Return rules, with the tolerances of a kernel spec that is named.
+    """Return rules, with the tolerances of a kernel spec if the path is one.
 
     Args:
         id_or_path: The problem's id or path.
-        rules: The rules that were asked for.
-        folder: What paths are relative to.
+        rules: Rules of the command.
+        folder: Folder to which paths are relative.
 
     Raises:
         UsageError: If a spec's file cannot be used.
@@ -180,7 +180,7 @@ def judge(evaluator: Evaluator, problem: Problem, kernel: Kernel, seed: str = ""
 
 
 def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
-    """Judge many kernels; yields (index of the job, verdict) as they come, refused ones first."""
+    """Judge many kernels; yield (index of the job, verdict) as they come, refused ones first."""
     kept: list[int] = []
     for index, job in enumerate(jobs):
         refused = refusal(job.problem, job.kernel, evaluator.capabilities.ruleset)
@@ -195,10 +195,10 @@ def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int,
 
 
 def untimed_reason(language: str, device: str, timing: bool) -> str:
-    """Say why a correct kernel was not timed; empty if it could have been."""
+    """Return why a correct kernel was not timed; empty if it could have been timed."""
     if not timing:
         return "--no-timing was given"
     if not LANGUAGES[language].is_timed(device):
         title = LANGUAGES[language].title
-        return f"{title} says nothing about speed on {device}, only about correctness"
+        return f"kernels in {title} are not timed on {device}, only tested for correctness"
     return ""

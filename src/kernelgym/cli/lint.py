@@ -1,4 +1,4 @@
-"""``kernelgym lint``: is a problem worth anything, or does a worthless kernel pass it?"""
+"""``kernelgym lint``: test whether a worthless kernel passes a problem."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class LintCommand(MemoryOption):
     """Problems or suites: Synthetic/L1/2, Synthetic/L1, KernelBench/L2/1-20,33, a problem file or
     a folder of them."""
     device: str = "cpu"
-    """Device that references run on."""
+    """Device on which references run."""
     ruleset: str = "strict"
     """Rules of the comparison: strict or kernelbench."""
     precision: str = ""
-    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     json: str = ""
-    """Write everything to this file, too."""
+    """Path of a JSON file to which all results are written as well."""
     workers: int = 1
-    """Problems tested at the same time."""
+    """Number of problems tested at the same time."""
     sizes: str = "full"
     """Sizes of KernelBench's problems: full, or small for a laptop."""
     timeout: float = 600.0
     """Wall seconds for one problem."""
     refresh: bool = False
-    """Test anew what was tested before."""
+    """Test problems again that were tested before."""
 
     def run(self) -> int:
         """Test the problems; returns the exit code."""

@@ -17,11 +17,11 @@ class LsCommand(Command):
     """List the suites with their environment ids, or the problems of one suite."""
 
     suite: str | None = None
-    """KernelBench, Synthetic, or the path of a folder of problem files."""
+    """Suite: KernelBench, Synthetic, or the path of a folder of problem files."""
     level: int | None = None
-    """Only this level (with --suite)."""
+    """Level of the problems (with --suite); all if not given."""
     split: str | None = None
-    """Only this split, such as train, test or representative (with --suite)."""
+    """Split of the problems, such as train, test or representative (with --suite)."""
     sizes: str = "full"
     """Sizes of KernelBench's problems: full, or small for a laptop (with --suite)."""
     exclude_degenerate: bool = False
@@ -29,12 +29,12 @@ class LsCommand(Command):
     ruleset: str = "strict"
     """Rules by which problems are called degenerate: strict or kernelbench."""
     precision: str = ""
-    """own (the problem's), fp32, fp16 or bf16, in place of the ruleset's."""
+    """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     device: str = "cpu"
     """Device whose `kernelgym lint` results count."""
 
     def run(self) -> int:
-        """Print the table; returns the exit code."""
+        """Print the table; return the exit code."""
         from kernelgym.errors import UsageError
         from kernelgym.suites import suite
         from kernelgym.suites.base import non_empty

@@ -12,33 +12,33 @@ __all__ = ["Command", "JudgingOptions", "MemoryOption"]
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Base class of the commands: their common option, and what they do when run."""
+    """Base class of all commands: an option that all have, and the method that runs them."""
 
     verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
     """Show the traceback of a failure."""
 
     def run(self) -> int:
-        """Do what the command is for; return the exit code."""
+        """Run the command; return the exit code."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryOption(Command):
-    """What commands take that run problems."""
+    """Option of commands that run problems."""
 
     memory: str = ""
-    """Most memory that judging one kernel may take, such as 12GB; half of the device's if not
-    given. Problems that need more are refused before anything runs."""
+    """Memory budget of judging one kernel, such as 12GB; half of the device's memory if not given.
+    Problems that need more are refused before anything runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgingOptions(Command):
-    """What every command that judges takes."""
+    """Options of commands that judge kernels."""
 
     language: str = "triton"
     """Language of the kernel: triton or cpp on the CPU."""
     device: str = "cpu"
-    """Device it runs on."""
+    """Device on which the kernel runs."""
     ruleset: str = "strict"
     """Rules of the verdict: strict or kernelbench."""
     sizes: str = "full"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["PlayCommand", "Player", "episode_of", "make_env", "play_episode", "read_reply"]
 
 Player = Callable[[Feedback | None], str | None]
-"""Gives the next answer from the feedback on the last one; None ends the game."""
+"""Function from the feedback on the last answer to the next answer; None ends the game."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +50,16 @@ class PlayCommand(MemoryOption, JudgingOptions):
     agent: Literal["human", "scripted"] = "human"
     """Agent that plays. The scripted one knows the Synthetic suite."""
     max_turns: int | None = None
-    """Answers per episode; the environment's own, or 4."""
+    """Largest number of answers; the environment's own, or 4, if not given."""
     reward: str | None = None
     """Reward preset; the environment's own if not given."""
     stop_when: str = "correct"
-    """When to stop early: correct, never, speedup:<x> or no_improvement:<k>."""
+    """Rule that ends the episode early: correct, never, speedup:<x> or no_improvement:<k>."""
     seed: int | None = None
     """Seed of the choice of problem, and of the scripted agent."""
 
     def run(self) -> int:
-        """Play it; returns the exit code."""
+        """Play the episode; return the exit code."""
         if bool(self.env) == bool(self.problem):
             raise UsageError(
                 "`kernelgym play` needs one of an environment id and --problem, as in `kernelgym "
@@ -112,7 +112,7 @@ def make_env(env_id: str, **options: Any) -> gym.Env[str, str]:
 
 
 def episode_of(env: gym.Env[str, str]) -> Episode:
-    """Return the episode that an environment of ours is playing."""
+    """Return the episode that an environment of kernelgym is playing."""
     from kernelgym.envs.kernel_env import KernelEnv
 
     return cast(KernelEnv, env.unwrapped).episode
@@ -123,11 +123,11 @@ def play_episode(env: gym.Env[str, str], answer: Player) -> Trajectory:
 
     Args:
         env: The environment.
-        answer: Gives the next answer, from the feedback on the last one (None at first); None
-            ends the game.
+        answer: Function from the feedback on the last answer (None at first) to the next answer;
+            None ends the game.
 
     Returns:
-        What was played.
+        The turns that were played.
     """
     feedback: Feedback | None = None
     earlier: Kernel | None = None

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where that is a terminal; nothing anywhere else."""
+"""A progress bar on standard error, if that is a terminal; nothing otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["progress_bar"]
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[], None]]:
-    """Show a bar while the block runs; yields what to call once per step done."""
+    """Show a bar while the block runs; yield a function to call after each step."""
     if not sys.stderr.isatty() or not total:
         yield lambda: None
         return

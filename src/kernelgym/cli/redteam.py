@@ -1,4 +1,4 @@
-"""``kernelgym redteam``: does the judge catch every exploit and pass every honest kernel?"""
+"""``kernelgym redteam``: judge a corpus of exploits and honest kernels."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ _SAVE_EVERY_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class RedteamCommand(Command):
-    """Judge a corpus of exploits and honest look-alikes: what gets through, what is refused?
+    """Judge a corpus of exploits and honest look-alikes; print what was accepted and refused.
 
     Exit code 0 if no exploit was accepted (but those that the corpus calls open), no honest
     kernel refused and every one of them judged; else 1.
     """
 
     corpus: str = "tests/adversarial"
-    """Folder with problems, exploits and honest."""
+    """Folder of the corpus, with the folders problems, exploits and honest."""
     device: str = "cpu"
-    """Device they run on; entries written for another kind are left out."""
+    """Device on which kernels run; entries for another kind of device are left out."""
     ruleset: str = "strict"
     """Rules of the verdicts: strict or kernelbench."""
     only: str = ""
-    """Only entries whose name holds this, or matches it if it has * or ?, such as 'A*.triton'."""
+    """Part of the names of the entries to judge, or a pattern with * or ?, such as 'A*.triton'."""
     sample: bool = False
-    """Judge one kernel of each style in each language: a quick look, not the promise."""
+    """Judge only one kernel of each style in each language, as a quick check."""
     workers: int = 1
-    """Kernels judged at the same time."""
+    """Number of kernels judged at the same time."""
     json: str = ""
-    """Write everything to this file, too."""
+    """Path of a JSON file to which all results are written as well."""
     jobs_timeout: float = 0.0
-    """Wall seconds one kernel may run in place of the ruleset's; 0 leaves those."""
+    """Wall seconds that one kernel may run, in place of the ruleset's; 0 keeps the ruleset's."""
 
     def run(self) -> int:
-        """Judge the corpus; returns the exit code."""
+        """Judge the corpus; return the exit code."""
         rules = self._rules()
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
@@ -73,7 +73,7 @@ class RedteamCommand(Command):
                     found[index] = outcome
                     advance()
                     if self.json and time.monotonic() > saved + _SAVE_EVERY_S:
-                        # A run that is cut short shall leave what it has found so far.
+                        # An interrupted run leaves the results so far in the file.
                         so_far = list(found.values())
                         report = _report(self.device, rules, so_far, summarise(so_far))
                         _write(Path(self.json), report)
@@ -96,7 +96,7 @@ class RedteamCommand(Command):
 
 
 def load_corpus(folder: Path) -> tuple[tuple[Entry, ...], dict[str, Problem]]:
-    """Return a corpus' entries, and its problems by name.
+    """Return the entries of a corpus, and its problems by name.
 
     Raises:
         UsageError: If a folder is missing, or a file in it cannot be used.
@@ -114,7 +114,7 @@ def load_corpus(folder: Path) -> tuple[tuple[Entry, ...], dict[str, Problem]]:
 def judge_entries(
     evaluator: Evaluator, entries: Sequence[Entry], problems: dict[str, Problem]
 ) -> Iterator[tuple[int, Outcome]]:
-    """Judge entries; yields (index, outcome) as they come."""
+    """Judge entries; yield (index, outcome) as they come."""
     jobs = [Job(problems[entry.problem], entry.kernel) for entry in entries]
     for index, verdict in judging.judge_many(evaluator, jobs):
         yield index, Outcome(entries[index], verdict)

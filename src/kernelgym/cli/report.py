@@ -24,23 +24,23 @@ __all__ = ["ReportCommand"]
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCommand(Command):
-    """Show what runs came to, and compare them.
+    """Print the numbers of runs, and compare runs.
 
     RUN is the folder of an eval run, an import, a training run or a search, or a file of
     trajectories. Several runs are compared with the first one.
     """
 
     runs: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN...")]
-    """Runs to report."""
+    """Paths of the runs."""
     html: str | None = None
-    """Write a page: one FILE, or FOLDER/ with a file per problem."""
+    """Path of the page to write: one FILE, or FOLDER/ with a file per problem."""
     json: bool = False
     """Print all numbers as one JSON object, and nothing else."""
     csv: bool = False
     """Print one line per answer as CSV, and nothing else."""
     measure_winners: bool = False
-    """First measure the fastest turn of each episode again, on the run's device under its rules,
-    where it is the best of several measurements."""
+    """First measure the fastest kernel of each episode again that has several timed turns, on the
+    run's device by its rules."""
     baseline: tuple[str, ...] = ()
     """Files of baseline times, of `kernelgym baseline --modes` or in KernelBench's layout, for
     speedups over compiled references."""
@@ -49,7 +49,7 @@ class ReportCommand(Command):
     and SOL scores."""
 
     def run(self) -> int:
-        """Report; returns the exit code."""
+        """Print the report and write its page; return the exit code."""
         if not self.runs:
             raise UsageError(
                 "`kernelgym report` needs a run, as in `kernelgym report runs/first --html "
@@ -77,7 +77,7 @@ class ReportCommand(Command):
 
 
 def _measure(path: str) -> None:
-    """Measure a run's winners again, by the run's own rules and on its device."""
+    """Measure the fastest kernels of a run again, by the run's rules and on its device."""
     from kernelgym.benchmark.folders import read_run
     from kernelgym.benchmark.winners import measure_winners, unconfirmed
     from kernelgym.rulesets import recorded_ruleset

@@ -1,7 +1,7 @@
 """An agent without a model for Synthetic problems.
 
-Its first kernel is broken on purpose. Any feedback makes it hand in the correct one, except that of
-a failure of the judge, after which it repeats its answer.
+Its first kernel is broken on purpose. After any feedback it answers with the correct kernel, except
+after a failure of the judge, when it repeats its answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scripted_agent(
 ) -> Callable[[Feedback | None], str]:
     """Return an agent for a Synthetic problem: a function from feedback to the next answer.
 
-    Its first draft is a broken kernel, its last a correct one.
+    The first answer holds a broken kernel if there is one, and the last a correct kernel.
 
     Args:
         problem: The problem.

@@ -1,4 +1,4 @@
-"""``kernelgym show``: one problem's source and facts, or the first prompt it makes."""
+"""``kernelgym show``: a problem's source and facts, or its first prompt."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["ShowCommand"]
 
 @dataclass(frozen=True, kw_only=True)
 class ShowCommand(JudgingOptions):
-    """Show a problem: its source, and what is known of it."""
+    """Show a problem's source and facts."""
 
     problem: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM")]
-    """Id, such as Synthetic/L1/2, KernelBench/L1/23 or KernelBench/L1/23@small, or the path of a
-    problem file."""
+    """Id of the problem, such as Synthetic/L1/2, KernelBench/L1/23 or KernelBench/L1/23@small, or
+    the path of a problem file."""
     prompt: bool = False
-    """Show instead what a model is sent first, for --language, --device and --ruleset."""
+    """Show the first prompt for --language, --device and --ruleset instead."""
     max_turns: int = 1
-    """With --prompt: the turn budget that the prompt names."""
+    """With --prompt: number of turns that the prompt mentions."""
     retrieval: str | None = None
-    """With --prompt: show solved problems like this one from an index, such as synthetic."""
+    """With --prompt: index of solved problems to show in it, such as synthetic."""
 
     def run(self) -> int:
-        """Print it; returns the exit code."""
+        """Print the problem or its prompt; return the exit code."""
         problem = problem_at(self.problem, sizes=self.sizes)
         if self.prompt:
             from kernelgym.errors import UsageError
@@ -56,7 +56,7 @@ class ShowCommand(JudgingOptions):
         if self.retrieval is not None:
             from kernelgym.errors import UsageError
 
-            raise UsageError("--retrieval shows what a prompt holds; give --prompt with it")
+            raise UsageError("--retrieval changes the prompt; give --prompt with it")
         print_source(problem.source)
         print_text("")
         print_table(("fact", "value"), _facts(problem, self.ruleset, self.device))

@@ -31,24 +31,24 @@ class ShowTrajectoryCommand(Command):
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A JSONL file of episodes."""
     index: int | None = None
-    """Show this episode, counted from 1; -1 is the last."""
+    """Number of the episode to show, from 1; -1 is the last."""
     best: bool = False
     """Show the episode with the best turn: correct, then the highest speedup_low, then score."""
     turn: int | None = None
     """Number of the only turn to show, from 1, with its whole answer and kernel."""
     prompt: bool = False
-    """Also show what the model had read before the turn (with --turn)."""
+    """Also show the prompt of the turn (with --turn)."""
     gamma: float = GAMMA
-    """Discount factor of the returns shown."""
+    """Discount factor of the returns that are shown."""
 
     def run(self) -> int:
-        """Print it; returns the exit code."""
+        """Print the table or the episode; return the exit code."""
         if self.index is not None and self.best:
             raise UsageError("--index and --best each choose an episode; give one of them")
         if not 0.0 <= self.gamma <= 1.0:
             raise UsageError(f"--gamma must lie in [0, 1], got {self.gamma:g}")
         if self.prompt and self.turn is None:
-            raise UsageError("--prompt shows what was read before one turn; name it with --turn")
+            raise UsageError("--prompt shows the prompt of one turn; name it with --turn")
         records = list(read_records(self.file, on_cut=note_cut))
         if not records:
             raise UsageError(f"{self.file} holds no episode")
@@ -82,8 +82,8 @@ _COLUMNS = ("#", "problem", "language", "device", "turns", "ended", "best", "spe
 
 
 def note_cut(line: int) -> None:
-    """Say on standard error that the last line of a file was left out."""
-    print(f"kernelgym: note: line {line} is cut off and left out", file=sys.stderr)
+    """Print on standard error that the last line of a file was left out."""
+    print(f"kernelgym: note: line {line} is incomplete and left out", file=sys.stderr)
 
 
 def _place(number: int, count: int, option: str, what: str) -> int:
@@ -146,7 +146,7 @@ def _turn(record: EpisodeRecord, turn: Turn, prompt: bool) -> None:
         from kernelgym.records.export import read_before
 
         whole = source_of(record)
-        print_text("what was read before it:", "bold")
+        print_text("prompt of the turn:", "bold")
         print_text(render(read_before(whole, turn.index)))
     print_text(f"\nturn {turn.index + 1}", "bold")
     if turn.reply.kernel is None:

@@ -1,4 +1,4 @@
-"""Shows an episode as it is played: the answer, the verdict, the feedback, the score."""
+"""Printing of an episode: answers, verdicts, feedback and scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def print_heading(title: str) -> None:
 
 
 def print_answer(number: int, kernel: Kernel | None, earlier: Kernel | None, thought: str) -> None:
-    """Print an answer: its thought and its kernel, or what changed since the last one."""
+    """Print an answer: its thought, and its kernel or the changes since the last kernel."""
     print_text(f"\nturn {number}", "bold")
     if thought:
         print_text(thought, "italic dim")
@@ -49,7 +49,7 @@ def print_answer(number: int, kernel: Kernel | None, earlier: Kernel | None, tho
 
 
 def print_turn(turn: Turn) -> None:
-    """Print what became of an answer."""
+    """Print the verdict, score and feedback of an answer."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -68,7 +68,7 @@ def print_turn(turn: Turn) -> None:
 
 
 def print_returns(trajectory: Trajectory, gamma: float) -> None:
-    """Print how an episode ended, and each turn's score and discounted return."""
+    """Print the end of an episode, and each turn's score and discounted return."""
     turns = trajectory.turns
     if not turns:
         print_text("no turn was played")
@@ -84,7 +84,7 @@ def print_returns(trajectory: Trajectory, gamma: float) -> None:
 
 
 def problem_title(problem: Problem) -> str:
-    """Return a problem's id, with its name where the id does not hold it."""
+    """Return a problem's id, followed by its name if the id does not contain it."""
     return problem.id if problem.name in problem.id else f"{problem.id} {problem.name}"
 
 
