@@ -8,7 +8,12 @@ import warnings
 import pytest
 from hypothesis import given
 
-from kernelgym.answers.python_source import MAX_SOURCE_CHARS, Unreadable, normal_form, read_python
+from kernelgym.answers.python_source import (
+    MAX_SOURCE_CHARS,
+    UnreadableSource,
+    normal_form,
+    read_python,
+)
 from kernelgym.testing import SAMPLE_KERNELS
 from support.strategies import python_like, texts
 
@@ -31,28 +36,28 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_sources_are_unreadable(name: str) -> None:
     found = read_python(HOSTILE[name])
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableSource)
     assert found.code == "syntax_error"
     assert found.message
 
 
 def test_what_is_wrong_with_a_source_is_said_with_its_line() -> None:
-    assert read_python("x = 1\ny = (\n") == Unreadable(
+    assert read_python("x = 1\ny = (\n") == UnreadableSource(
         "syntax_error", "SyntaxError: '(' was never closed", 2
     )
     surrogate = read_python("x = '\ud800'")
-    assert isinstance(surrogate, Unreadable) and "valid Unicode" in surrogate.message
+    assert isinstance(surrogate, UnreadableSource) and "valid Unicode" in surrogate.message
 
 
 def test_a_source_over_the_limit_is_not_parsed() -> None:
     found = read_python("x = 1\n" * (MAX_SOURCE_CHARS // 6 + 1))
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableSource)
     assert found.code == "too_large"
 
 
 @given(texts | python_like())
 def test_reading_never_raises(text: str) -> None:
-    assert isinstance(read_python(text), ast.Module | Unreadable)
+    assert isinstance(read_python(text), ast.Module | UnreadableSource)
 
 
 def test_escapes_of_c_are_no_error_even_where_warnings_are() -> None:

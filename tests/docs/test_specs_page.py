@@ -35,7 +35,7 @@ def test_page_program_runs_as_it_stands(
 
 
 def test_page_names_every_field() -> None:
-    for cls in (spec.KernelSpec, spec.Contract, spec.Launch, spec.Shape, spec.Tolerances):
+    for cls in (spec.KernelSpec, spec.Contract, spec.SpecLaunch, spec.SpecShape, spec.Tolerances):
         for field in dataclasses.fields(cls):
             assert re.search(rf"`(launch\.)?{field.name}[`.]", PAGE), field.name
     for init in typing.get_args(spec.Inits):

@@ -1,1 +1,4 @@
-"""From the text a model wrote to the kernel in it: parsing and screening."""
+"""Answers of models: the kernel is parsed from the text, and its source is screened.
+
+The room may import the nouns and `languages`.
+"""

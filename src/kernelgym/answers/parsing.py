@@ -19,7 +19,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from kernelgym.answers.python_source import Unreadable, read_python
+from kernelgym.answers.python_source import UnreadableSource, read_python
 from kernelgym.types import Kernel, Reply
 
 __all__ = ["DEFECTS", "parse"]
@@ -112,7 +112,7 @@ def _find_answer(text: str) -> tuple[str | None, list[str]]:
 def _last_well_formed(answers: list[str]) -> str:
     if len(answers) > 1:
         for source in reversed(answers):
-            if not isinstance(read_python(source), Unreadable):
+            if not isinstance(read_python(source), UnreadableSource):
                 return source
     return answers[-1]
 

@@ -1,6 +1,6 @@
 """Read a kernel's Python source without being hurt by it.
 
-`read_python` returns a syntax tree, or an `Unreadable` that says why there is none; it never
+`read_python` returns a syntax tree, or an `UnreadableSource` that says why there is none; it never
 raises, whatever the text (lone surrogates, NUL bytes, a megabyte of brackets). `normal_form` is
 the text two kernels share if they differ only in spacing that cannot matter.
 
@@ -15,7 +15,7 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["MAX_SOURCE_CHARS", "Unreadable", "normal_form", "read_python"]
+__all__ = ["MAX_SOURCE_CHARS", "UnreadableSource", "normal_form", "read_python"]
 
 MAX_SOURCE_CHARS = 1_000_000
 """Longer sources are not parsed at all."""
@@ -24,7 +24,7 @@ _WARNINGS_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableSource:
     """Why a source has no syntax tree."""
 
     code: str
@@ -34,25 +34,27 @@ class Unreadable:
 
 
 @lru_cache(maxsize=64)
-def read_python(source: str) -> ast.Module | Unreadable:
+def read_python(source: str) -> ast.Module | UnreadableSource:
     """Return the syntax tree of `source`, or why there is none.
 
     The tree is shared between callers, who must not change it.
     """
     if len(source) > MAX_SOURCE_CHARS:
-        return Unreadable(
+        return UnreadableSource(
             "too_large", f"the source has {len(source)} characters; the limit is {MAX_SOURCE_CHARS}"
         )
     try:
         return _parse(source)
     except SyntaxError as error:
-        return Unreadable("syntax_error", f"SyntaxError: {error.msg}", error.lineno or 0)
+        return UnreadableSource("syntax_error", f"SyntaxError: {error.msg}", error.lineno or 0)
     except UnicodeEncodeError:
-        return Unreadable("syntax_error", "the source holds characters that are not valid Unicode")
+        return UnreadableSource(
+            "syntax_error", "the source holds characters that are not valid Unicode"
+        )
     except (MemoryError, RecursionError):
-        return Unreadable("syntax_error", "the source is nested too deeply to be parsed")
+        return UnreadableSource("syntax_error", "the source is nested too deeply to be parsed")
     except ValueError as error:  # NUL bytes, on older Pythons
-        return Unreadable("syntax_error", f"the source cannot be parsed: {error}")
+        return UnreadableSource("syntax_error", f"the source cannot be parsed: {error}")
 
 
 def _parse(source: str) -> ast.Module:

@@ -12,6 +12,8 @@ is never told, and a level decides about the rest:
 - ``profile``: the same, and figures for tuning; findings for information.
 
 Categories are in `kernelgym.feedback.categories`.
+
+The room may import the nouns and `answers`.
 """
 
 from __future__ import annotations

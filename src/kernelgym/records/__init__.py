@@ -1,1 +1,4 @@
-"""Episodes in files: read, written, scored again, exported."""
+"""Files of played episodes: written, read, scored with another reward, and exported for training.
+
+The room may import the nouns, `languages`, `prompts`, `rewards`, `retrieval` and `episodes`.
+"""

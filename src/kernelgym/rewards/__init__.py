@@ -26,6 +26,8 @@ Parts, each in [0, 1] before weighting unless said otherwise:
 - ``penalty``: what an unparsable or rejected answer scores; its only part.
 
 Returns are `kernelgym.returns`' business.
+
+The room may import the nouns and `languages`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Known names are ``KernelBench`` and ``Synthetic``; the path of a folder is a suite too, and so is a
 kernel spec (`kernelgym.suites.spec`), whose problems are its shapes. Importing this package loads
 no suite.
+
+The room may import the nouns and `languages`.
 """
 
 from __future__ import annotations

@@ -48,17 +48,17 @@ __all__ = [
     "Full",
     "Init",
     "KernelSpec",
-    "Launch",
     "Offsets",
     "Ones",
     "Permutation",
     "Randint",
     "Randn",
-    "Reference",
     "Safetensors",
-    "Scalar",
-    "Shape",
-    "Tensor",
+    "SpecLaunch",
+    "SpecReference",
+    "SpecScalar",
+    "SpecShape",
+    "SpecTensor",
     "Tolerances",
     "Uniform",
     "VarAxis",
@@ -224,7 +224,7 @@ Init = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class SpecTensor:
     """One tensor that the kernel reads or writes."""
 
     name: str
@@ -240,7 +240,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class SpecScalar:
     """One number that the kernel is given."""
 
     name: str
@@ -248,7 +248,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SpecShape:
     """Sizes to be judged at."""
 
     axes: Mapping[str, Whole]
@@ -284,9 +284,9 @@ class Contract:
     """What a kernel is given, and what it returns."""
 
     axes: Mapping[str, Axis] = field(default_factory=dict)
-    tensors: tuple[Tensor, ...] = ()
-    scalars: tuple[Scalar, ...] = ()
-    shapes: tuple[Shape, ...] = ()
+    tensors: tuple[SpecTensor, ...] = ()
+    scalars: tuple[SpecScalar, ...] = ()
+    shapes: tuple[SpecShape, ...] = ()
     """One with all constant axes if none is given."""
     tolerances: Tolerances | None = None
     """In place of the ruleset's."""
@@ -295,7 +295,7 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class SpecLaunch:
     """How a kernel is compiled and launched."""
 
     grid: tuple[Whole | str, ...] = ()
@@ -307,7 +307,7 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class SpecReference:
     """What is right: a function `run`, its file, or a problem."""
 
     run: str = ""
@@ -335,9 +335,9 @@ class KernelSpec:
     arguments: tuple[Whole | str, ...] = ()
     """What the entry is called with: names, or arithmetic over axes. If empty: input tensors,
     then outputs that it writes to, then scalars."""
-    reference: Reference | None = None
+    reference: SpecReference | None = None
     contract: Contract = field(default_factory=Contract)
-    launch: Launch = field(default_factory=Launch)
+    launch: SpecLaunch = field(default_factory=SpecLaunch)
     description: str = ""
     weight: float = 1.0
     """Share of a budget, beside the weights of other specs in a folder."""
@@ -354,15 +354,15 @@ class KernelSpec:
         return bool(LANGUAGES[self.kind].own_kernel.device_marker)
 
     @property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[SpecShape, ...]:
         """Shapes, at least one."""
-        return self.contract.shapes or (Shape({}),)
+        return self.contract.shapes or (SpecShape({}),)
 
-    def shape_name(self, shape: Shape) -> str:
+    def shape_name(self, shape: SpecShape) -> str:
         """Return a shape's name, such as ``rows=1024-columns=64``."""
         return shape.name or "-".join(f"{a}={n}" for a, n in shape.axes.items()) or "default"
 
-    def sizes(self, shape: Shape) -> dict[str, int]:
+    def sizes(self, shape: SpecShape) -> dict[str, int]:
         """Return every axis's size at a shape."""
         values: dict[str, int] = {}
         for name, axis in self.contract.axes.items():
@@ -375,7 +375,7 @@ class KernelSpec:
                     values[name] = evaluate(axis.expression, values)
         return values
 
-    def call_bytes(self, shape: Shape) -> tuple[int, int]:
+    def call_bytes(self, shape: SpecShape) -> tuple[int, int]:
         """Return the bytes of one call's inputs and outputs at a shape."""
         values, taken = self.sizes(shape), [0, 0]
         for tensor in self.contract.tensors:
@@ -437,10 +437,10 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
     spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
     if spec.reference is not None and not spec.reference.problem:
         run = _text(spec.reference.run, spec.reference.path, folder, "reference.run")
-        spec = dataclasses.replace(spec, reference=Reference(run=run, path=spec.reference.path))
+        spec = dataclasses.replace(spec, reference=SpecReference(run=run, path=spec.reference.path))
     if spec.reference is not None and spec.reference.problem:
         problem = _problem(spec.reference.problem, folder)
-        spec = dataclasses.replace(spec, reference=Reference(problem=problem))
+        spec = dataclasses.replace(spec, reference=SpecReference(problem=problem))
     spec = _placed(spec, folder)
     if not _NAME.fullmatch(spec.name):
         raise UsageError(

@@ -20,8 +20,8 @@ from kernelgym.suites.spec import (
     ConstAxis,
     ExprAxis,
     KernelSpec,
-    Shape,
-    Tensor,
+    SpecShape,
+    SpecTensor,
     VarAxis,
     names_used,
 )
@@ -199,7 +199,7 @@ def _check_tensors(spec: KernelSpec) -> None:
             _check_init(spec, found[0], init, f"tensor {name!r}")
 
 
-def _check_init(spec: KernelSpec, tensor: Tensor, init: object, where: str) -> None:
+def _check_init(spec: KernelSpec, tensor: SpecTensor, init: object, where: str) -> None:
     for attribute in ("low", "high", "total"):
         value = getattr(init, attribute, 0)
         if isinstance(value, int | str):
@@ -273,7 +273,9 @@ def _check_shapes(spec: KernelSpec) -> None:
         raise UsageError("every shape is hidden; give one with the role tune, whose time counts")
 
 
-def _check_shape(spec: KernelSpec, shape: Shape, variable: list[str], scalars: list[str]) -> None:
+def _check_shape(
+    spec: KernelSpec, shape: SpecShape, variable: list[str], scalars: list[str]
+) -> None:
     where = f"shape {spec.shape_name(shape)!r}"
     for axis in shape.axes:
         if axis not in variable:

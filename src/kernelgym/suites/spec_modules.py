@@ -28,8 +28,8 @@ from kernelgym.suites.spec import (
     Randint,
     Randn,
     Safetensors,
-    Shape,
-    Tensor,
+    SpecShape,
+    SpecTensor,
     Uniform,
     Zeros,
     names_used,
@@ -79,7 +79,7 @@ def arguments_of(spec: KernelSpec) -> tuple[int | str, ...]:
     return (*given, *(scalar.name for scalar in spec.contract.scalars))
 
 
-def problem_source(spec: KernelSpec, shape: Shape, reference: str = "") -> str:
+def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> str:
     """Return the module of a problem.
 
     Args:
@@ -265,14 +265,14 @@ def _one_or_all(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
 
 
-def _empty(tensor: Tensor, inputs: list[str]) -> str:
+def _empty(tensor: SpecTensor, inputs: list[str]) -> str:
     sizes = ", ".join(as_python(size) for size in tensor.shape)
     where = f", device={inputs[0]}.device" if inputs else ""
     shape = f"({sizes},)" if tensor.shape else "()"
     return _laid_out(f"torch.empty({shape}, dtype=torch.{tensor.dtype}{where})", tensor)
 
 
-def _laid_out(value: str, tensor: Tensor) -> str:
+def _laid_out(value: str, tensor: SpecTensor) -> str:
     match tensor.layout:
         case "transposed":
             return f"{value}.transpose(-1, -2).contiguous().transpose(-1, -2)"
@@ -281,12 +281,12 @@ def _laid_out(value: str, tensor: Tensor) -> str:
     return value
 
 
-def _reads_files(spec: KernelSpec, shape: Shape) -> bool:
+def _reads_files(spec: KernelSpec, shape: SpecShape) -> bool:
     inits = {tensor.name: tensor.init for tensor in spec.contract.tensors} | dict(shape.inits)
     return any(isinstance(init, Safetensors) for init in inits.values())
 
 
-def _made(tensor: Tensor, init: Init, values: Mapping[str, int]) -> list[str]:
+def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> list[str]:
     """Return lines that make a tensor."""
     sizes = [evaluate(size, values) for size in tensor.shape]
     shape, kind = repr(tuple(sizes)), f"dtype=torch.{tensor.dtype}"
@@ -329,7 +329,7 @@ def _made(tensor: Tensor, init: Init, values: Mapping[str, int]) -> list[str]:
     return [f"{tensor.name} = {_laid_out(made, tensor)}"]
 
 
-def _digest(path: str, key: str, tensor: Tensor, sizes: list[int]) -> str:
+def _digest(path: str, key: str, tensor: SpecTensor, sizes: list[int]) -> str:
     """Return a safetensors file's digest, if it holds the tensor."""
     try:
         data = Path(path).read_bytes()

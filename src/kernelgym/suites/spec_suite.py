@@ -13,14 +13,14 @@ from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.base import Ids, check_choice, find_problem, non_empty, select_ids
-from kernelgym.suites.spec import KernelSpec, Shape, read_spec
+from kernelgym.suites.spec import KernelSpec, SpecShape, read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
 from kernelgym.types import Kernel, Problem
 
 __all__ = ["SpecSuite", "kernel_of", "problem_of", "rules_for", "spec_problem"]
 
 
-def problem_of(spec: KernelSpec, shape: Shape) -> Problem:
+def problem_of(spec: KernelSpec, shape: SpecShape) -> Problem:
     """Return the problem of one shape.
 
     Raises:

@@ -24,7 +24,7 @@ __all__ = [
     "BUILDER_REFUSED",
     "FLAT",
     "REFUSED",
-    "Flat",
+    "FlatSettings",
     "check_mode",
     "check_retrieves",
     "read_flat",
@@ -115,7 +115,7 @@ _RAICL = (f"{_BUILDER}.prompt_option", "raicl")
 
 
 @dataclass(frozen=True, slots=True)
-class Flat:
+class FlatSettings:
     """A file and a command line in our names."""
 
     data: dict[str, Any]
@@ -128,7 +128,7 @@ class Flat:
     """Prompts with retrieved entries were asked for; to be checked with `check_retrieves`."""
 
 
-def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
+def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> FlatSettings:
     """Return data and overrides with our names in place of flat ones.
 
     Args:
@@ -167,7 +167,7 @@ def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> Flat:
     retrieves = retrieves or _RAICL in named
     found, late = _translated((each for each in named if each != _RAICL), given)
     texts = (*plain, *(f"{path}={each}" for path, each in found.items()))
-    return Flat(ours, texts, late or mode, retrieves)
+    return FlatSettings(ours, texts, late or mode, retrieves)
 
 
 def read_from_step(overrides: Sequence[str], step: int | None) -> tuple[list[str], int | None]:

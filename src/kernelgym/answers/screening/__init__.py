@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from kernelgym.answers.python_source import Unreadable, read_python
+from kernelgym.answers.python_source import UnreadableSource, read_python
 from kernelgym.answers.screening.rules import RULES
 from kernelgym.answers.screening.tree import survey
 from kernelgym.rulesets import Ruleset
@@ -28,7 +28,7 @@ _MOST_PER_CODE = 5
 def screen(kernel: Kernel, ruleset: Ruleset) -> tuple[Finding, ...]:
     """Return what the rules find in `kernel`, by line; at most five findings of one code."""
     tree = read_python(kernel.source)
-    if isinstance(tree, Unreadable):
+    if isinstance(tree, UnreadableSource):
         severity = Severity.HARD if tree.code in ruleset.hard_findings else Severity.INFO
         return (Finding(tree.code, tree.message, severity, tree.line),)
     try:
