@@ -70,11 +70,11 @@ def test_hostile_sources_do_not_crash_the_interpreter_in_a_thread() -> None:
     # A thread's C stack is smaller; a crash would end this process, hence another one.
     program = (
         "import threading\n"
-        "from kernelgym.answers.python_source import Unreadable, read_python\n"
+        "from kernelgym.answers.python_source import UnreadableSource, read_python\n"
         "sources = ['(' * 10**5, '-' * 10**5 + '1', 'a' + '.b' * 10**5, '+'.join(['1'] * 10**5)]\n"
         "seen = []\n"
         "def work():\n"
-        "    seen.extend(isinstance(read_python(s), Unreadable) for s in sources)\n"
+        "    seen.extend(isinstance(read_python(s), UnreadableSource) for s in sources)\n"
         "thread = threading.Thread(target=work)\n"
         "thread.start()\n"
         "thread.join()\n"

@@ -1,11 +1,11 @@
-"""Which problems an environment lists, which of them it draws, and which may be asked for.
+"""The problems that an environment lists, those that it draws, and those that may be named.
 
-All problems of the choice are listed. Unless its ruleset checks no problems, or degenerate ones are
-allowed, only those that nothing is known against are drawn, and one that something is known against
-is refused when it is named: by ``problem_id``, or as a single id among ``problems`` (a range or a
-level names nobody). What is known comes from `kernelgym.suites.known_hygiene`; nothing is computed
-here. A problem that is known to need more than the memory budget is never drawn, and is refused by
-id in the same way. Device, ruleset and budget are agreed on here with the evaluator.
+All problems of the choice are listed. Degenerate problems are listed but not drawn, and refused
+when they are named, unless the ruleset checks no problems or degenerate ones are allowed. A problem
+is named by ``problem_id``, or as a single id among ``problems``; a range or a level names none.
+`kernelgym.suites.known_hygiene` tells which problems are degenerate; nothing is computed here. A
+problem that is known to need more than the memory budget is listed but never drawn, and is refused
+when it is named. Device, ruleset and budget are agreed on here with the evaluator.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProblemChoice:
     """The problems of one environment; made by `choose_problems`."""
 
     problems: tuple[Problem, ...]
-    """All that are listed."""
+    """Problems that are listed."""
     drawn: tuple[Problem, ...]
     """Problems that are drawn."""
     fitting: tuple[Problem, ...]
@@ -52,15 +52,15 @@ class ProblemChoice:
     ruleset: Ruleset
     device: str
     gated: bool
-    """Degenerate problems are not drawn, and are refused by id."""
+    """True if degenerate problems are not drawn, and are refused by id."""
     memory_bytes: int | None = None
     """Most bytes that judging a kernel may take; None for no limit."""
     suite: Suite | None = None
-    """If nothing was ruled out, the suite: any problem of it may be asked for."""
+    """The suite if nothing was ruled out: any of its problems may be asked for. None otherwise."""
     level: int | None = None
 
     def find(self, problem_id: object, allow_degenerate: bool = False) -> Problem:
-        """Return the problem that somebody asks for.
+        """Return the problem of an id, for an episode that names it.
 
         Args:
             problem_id: A full id, an id without its suite, a name, or a number.

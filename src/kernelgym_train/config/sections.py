@@ -47,16 +47,16 @@ class RunConfig(Settings):
     folder: str = "runs"
     """Folder that the runs are kept in."""
     backend: Literal["trl", "tinker"] = "trl"
-    """What samples and takes optimiser steps."""
+    """Backend that samples answers and takes optimiser steps."""
     options: Several[str] = ()
     """The backend's own options as name=value, over those that follow from other settings; for trl
     those of GRPOConfig, such as vllm_gpu_memory_utilization=0.4."""
     seed: NonNegativeInt = 0
-    """Seed of everything that is drawn."""
+    """Seed of every random number that the run draws."""
     save_every: PositiveInt = 10
-    """Steps from one checkpoint to the next."""
+    """Number of steps between checkpoints."""
     keep_checkpoints: PositiveInt = 3
-    """Checkpoints that are kept, beside the first and the best."""
+    """Number of checkpoints that are kept, beside the first and the best."""
 
 
 class ModelConfig(Settings):
@@ -71,13 +71,13 @@ class ModelConfig(Settings):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Precision of the weights; auto is bfloat16 on a GPU that has it, else float32."""
     device: str = "auto"
-    """Where the model is: cpu, cuda:0, or auto for a GPU if there is one."""
+    """Device of the model: cpu, cuda:0, or auto for a GPU if there is one."""
     lora_rank: NonNegativeInt = 32
     """Rank of the LoRA adapter; 0 trains all weights."""
     lora_alpha: PositiveInt = 64
-    """Scale of the adapter, divided by its rank."""
+    """Scale of the adapter (LoRA's alpha); it is divided by the rank."""
     lora_dropout: Share = 0.0
-    """Dropout of the adapter's input."""
+    """Dropout probability at the adapter's input."""
     lora_targets: Several[str] = ("all-linear",)
     """Modules that get an adapter, by the ends of their names."""
     modules_to_save: Several[str] = ()
@@ -85,7 +85,7 @@ class ModelConfig(Settings):
     quantisation: Literal["none", "4bit", "8bit"] = "none"
     """Quantisation of the frozen weights, passed on to the backend (QLoRA)."""
     gradient_checkpointing: bool = True
-    """Compute activations again instead of keeping them."""
+    """True to compute activations again in the backward pass instead of keeping them in memory."""
 
 
 class EnvConfig(Settings):
@@ -104,21 +104,21 @@ class EnvConfig(Settings):
     language: str = "triton"
     """Language of the kernels."""
     ruleset: str = "strict"
-    """Rules of the verdicts."""
+    """Ruleset that kernels are judged by."""
     max_turns: PositiveInt = 4
-    """Answers of an episode."""
+    """Most answers of an episode."""
     prompt: Literal["full", "short"] = "full"
     """What the model reads: full, or short for a model that was taught the task and the form of an
     answer: the question in a line with the reference, and the last answer with what became of it.
     short takes no env.examples and shows no other turn, whatever env.context is."""
     stop: str = "correct"
-    """When an episode ends early: correct, never, speedup:<x> or no_improvement:<k>."""
+    """Rule that ends an episode early: correct, never, speedup:<x> or no_improvement:<k>."""
     context: str = "recent"
-    """What is shown of earlier turns: last, recent, best, kernels, window or whole."""
+    """Policy for showing earlier turns: last, recent, best, kernels, window or whole."""
     context_tokens: PositiveInt = HISTORY_TOKENS
-    """Most tokens for that."""
+    """Most tokens that earlier turns take in a prompt."""
     feedback: str = "standard"
-    """How much feedback tells: minimal, standard or profile."""
+    """Amount of feedback: minimal, standard or profile."""
     feedback_tokens: int = FEEDBACK_TOKENS
     """Most tokens of one feedback."""
     examples: int | str = "one_shot"
@@ -133,13 +133,13 @@ class RetrievalConfig(Settings):
     k: int = 3
     """Most entries that a prompt shows."""
     tokens: int = 2000
-    """Most tokens that they take; an entry is shown whole or not at all."""
+    """Most tokens that the entries take; an entry is shown whole or not at all."""
     when: Literal["first", "always"] = "first"
     """Show them before the first answer only (first), or the same at every turn (always)."""
     same_problem: bool = False
-    """Show entries of the problem asked, too."""
+    """True to show entries of the problem that is asked, too."""
     model: str = ""
-    """Folder or name of the index's embedder, where that is not where it was at the build."""
+    """Folder or hub name of the index's embedding model, if it moved since the index was built."""
     archive: bool = False
     """Show the correct kernels of the run's own earlier steps, too."""
 
@@ -153,11 +153,11 @@ class PartWeights(Settings):
     """Weights over those of the reward preset; null keeps the preset's."""
 
     format: float | None = None
-    """Weight of an answer that could be parsed."""
+    """Weight of the answer's form: paid for one that could be parsed."""
     compile: float | None = None
-    """Weight of a kernel that compiled."""
+    """Weight of compiling."""
     trials: float | None = None
-    """Weight of the share of calls that agreed."""
+    """Weight of the share of calls whose outputs agreed with the reference."""
     correct: float | None = None
     """Weight of being correct."""
     speed: float | None = None
@@ -167,13 +167,13 @@ class PartWeights(Settings):
     custom: float | None = None
     """Weight of the share of a correct kernel's time that is its own work."""
     length: float | None = None
-    """Weight of a correct kernel's being short."""
+    """Weight of the shortness of a correct kernel's source."""
     thinking: float | None = None
-    """Weight of thoughts that are there, and short."""
+    """Weight of thinking before the answer, the shorter the better."""
 
     @property
     def given(self) -> dict[str, float]:
-        """Those that are set, by part."""
+        """Weights that are set, by part."""
         return self.model_dump(exclude_none=True)
 
 
@@ -181,13 +181,13 @@ class RewardConfig(Settings):
     """What turns score, and how scores become returns."""
 
     preset: str | Mapping[int, str] = "stage2"
-    """A reward preset, or several by their first step, as in {0: stage1, 200: stage2}."""
+    """Reward preset, or several by their first step, as in {0: stage1, 200: stage2}."""
     weights: PartWeights = PartWeights()
-    """Weights over those of the preset, at every step."""
+    """Weights that replace those of the preset, at every step."""
     gamma: Share = GAMMA
     """Discount factor over the turns of an episode."""
     returns: ReturnVariant = "sum"
-    """How the scores from a turn on become its return."""
+    """Return of a turn: the sum of the discounted scores from it on, or their max."""
 
     @property
     def schedule(self) -> RewardSchedule:
@@ -220,15 +220,15 @@ class SamplingConfig(Settings):
     """How a step's episodes are sampled."""
 
     problems_per_step: PositiveInt = 8
-    """Groups of a step."""
+    """Number of groups of a step; each group plays one problem."""
     group_size: Annotated[int, Field(ge=2)] = 8
-    """Trajectories of a group: those that are compared with each other."""
+    """Number of trajectories of a group, which are compared with each other."""
     refill_rounds: NonNegativeInt = 2
     """Extra rounds for groups whose returns do not differ; 0 keeps the step short of them."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature; credit assumes 1."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Share of probability that is sampled from; credit assumes 1."""
+    """Nucleus sampling: share of the probability that tokens are sampled from; credit assumes 1."""
     max_prompt_tokens: PositiveInt = 8192
     """Most tokens of a prompt, earlier turns included."""
     max_new_tokens: PositiveInt = 4096
@@ -236,20 +236,20 @@ class SamplingConfig(Settings):
     engine: Literal["transformers", "vllm_colocate", "vllm_server"] = "transformers"
     """What a local model generates with; vLLM is passed on to the backend."""
     batch_size: PositiveInt = 64
-    """Answers that it generates at once."""
+    """Number of answers that a local model generates in one batch."""
     at_once: PositiveInt | None = None
     """Most trajectories of a step that are played at the same time with a model on a service; all
     if null. A local model answers those of a step together."""
     thinking: bool = True
-    """Let a chat template that can switch thinking on or off switch it on."""
+    """True to switch thinking on, where the chat template has such a switch."""
 
 
 class TinkerConfig(Settings):
     """The Tinker service that trains; read with run.backend=tinker only."""
 
     base_url: str = ""
-    """Its address, such as http://127.0.0.1:8004; if empty, that of TINKER_BASE_URL, or of the
-    hosted service."""
+    """Address of the service, such as http://127.0.0.1:8004; if empty, the environment variable
+    TINKER_BASE_URL, or else the hosted service."""
     start_from: str = ""
     """Weights of another run that the adapter begins with, such as tinker://.../weights/step-000100
     (state_path in a run's checkpoints.jsonl); the optimiser begins anew. A fresh adapter if
@@ -270,18 +270,18 @@ class TinkerConfig(Settings):
     """US dollars at which the run ends, by the table of prices; no cap if null. The run ends after
     the step that reaches it, with a checkpoint."""
     most_tokens: int | None = None
-    """Tokens of prompts, answers and updates at which it does; no cap if null."""
+    """Tokens of prompts, answers and updates at which the run ends; no cap if null."""
 
 
 class CreditConfig(Settings):
     """How returns become advantages and weights; see docs/credit.md."""
 
     estimator: str = "trloo"
-    """trloo, turn_group, kevin, rloo, dr_grpo or grpo."""
+    """Advantage estimator: trloo, turn_group, kevin, rloo, dr_grpo or grpo."""
     normaliser: Normaliser = "token"
-    """How weight is spread over tokens: token, sequence or constant."""
+    """Spread of an answer's weight over its tokens: token, sequence or constant."""
     constant: int | None = None
-    """Tokens that constant divides by; sampling.max_new_tokens if null."""
+    """Tokens by which credit.normaliser=constant divides; sampling.max_new_tokens if null."""
 
 
 class OptimiserConfig(Settings):
@@ -292,43 +292,43 @@ class OptimiserConfig(Settings):
     learning_rate: PositiveFloat = 1e-5
     """Learning rate after the warm-up."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """What becomes of it after the warm-up."""
+    """Course of the learning rate after the warm-up."""
     warmup_steps: NonNegativeInt = 0
-    """Steps over which it rises from 0."""
+    """Steps over which the learning rate rises from 0."""
     weight_decay: NonNegativeFloat = 0.0
     """Decay of the weights."""
     max_grad_norm: PositiveFloat = 1.0
-    """Gradients longer than this are cut to it (Kevin-32B: 0.05)."""
+    """Largest norm of the gradient; longer ones are scaled down to it (Kevin-32B: 0.05)."""
     updates_per_step: PositiveInt = 1
     """Optimiser updates that a step's samples are divided among."""
     micro_batch: PositiveInt = 8
-    """Samples that a device takes at once; their gradients are added up."""
+    """Samples that a device takes in one pass; the gradients of an update's passes are added up."""
     loss: str = "auto"
     """The backend's name of a loss, such as TRL's cispo; auto is the clipped ratio of PPO, with the
     weights of credit.normaliser."""
     importance: Literal["token", "sequence"] = "token"
-    """Whether ratios are of tokens, or of whole answers (GSPO)."""
+    """Level of the importance ratios: token, or sequence for whole answers (GSPO)."""
     clip_low: Share = 0.2
-    """How far a ratio may fall below 1."""
+    """Lower clipping distance: how far a ratio may fall below 1."""
     clip_high: NonNegativeFloat = 0.28
-    """How far a ratio may rise above 1."""
+    """Upper clipping distance: how far a ratio may rise above 1."""
     kl_beta: NonNegativeFloat = 0.0
-    """Weight of the divergence from the first model."""
+    """Weight of the KL divergence from the model that the run started with."""
 
 
 class JudgeConfig(Settings):
-    """What judges kernels."""
+    """The judge of the kernels."""
 
     device: str = "cpu"
-    """Device kernels run on: cpu, cuda or cuda:N."""
+    """Device that kernels run on: cpu, cuda or cuda:N."""
     workers: PositiveInt = 2
-    """Worker processes."""
+    """Number of worker processes."""
     standby: PositiveInt = 1
     """Processes that each of them makes ready while the model samples. On a GPU, where a context
     takes half a gigabyte and is made one after the other, 3 let a step's kernels be judged sooner;
     on a CPU there is nothing to gain."""
     timing: bool = False
-    """Time correct kernels during training; evaluation.timing is apart."""
+    """True to time correct kernels during training; evaluation.timing is a setting of its own."""
     stop_at_first_failure: bool | None = None
     """End a verdict at the first call that fails; wherever no reward preset pays for the share of
     calls that agree, if null."""
@@ -348,15 +348,15 @@ class LoggingConfig(Settings):
     """What is written of a run, beside its metrics."""
 
     tensorboard: bool = True
-    """Write TensorBoard files."""
+    """True to write TensorBoard files."""
     histograms_every: NonNegativeInt = 5
-    """Steps from one set of histograms to the next; 0 for none."""
+    """Number of steps between histograms; 0 for none."""
     trajectories: bool = True
-    """Write every episode to trajectories.jsonl."""
+    """True to write every episode to trajectories.jsonl."""
     tokens: bool = False
-    """Write token ids and log-probabilities to a file beside it."""
+    """True to write token ids and log-probabilities to a file beside trajectories.jsonl."""
     live: bool = True
-    """Show a table that follows the run, on a terminal."""
+    """True to show a table that follows the run, on a terminal."""
     wandb_project: str = ""
     """Weights & Biases project; none if empty."""
 
@@ -365,11 +365,11 @@ class EvaluationConfig(Settings):
     """Evaluation on problems that are not trained on."""
 
     every: NonNegativeInt = 10
-    """Steps from one evaluation to the next; 0 for none during training."""
+    """Number of steps between evaluations; 0 for none during training."""
     suite: str = ""
-    """Suite or folder; that of env if empty."""
+    """Suite or folder of the problems; env.suite if empty."""
     levels: Several[int] = ()
-    """Levels; those of env if empty."""
+    """Levels of the problems; env.levels if empty."""
     problems: str = ""
     """Ids, numbers or a range; all of the split if empty."""
     split: str = ""
@@ -377,18 +377,18 @@ class EvaluationConfig(Settings):
     sizes: str = ""
     """Sizes of KernelBench's problems; if empty, those of env for its suite, full for another."""
     limit: NonNegativeInt = 0
-    """Most problems, the same ones each time; 0 for all."""
+    """Most problems of an evaluation, the same ones each time; 0 for all."""
     samples: PositiveInt = 4
-    """Episodes of each problem."""
+    """Number of sampled episodes of each problem."""
     pass_at: Several[int] = (1, 4)
     """Values of k for pass@k; none above samples."""
     temperature: NonNegativeFloat = 1.0
     """Sampling temperature."""
     greedy: bool = True
-    """Play one greedy episode of each problem, too."""
+    """True to play one greedy episode of each problem, too."""
     max_turns: PositiveInt | None = None
-    """Answers of an episode; those of env if null."""
+    """Most answers of an episode; env.max_turns if null."""
     timing: bool = False
-    """Time correct kernels, for fast_p."""
+    """True to time correct kernels, for fast_p."""
     without_retrieval: bool = False
-    """With retrieval.index, play the same episodes without entries in the prompt, too."""
+    """True to play the same episodes without retrieved entries, too; needs retrieval.index."""
