@@ -1,4 +1,4 @@
-"""`explore`: chooses states, has them judged, and confirms what is better.
+"""`explore`: chooses states, sends them to the judge, and confirms by duels which are faster.
 
 Contract:
 

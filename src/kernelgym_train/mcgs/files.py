@@ -1,4 +1,4 @@
-"""The folder of one kernel's search, and what is written into it.
+"""`SearchFolder`: the files of one kernel's search.
 
 ::
 

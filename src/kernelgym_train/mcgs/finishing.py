@@ -220,9 +220,9 @@ def _shapes(
     Args:
         session: The search.
         best: The kernel that was judged last.
-        ratio: Its speedup over the start, at all shapes together.
-        over: Its speedup over the reference, at all shapes together.
-        gains: Its speedup over the start by shape, where known.
+        ratio: Speedup of that kernel over the start, at all shapes together.
+        over: Speedup of that kernel over the reference, at all shapes together.
+        gains: Speedups of that kernel over the start by shape, where known.
     """
     task, evaluator = session.task, session.evaluator
     if not isinstance(evaluator, ShapesEvaluator):

@@ -32,7 +32,7 @@ __all__ = ["minimise"]
 _MOST_ROUNDS = 6
 _SLOWER = math.log(1.02)
 _UNSURE = math.log(1.1)
-_MUCH_SLOWER = math.log(1.5)  # further apart than two verdicts of one kernel on an idle host
+_MUCH_SLOWER = math.log(1.5)  # two verdicts of one kernel on an idle host differ by less
 
 
 def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
@@ -43,7 +43,7 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
         best: Key of the confirmed best.
 
     Returns:
-        The key of what is left, and whether every step was tried.
+        The key of the state that is left, and whether every step was tried.
     """
     state = session.state
     while True:

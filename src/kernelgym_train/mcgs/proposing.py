@@ -3,7 +3,8 @@
 `RuleProposer` needs no model. A variant is its start and a set of steps; to make a move it adds a
 step to the set and replays all of them in the order of their moves, structure before directives
 before flags. So a directive can be added before or after the loops that it concerns were
-reordered, both ways lead to one state, and each step is proven anew in its new surroundings.
+reordered, both ways lead to one state, and the precondition of each step is proven again in the
+changed text.
 
 Contract: a proposer reads the variant, and the compiler's report on the start, which the search
 gives it before it asks for proposals. Proposals are numbered from 0, and the same variant,

@@ -34,7 +34,7 @@ def trace(state: SearchState, title: str) -> str:
 
     Args:
         state: The search.
-        title: What was searched, and the result.
+        title: Heading: the task and its result.
     """
     lines = [f"# {_cell(title)}", "", "## Evaluations", "", *_markdown(_evaluations(state))]
     for heading, table in (("Failures", _failures(state)), ("Comparisons", _comparisons(state))):

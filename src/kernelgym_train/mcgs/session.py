@@ -174,7 +174,7 @@ class SearchSession:
         """Keep the limit of time that ended the search, unless the new one is much longer.
 
         Args:
-            factor: How many times as long the new limit must be to count as much longer.
+            factor: Ratio of the limits above which the new one is much longer.
         """
         if self.state.stopped == "seconds":
             before = self.state.limits["seconds"]

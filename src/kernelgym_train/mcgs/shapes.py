@@ -79,7 +79,7 @@ class ShapesEvaluator(EvaluatorWrapper):
         )
         self._duels = evaluator.ability(Duels)
         self.last_s = 0.0
-        """Seconds that the last verdict took at all shapes, its build apart."""
+        """Seconds that the last verdict took at all shapes, without its build."""
 
     def ability(self, kind: type[Ability]) -> Ability | None:
         """Return an object with an ability; duels are fought if the evaluator can."""
@@ -97,7 +97,7 @@ class ShapesEvaluator(EvaluatorWrapper):
         Args:
             problem: The task's problem; any other is judged by itself.
             kernel: The kernel.
-            seed: As of the evaluator; each shape's inputs follow from it.
+            seed: Seed of the inputs at every shape; drawn by the evaluator if empty.
         """
         if problem != self._problem:
             return self.evaluator.evaluate(problem, kernel, seed=seed)

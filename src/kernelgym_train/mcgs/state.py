@@ -92,7 +92,7 @@ class SearchDuel:
     key: str
     """Key of the second state."""
     ratio: float
-    """How many times as fast as the first state the second is."""
+    """Speedup of the second state over the first."""
     low: float
     """Lower end of the ratio's 95 % interval."""
     high: float

@@ -130,10 +130,10 @@ def factors(cost: LoopCost) -> dict[str, float]:
     """Return factors by move; other moves keep their weights."""
     work = cost.operations + _DEAR * (cost.divisions + cost.exponentials)
     intense = work > _INTENSE * max(cost.bytes_moved, 1)
-    nest, dear = cost.depth >= 3, cost.divisions + cost.exponentials
+    nest, costly = cost.depth >= 3, cost.divisions + cost.exponentials
     found = {
         "avoid_atomics_reduce": 4.0 if cost.atomics else 1.0,
-        "hoist": 2.0 if dear else 1.0,
+        "hoist": 2.0 if costly else 1.0,
         "parallelise": 0.5 if cost.parallel else 1.5,
         # Where every element is near, another order has little to gain.
         "loop_order": 1.5 if cost.far else 0.4,
@@ -142,9 +142,9 @@ def factors(cost: LoopCost) -> dict[str, float]:
         "switch_to_mma_or_wgmma": 2.0 if nest else 1.0,
         "change_block_sizes": 1.0 if cost.far and not cost.parallel else 0.5,
         "vectorize_global_loads": 0.5 if cost.far else 1.5,
-        "softmax_math_fusion": 2.0 if dear else 0.5,
+        "softmax_math_fusion": 2.0 if costly else 0.5,
         "enable_async_pipeline": 1.0 if cost.far else 0.3,
         "cache_policy_cg": 0.3 if nest or intense else 1.5,
-        "fast_math": 2.0 if cost.sums or dear else 0.5,
+        "fast_math": 2.0 if cost.sums or costly else 0.5,
     }
     return {name: _bounded(factor) for name, factor in found.items()}
