@@ -49,8 +49,8 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
 
 
 def evaluator(script: Callable[[Problem, Kernel], Verdict] = judged) -> ScriptedEvaluator:
-    """Return an evaluator that knows the table."""
-    return ScriptedEvaluator(script)
+    """Return an evaluator that knows the table, and judges three kernels side by side."""
+    return ScriptedEvaluator(script, workers=3)
 
 
 def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) -> dict[str, Any]:
