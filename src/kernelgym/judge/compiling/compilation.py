@@ -153,9 +153,7 @@ class Compilation:
             command = [host.compiler, *host.flags, *(toolkit.defines if toolkit else ())]
         if thin:
             headers = thin_headers(unit.sources, Path(host.torch_include))
-            for name, text in headers.files.items():
-                (scratch / name).parent.mkdir(parents=True, exist_ok=True)
-                (scratch / name).write_text(text)
+            (scratch / "kernelgym_needed.h").write_text(headers.needed)
             command += [*headers.macros, f"-I{THIN_HEADERS}", f"-I{scratch}"]
         command += host.includes(python=not thin or unit.binds)
         if toolkit is not None and not unit.cuda:

@@ -31,11 +31,6 @@ _UNDECLARED = re.compile(
 )
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _QUALIFIED = re.compile(r"\b(?:torch|at|c10|pybind11|py)::(\w++)")
-# The thin header of the tensor has only the methods that the source names.
-_NO_METHOD = re.compile(
-    r"[‘'][^‘’']*\bat::Tensor[^‘’']*+[’'] has no member named [‘'](\w++)|"
-    r'class "at::Tensor" has no member "(\w++)"'
-)
 # An error within torch's headers or the thin ones may come from a missing declaration.
 _IN_HEADERS = re.compile(r"/torch/include/|/judge/compiling/thin/|\bATen/core/")
 _MISSING = re.compile(
@@ -66,7 +61,6 @@ def missing_from_thin(log: str, source: str = "") -> bool:
     if "is defined in header" in log:
         return True
     lines = [line[:_ERROR_CHARACTERS] for line in log.splitlines()]
-    own = frozenset(_IDENTIFIER.findall(source))
     numbers = (number for number, line in enumerate(lines) if "error:" in line)
     names: set[str] = set()
     for number in itertools.islice(numbers, _ERROR_LINES):
@@ -78,8 +72,6 @@ def missing_from_thin(log: str, source: str = "") -> bool:
             return True
         if _IN_HEADERS.search(kind) and _MISSING.search(text):
             return True
-        if (method := _NO_METHOD.search(text)) and not {*method.groups()} & own:
-            return True  # a macro of the source puts the method's name together
         names.update(name for found in _NOT_A_MEMBER.findall(line) for name in found if name)
         if _NO_NAMESPACE in text:  # the next line of the log quotes the source, with the name
             names.update(_QUALIFIED.findall("".join(lines[number + 1 : number + 2])))

@@ -11,9 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym.judge.compiling.include_names import included_names
 from kernelgym.judge.compiling.request import Request
-from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
+from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, included_names
 
 __all__ = [
     "BINDING_UNIT",
