@@ -12,7 +12,7 @@ import torch
 
 from kernelgym.judge.inputs.kernelbench_bits import mersenne_cuda
 from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
-from kernelgym.judge.inputs.kernelbench_bits.mersenne_cpu import read_place
+from kernelgym.judge.inputs.kernelbench_bits.mersenne_cuda import read_place
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.tensors import same_bytes
 from kernelgym.rulesets import RULESETS

@@ -8,20 +8,18 @@ whatever ``n`` is, and computing the polynomial takes as long, so nothing is kep
 
 Pure: NumPy only.
 
-Not here: drawing from the states found (`mersenne_cpu`, `mersenne_cuda`).
+Not here: jumping and drawing, which `mersenne_cuda` does on the device.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "Place", "bit_chunks", "jump", "spread"]
+__all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "Place", "bit_chunks"]
 
 WORDS = 624
 # A polynomial's bits come in 32 chunks of 624 bits; each chunk starts a new 32-bit word.
@@ -29,9 +27,7 @@ CHUNKS, CHUNK_WORDS = 32, 20
 _MIDDLE = 397
 _DEGREE = 19937
 _UPPER_BITS, _LOWER_BITS = 1, 31
-_UPPER, _LOWER = 1 << 31, (1 << 31) - 1
 _TWIST = 0x9908B0DF
-_AT_ONCE = WORDS - _MIDDLE  # this many next words do not depend on each other
 
 _STATE_BYTES = 5056
 _LEFT, _NEXT, _ARRAY = 8, 16, 24
@@ -93,35 +89,6 @@ class Place:
         return behind, end - behind
 
 
-def jump(words: Words, power: int) -> Words:
-    """Return the 624 words that start ``2**power`` places behind these ones' start."""
-    sequence = _sequence(words, _DEGREE)
-    windows = np.lib.stride_tricks.sliding_window_view(sequence, WORDS)
-    picked: Words = np.bitwise_xor.reduce(windows[_exponents(power)], axis=0)
-    return picked
-
-
-def spread(
-    words: Words,
-    power: int,
-    count: int,
-    run: Callable[[Callable[[Words], Words], list[Words]], Iterable[Any]] = map,
-) -> list[Words]:
-    """Return the words of `count` places that are ``2**power`` apart.
-
-    Args:
-        words: The words of the first place.
-        power: Logarithm of the distance.
-        count: How many places.
-        run: Like `map`; may run calls at the same time.
-    """
-    places = [words]
-    while len(places) < count:
-        step = functools.partial(jump, power=power + len(places).bit_length() - 1)
-        places += run(step, places[: count - len(places)])
-    return places
-
-
 @functools.lru_cache(maxsize=64)
 def bit_chunks(power: int) -> NDArray[np.uint32]:
     """Return a jump's polynomial as `CHUNKS` x `CHUNK_WORDS` words.
@@ -132,20 +99,6 @@ def bit_chunks(power: int) -> NDArray[np.uint32]:
     exponents = _exponents(power)
     bits[exponents // WORDS, exponents % WORDS] = 1
     return np.packbits(bits, axis=1, bitorder="little").view("<u4").astype(np.uint32)
-
-
-def _sequence(words: Words, count: int) -> Words:
-    """Return these words and the next `count` ones, before tempering."""
-    found = np.empty(WORDS + count, np.uint32)
-    found[:WORDS] = words
-    for start in range(0, count, _AT_ONCE):
-        size = min(_AT_ONCE, count - start)
-        mixed = found[start : start + size] & np.uint32(_UPPER)
-        mixed |= found[start + 1 : start + size + 1] & np.uint32(_LOWER)
-        twist = (mixed & np.uint32(1)) * np.uint32(_TWIST)
-        middle = found[start + _MIDDLE : start + _MIDDLE + size]
-        found[start + WORDS : start + WORDS + size] = middle ^ (mixed >> np.uint32(1)) ^ twist
-    return found
 
 
 @functools.lru_cache(maxsize=64)

@@ -23,9 +23,16 @@ from kernelgym.judge.inputs.kernelbench_bits.mersenne import (
     Place,
     bit_chunks,
 )
-from kernelgym.judge.inputs.kernelbench_bits.mersenne_cpu import read_place
 
-__all__ = ["DRAW_SOURCE", "JUMP_SOURCE", "SEGMENT_POWER", "agrees", "draw_uniform"]
+__all__ = [
+    "DRAW_SOURCE",
+    "JUMP_SOURCE",
+    "SEGMENT_POWER",
+    "agrees",
+    "draw_uniform",
+    "read_place",
+    "write_place",
+]
 
 SEGMENT_POWER = 20
 """Logarithm of a segment's length."""
@@ -117,6 +124,20 @@ DRAW_SOURCE = r"""extern "C" __global__ void draw(
     }
 }
 """
+
+
+def read_place(generator: torch.Generator) -> Place:
+    """Return a CPU generator's place; ValueError if its state has another layout."""
+    return Place.of(bytes(generator.get_state().numpy()))
+
+
+def write_place(generator: torch.Generator, place: Place) -> None:
+    """Move a CPU generator to a place in its stream.
+
+    The rest of the generator's state stays.
+    """
+    state = place.within(bytes(generator.get_state().numpy()))
+    generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
 def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, Place]:
