@@ -87,8 +87,7 @@ def _import_libraries(on_gpu: bool) -> Callable[[], None]:
         folder = "triton/fast_interpreter"
         switch = _untrusted(f"{folder}/switch")
         if switch.is_on():
-            parts = ("value_types", "values", "launches")
-            switch.install(*(_untrusted(f"{folder}/{name}") for name in parts))
+            switch.install(_untrusted(f"{folder}/values"), _untrusted(f"{folder}/launches"))
         # After the replacements, which are made for the interpreter's own text only.
         _untrusted("triton/bf16").compute_in_bf16()
         values = _untrusted("triton/gpu_values").GpuValues()

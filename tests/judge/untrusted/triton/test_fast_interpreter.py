@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
+from kernelgym.judge.untrusted.triton.fast_interpreter import launches, values
 
 PROGRAM = """
 import hashlib, json, sys
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
+from kernelgym.judge.untrusted.triton.fast_interpreter import launches, values
 from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 
 found = {}
 if sys.argv[1] == "quick":
-    found["left"] = install(value_types, values, launches)
+    found["left"] = install(values, launches)
 
 
 @triton.jit
@@ -102,11 +102,11 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
+from kernelgym.judge.untrusted.triton.fast_interpreter import launches, values
 from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 if sys.argv[1] == "quick":
-    install(value_types, values, launches)
+    install(values, launches)
 np.seterr(all="ignore")
 TYPES = "int1 int8 uint8 int32 uint32 int64 float16 bfloat16 float32 float64"
 NUMBERS = {
@@ -179,11 +179,11 @@ import importlib, json, sys
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
+from kernelgym.judge.untrusted.triton.fast_interpreter import launches, values
 from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 if sys.argv[1] == "quick":
-    install(value_types, values, launches)
+    install(values, launches)
 
 BY_CORE = '''
 import triton
@@ -258,11 +258,11 @@ import json, sys, traceback
 import torch
 import triton
 import triton.language as tl
-from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
+from kernelgym.judge.untrusted.triton.fast_interpreter import launches, values
 from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 if sys.argv[1] == "quick":
-    install(value_types, values, launches)
+    install(values, launches)
 
 
 def plain(function):
@@ -369,7 +369,7 @@ def test_every_function_is_the_one_that_was_known(both):
     assert both[1]["left"] == []
 
 
-@pytest.mark.parametrize("part", [value_types, values, launches])
+@pytest.mark.parametrize("part", [values, launches])
 def test_every_text_that_is_known_is_relied_on(part):
     relied_on = {name for _, names in part.MADE.values() for name in names}
     assert relied_on == set(part.TEXTS)

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 from kernelgym.judge.untrusted.triton import autotune, bounds_check, interpreter_gaps, libdevice
-from kernelgym.judge.untrusted.triton.fast_interpreter import launches, value_types, values
+from kernelgym.judge.untrusted.triton.fast_interpreter import launches, values
 from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 
 bounds_check.check_interpreter_accesses()
@@ -21,7 +21,7 @@ libdevice.install()
 interpreter_gaps.fill(libdevice.with_semantic)
 autotune.take_first_config()
 if sys.argv[1] == "fast":
-    install(value_types, values, launches)
+    install(values, launches)
 
 from triton.language import exp as own_exp
 from triton.language.extra import libdevice as device

@@ -1,21 +1,18 @@
-"""Faster rewriting of kernels and patching of the language, installed by `switch.py`.
+"""Faster launches of interpreted kernels: patching the language, and finding a kernel's first line.
+
+Installed by `switch.py`.
 
 Loaded by path in the zygote: standard library and triton only.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
 import linecache
-import sys
-from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
 __all__ = ["MADE", "TEXTS"]
-
-_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 def _patching(original: Any) -> Any:
@@ -100,38 +97,6 @@ def _restoring(original: Any) -> Any:
     return restore
 
 
-def _patching_once(original: Any) -> Any:
-    """Skip patching the language again when one kernel calls another."""
-    from triton.language import core
-    from triton.runtime import interpreter
-
-    languages, scopes = (sys.modules["triton.language"], core), interpreter._LangPatchScope
-
-    def _patch_lang(fn: Any) -> Any:
-        left = [language for language in languages if not _is_patched(language)]
-        if len(left) < len(languages):
-            patched = False
-            for value in fn.__globals__.values():
-                if value is languages[0] or value is languages[1]:
-                    if value in left:
-                        return original(fn)
-                    patched = True
-                    if not left:  # other globals make no difference then
-                        break
-            if patched:
-                return scopes()
-        return original(fn)
-
-    return _patch_lang
-
-
-def _is_patched(language: Any) -> bool:
-    # A nested kernel call may have restored the reductions and left the rest patched: test both.
-    made = ("_patch_lang_core", language.range), ("_patch_reduce_scan", language.reduce)
-    index = "_patch_lang_tensor", vars(language.tensor).get("__index__")
-    return all(_was_made_by(maker, function) for maker, function in (*made, index))
-
-
 def _was_made_by(maker: str, function: Any) -> bool:
     return getattr(function, "__qualname__", "").startswith(f"{maker}.<locals>.")
 
@@ -187,43 +152,6 @@ def _finding_lines(original: Any) -> Any:
     return _get_jit_fn_file_line
 
 
-def _transforming(original: Any) -> Any:
-    """Rewrite assignments only: visit statements, not the expressions in them."""
-    from triton.runtime import interpreter
-
-    plain = interpreter.ASTTransformer
-
-    def _transform_ast(self: Any, src: str) -> Any:
-        if type(self.ast_transformer) is not plain:
-            return original(self, src)
-        try:
-            tree = ast.parse("\n" * (self.def_file_lineno - 1) + src)
-        except SyntaxError:
-            return original(self, src)  # its error reports other line numbers
-        for node in _assignments(tree.body):
-            if len(node.targets) > 1:
-                return original(self, src)
-            place = {name: getattr(node, name) for name in _PLACE}
-            of = ast.Name(id="interpreter_semantic", ctx=ast.Load(), **place)
-            convert = ast.Attribute(value=of, attr="to_tensor", ctx=ast.Load(), **place)
-            unchecked = ast.Constant(value=False, **place)
-            node.value = ast.Call(convert, [node.value, unchecked], [], **place)
-        return tree
-
-    return _transform_ast
-
-
-def _assignments(statements: list[Any]) -> Iterator[ast.Assign]:
-    for statement in statements:
-        if isinstance(statement, ast.Assign):
-            yield statement
-            continue
-        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
-            inner = getattr(statement, name, None)
-            if isinstance(inner, list):
-                yield from _assignments(inner)
-
-
 TEXTS = {
     "_LangPatchScope": "1b26f629cd7367a8",
     "_patch_lang": "e5beeba74ada4829",
@@ -233,9 +161,7 @@ TEXTS = {
     "_patch_builtin": "3c21c270fa61fb24",
     "_patch_attr": "e0c1b7d65a2463cd",
     "_tensor_member_fn": "27168bd61147036e",
-    "ASTTransformer": "1faf6fed36b927d2",
     "FunctionRewriter": "7cc012dec45eba64",
-    "InterpretedFunction.__call__": "f2446df462640049",
     "JITCallable.__init__": "6eecfb5e97e25d59",
     "builtin": "f5841ebc131387be",
     "get_jit_fn_file_line": "c8a1a64ccc7d0cd0",
@@ -246,17 +172,14 @@ _LANGUAGE = [
     *("_patch_lang", "_patch_lang_core", "_patch_lang_tensor", "_patch_builtin"),
     *("_patch_attr", "_patch_reduce_scan", "_LangPatchScope"),
 ]
-_WRITING = ["FunctionRewriter", "ASTTransformer"]
 
 MADE = {
     "_patch_builtin": (_patching, [*_LANGUAGE, "builtin", "_tensor_member_fn"]),
-    "_patch_lang": (_patching_once, [*_LANGUAGE, "InterpretedFunction.__call__"]),
     "_LangPatchScope.set_attr": (_setting, _LANGUAGE),
     "_LangPatchScope.restore": (_restoring, _LANGUAGE),
     "FunctionRewriter._get_jit_fn_file_line": (
         _finding_lines,
-        [*_WRITING, "get_jit_fn_file_line", "JITCallable.__init__"],
+        ["FunctionRewriter", "get_jit_fn_file_line", "JITCallable.__init__"],
     ),
-    "FunctionRewriter._transform_ast": (_transforming, _WRITING),
 }
 """By name: the function that makes a replacement, and the texts that it was written for."""

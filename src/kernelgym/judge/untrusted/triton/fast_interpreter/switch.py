@@ -1,9 +1,9 @@
 """Installs the fast interpreter: replacements that make Triton's interpreter faster.
 
 An interpreted launch spends most of its time around NumPy: it builds types and shapes again for
-every intermediate value, decides conversions again for every operator, and searches the whole
-language for builtins to patch. The replacements cache results, or return early if there is nothing
-to do; they call Triton's own function for any unusual case.
+every intermediate value, and searches the whole language for builtins to patch. The replacements
+cache results, or return early if there is nothing to do; they call Triton's own function for any
+unusual case.
 
 A function is replaced only if its source text, and the texts of all functions that the replacement
 relies on, have the hashes known here. Under another version of Triton it stays unchanged.
@@ -13,8 +13,10 @@ process that starts the judge, zygotes leave Triton's interpreter unchanged. Use
 whether this folder causes a strange verdict, or how much time it saves. A candidate's own
 environment lacks the variable.
 
-The replacements are in `value_types.py`, `values.py` and `launches.py`. Loaded by path in the
-zygote: standard library and triton only. Like `bounds_check.py`, no security boundary.
+The replacements are in `values.py` and `launches.py`. Loaded by path in the zygote: standard
+library and triton only. Like `bounds_check.py`, no security boundary.
+
+Benchmark: ``python -m benchmarks.judge.speed_paths --part interpreter``.
 """
 
 from __future__ import annotations
