@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.machine import gpu, machine
 from kernelgym.cli.redteam import load_corpus
 from kernelgym.judge import LocalEvaluator
-from kernelgym.redteam.corpus import Entry
+from kernelgym.redteam.corpus import CorpusEntry
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Verdict
 
@@ -70,7 +70,7 @@ def measure(device: str, rounds: int, corpus: Path) -> dict[str, Any]:
     }
 
 
-def _row(entry: Entry, found: dict[str, list[Verdict]]) -> dict[str, Any]:
+def _row(entry: CorpusEntry, found: dict[str, list[Verdict]]) -> dict[str, Any]:
     def median(value: Any) -> dict[str, float]:
         return {how: statistics.median(map(value, verdicts)) for how, verdicts in found.items()}
 

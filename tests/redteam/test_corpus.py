@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.redteam.corpus import CLASSES, Entry, Outcome, sample, select, summarise
+from kernelgym.redteam.corpus import CLASSES, CorpusEntry, RedTeamOutcome, sample, select, summarise
 from kernelgym.redteam.files import load_entries, read_entry
 from kernelgym.suites.directory import DirectorySuite
 from kernelgym.testing import verdict
@@ -34,11 +34,11 @@ def exploit(**fields: str) -> str:
     return written(**{**base, **fields})
 
 
-def entry(kind: str = "exploit", exploit_class: str = "A1", **fields: object) -> Entry:
+def entry(kind: str = "exploit", exploit_class: str = "A1", **fields: object) -> CorpusEntry:
     """Return an entry of a class."""
     base = dict(name="A1_x.cpp", problem="relu", language="cpp", devices=("cpu",), what="Bad.")
     cls = exploit_class if kind == "exploit" else ""
-    return Entry(**{**base, **fields}, kind=kind, source=BODY, exploit_class=cls)  # type: ignore[arg-type]
+    return CorpusEntry(**{**base, **fields}, kind=kind, source=BODY, exploit_class=cls)  # type: ignore[arg-type]
 
 
 def test_classes_are_numbered_through():
@@ -52,7 +52,7 @@ def test_a_header_says_it_all():
         accepted_if='"speedup > 1.5"', caught_by='["wrong", "timer"]', devices='["cuda"]'
     )
     found = read_entry("A1_stale.triton.py", "exploit", source, PROBLEMS)
-    assert found == Entry(
+    assert found == CorpusEntry(
         name="A1_stale.triton",
         kind="exploit",
         problem="relu",
@@ -208,19 +208,19 @@ SOFT = Finding("stream_use", "hm")
     ],
 )  # fmt: skip
 def test_what_a_verdict_means_for_an_entry(of, became, result, catches):
-    outcome = Outcome(of, became)
+    outcome = RedTeamOutcome(of, became)
     assert (outcome.result, outcome.catches) == (result, catches)
     assert outcome.failed == (result in ("accepted", "refused", "unavailable"))
 
 
 def test_a_catch_that_nobody_expected_is_noticed():
     expecting = entry(caught_by=("wrong", "forbidden_import"))
-    assert Outcome(expecting, verdict("timeout")).unexpected
-    assert not Outcome(expecting, verdict("wrong")).unexpected
-    assert not Outcome(expecting, verdict("rejected", findings=(HARD,))).unexpected
-    assert not Outcome(expecting, verdict("correct")).unexpected  # worse: it was not caught
-    assert not Outcome(entry(), verdict("timeout")).unexpected
-    assert not Outcome(
+    assert RedTeamOutcome(expecting, verdict("timeout")).unexpected
+    assert not RedTeamOutcome(expecting, verdict("wrong")).unexpected
+    assert not RedTeamOutcome(expecting, verdict("rejected", findings=(HARD,))).unexpected
+    assert not RedTeamOutcome(expecting, verdict("correct")).unexpected  # worse: it was not caught
+    assert not RedTeamOutcome(entry(), verdict("timeout")).unexpected
+    assert not RedTeamOutcome(
         entry(faster_than=2.0, caught_by=("slow",)), verdict("correct", speedup=1.0)
     ).unexpected
 
@@ -237,7 +237,7 @@ VERDICTS = st.builds(verdict, st.sampled_from(list(Status))) | st.builds(
 )
 
 
-@given(st.lists(st.builds(Outcome, ENTRIES, VERDICTS), max_size=30))
+@given(st.lists(st.builds(RedTeamOutcome, ENTRIES, VERDICTS), max_size=30))
 def test_a_summary_counts_everything_once(outcomes):
     summaries = summarise(outcomes)
     assert sum(summary.entries for summary in summaries) == len(outcomes)

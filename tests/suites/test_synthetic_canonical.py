@@ -14,7 +14,7 @@ from kernelgym.suites.synthetic import SyntheticSuite, canonical_form
 from kernelgym.suites.synthetic.canonical import simplify
 from kernelgym.suites.synthetic.operators import OPERATORS, apply
 from kernelgym.suites.synthetic.source import spec_for
-from kernelgym.suites.synthetic.spec import Rows, Spec, Step, Tensor
+from kernelgym.suites.synthetic.spec import ElementStep, InputTensor, RowsStage, Spec
 from kernelgym.types import Problem
 
 X = np.linspace(-3.0, 3.0, 61).reshape(1, -1)
@@ -29,41 +29,41 @@ total_ops = sorted(name for name, op in OPERATORS.items() if op.floor < 0 and na
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> Step:
+def steps(draw: st.DrawFn) -> ElementStep:
     op = draw(st.sampled_from(total_ops))
     if OPERATORS[op].binary:
         spread = draw(st.sampled_from(["full", "row", "col"]))
-        return Step(op, (), f"{op}_{spread}", spread)
+        return ElementStep(op, (), f"{op}_{spread}", spread)
     if op == "clamp":
-        return Step(op, draw(st.sampled_from([(-1.0, 1.0), (0.0, 2.0), (-0.5, 0.25)])))
+        return ElementStep(op, draw(st.sampled_from([(-1.0, 1.0), (0.0, 2.0), (-0.5, 0.25)])))
     if op == "leaky_relu":
-        return Step(op, (0.25,))
-    return Step(op, (draw(consts),) if OPERATORS[op].ranges else ())
+        return ElementStep(op, (0.25,))
+    return ElementStep(op, (draw(consts),) if OPERATORS[op].ranges else ())
 
 
 chains = st.lists(steps(), max_size=6).map(tuple)
 
 
-def run(chain: tuple[Step, ...]) -> np.ndarray:
+def run(chain: tuple[ElementStep, ...]) -> np.ndarray:
     value = X
     for step in chain:
         value = apply(step, value, SECOND.get(step.spread))
     return np.asarray(value)
 
 
-def spec_with(chain: tuple[Step, ...], level: int = 2, tail: str = "") -> Spec:
-    stage = Rows("out", "x", ("rows", "cols"), chain, tail, 1)  # type: ignore[arg-type]
-    inputs = (Tensor("x", ("rows", "cols")),)
+def spec_with(chain: tuple[ElementStep, ...], level: int = 2, tail: str = "") -> Spec:
+    stage = RowsStage("out", "x", ("rows", "cols"), chain, tail, 1)  # type: ignore[arg-type]
+    inputs = (InputTensor("x", ("rows", "cols")),)
     return Spec(level, "chain", "chain", (("rows", 1), ("cols", 61)), inputs, (stage,))
 
 
-def form(chain: tuple[Step, ...], tail: str = "") -> str:
+def form(chain: tuple[ElementStep, ...], tail: str = "") -> str:
     return canonical_form(spec_with(chain, 2, tail))
 
 
 @given(chains)
 @settings(max_examples=400, deadline=None)
-def test_simplifying_keeps_the_meaning(chain: tuple[Step, ...]) -> None:
+def test_simplifying_keeps_the_meaning(chain: tuple[ElementStep, ...]) -> None:
     with np.errstate(all="ignore"):
         before, after = run(chain), run(simplify(chain))
     good = np.isfinite(before) & (np.abs(before) < 1e12)
@@ -72,7 +72,9 @@ def test_simplifying_keeps_the_meaning(chain: tuple[Step, ...]) -> None:
 
 @given(chains)
 @settings(max_examples=200, deadline=None)
-def test_simplifying_is_idempotent_and_never_lengthens_a_form(chain: tuple[Step, ...]) -> None:
+def test_simplifying_is_idempotent_and_never_lengthens_a_form(
+    chain: tuple[ElementStep, ...],
+) -> None:
     once = simplify(chain)
     assert simplify(once) == once
 
@@ -80,37 +82,40 @@ def test_simplifying_is_idempotent_and_never_lengthens_a_form(chain: tuple[Step,
 @given(chains, chains, consts, st.sampled_from([0.5, 2.0, 4.0]))
 @settings(max_examples=200, deadline=None)
 def test_equivalent_spellings_have_equal_form(
-    head: tuple[Step, ...], tail: tuple[Step, ...], shift: float, scale: float
+    head: tuple[ElementStep, ...], tail: tuple[ElementStep, ...], shift: float, scale: float
 ) -> None:
     # A constant has many spellings; the generator never makes one (see the degeneracy tests).
     with np.errstate(all="ignore"):
         assume(all(np.ptp(run((*head, *tail[:i]))) > 1e-6 for i in range(len(tail) + 1)))
         assume(all(np.ptp(run(head[:i])) > 1e-6 for i in range(len(head))))
 
-    def scaled(factor: float) -> Step:
-        return Step("scale", (factor,))
+    def scaled(factor: float) -> ElementStep:
+        return ElementStep("scale", (factor,))
 
-    relu, absolute, square = Step("relu"), Step("abs"), Step("square")
-    row, full = Step("add", (), "b", "row"), Step("add", (), "y", "full")
-    more, less = Step("mul", (), "g", "row"), Step("mul", (), "z", "full")
-    pairs: list[tuple[tuple[Step, ...], tuple[Step, ...]]] = [
+    relu, absolute, square = ElementStep("relu"), ElementStep("abs"), ElementStep("square")
+    row, full = ElementStep("add", (), "b", "row"), ElementStep("add", (), "y", "full")
+    more, less = ElementStep("mul", (), "g", "row"), ElementStep("mul", (), "z", "full")
+    pairs: list[tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]]] = [
         ((scaled(scale), scaled(2.0)), (scaled(2.0 * scale),)),
-        ((Step("shift", (shift,)), Step("shift", (2.0,))), (Step("shift", (shift + 2.0,)),)),
+        (
+            (ElementStep("shift", (shift,)), ElementStep("shift", (2.0,))),
+            (ElementStep("shift", (shift + 2.0,)),),
+        ),
         ((relu, relu), (relu,)),
         ((absolute, absolute), (absolute,)),
         ((absolute, relu), (absolute,)),
         ((square, relu), (square,)),
-        ((Step("sigmoid"), relu), (Step("sigmoid"),)),
+        ((ElementStep("sigmoid"), relu), (ElementStep("sigmoid"),)),
         ((relu, scaled(scale)), (scaled(scale), relu)),
         ((absolute, scaled(scale)), (scaled(scale), absolute)),
-        ((Step("neg"), Step("neg")), ()),
-        ((Step("neg"), absolute), (absolute,)),
-        ((Step("neg"), square), (square,)),
+        ((ElementStep("neg"), ElementStep("neg")), ()),
+        ((ElementStep("neg"), absolute), (absolute,)),
+        ((ElementStep("neg"), square), (square,)),
         ((row, full), (full, row)),
         ((more, less), (less, more)),
         ((more, scaled(scale)), (scaled(scale), more)),
-        ((row, Step("shift", (shift,))), (Step("shift", (shift,)), row)),
-        ((relu, Step("relu6")), (Step("relu6"),)),
+        ((row, ElementStep("shift", (shift,))), (ElementStep("shift", (shift,)), row)),
+        ((relu, ElementStep("relu6")), (ElementStep("relu6"),)),
     ]
     for left, right in pairs:
         assert form((*head, *left)) == form((*head, *right)), (left, right)
@@ -121,39 +126,39 @@ def test_equivalent_spellings_have_equal_form(
 @pytest.mark.parametrize(
     ("tail", "hidden"),
     [
-        ("softmax", Step("shift", (1.5,))),
-        ("log_softmax", Step("shift", (-1.5,))),
-        ("layer_norm", Step("scale", (2.0,))),
-        ("layer_norm", Step("shift", (2.0,))),
-        ("rms_norm", Step("scale", (2.0,))),
-        ("unit_norm", Step("scale", (0.5,))),
+        ("softmax", ElementStep("shift", (1.5,))),
+        ("log_softmax", ElementStep("shift", (-1.5,))),
+        ("layer_norm", ElementStep("scale", (2.0,))),
+        ("layer_norm", ElementStep("shift", (2.0,))),
+        ("rms_norm", ElementStep("scale", (2.0,))),
+        ("unit_norm", ElementStep("scale", (0.5,))),
     ],
 )
-def test_a_step_that_the_tail_undoes_is_not_in_the_form(tail: str, hidden: Step) -> None:
-    head = (Step("tanh"),)
+def test_a_step_that_the_tail_undoes_is_not_in_the_form(tail: str, hidden: ElementStep) -> None:
+    head = (ElementStep("tanh"),)
     assert form((*head, hidden), tail) == form(head, tail)
     assert form((hidden, *head), tail) != form(head, tail)
 
 
 def test_constants_do_not_tell_forms_apart_but_operators_do() -> None:
-    assert form((Step("scale", (1.5,)), Step("tanh"))) == form(
-        (Step("scale", (2.5,)), Step("tanh"))
+    assert form((ElementStep("scale", (1.5,)), ElementStep("tanh"))) == form(
+        (ElementStep("scale", (2.5,)), ElementStep("tanh"))
     )
     distinct = [
-        (Step("tanh"),),
-        (Step("tanh"), Step("sin")),
-        (Step("sin"), Step("tanh")),
-        (Step("add", (), "y", "full"),),
-        (Step("add", (), "b", "row"),),
-        (Step("sub", (), "y", "full"),),
-        (Step("relu"),),
-        (Step("clamp", (-1.0, 1.0)),),
+        (ElementStep("tanh"),),
+        (ElementStep("tanh"), ElementStep("sin")),
+        (ElementStep("sin"), ElementStep("tanh")),
+        (ElementStep("add", (), "y", "full"),),
+        (ElementStep("add", (), "b", "row"),),
+        (ElementStep("sub", (), "y", "full"),),
+        (ElementStep("relu"),),
+        (ElementStep("clamp", (-1.0, 1.0)),),
     ]
     assert len({form(chain) for chain in distinct}) == len(distinct)
 
 
 def test_the_shape_class_tells_single_operators_apart() -> None:
-    spec = spec_with((Step("tanh"),), level=1)
+    spec = spec_with((ElementStep("tanh"),), level=1)
     wide = dataclasses.replace(spec, sizes=(("rows", 1), ("cols", 997)))
     near = dataclasses.replace(spec, sizes=(("rows", 3), ("cols", 59)))
     assert canonical_form(spec) == canonical_form(near) != canonical_form(wide)
@@ -188,7 +193,7 @@ def _ids(chosen: SyntheticSuite, level: int, split: str) -> set[str]:
 def test_generated_chains_hold_no_redundant_step() -> None:
     for index in range(1, 300):
         for stage in spec_for(0, "cpu", 2, index).stages:
-            if isinstance(stage, Rows):
+            if isinstance(stage, RowsStage):
                 assert len(simplify(stage.before)) >= len(stage.before)
                 assert len(simplify(stage.after)) >= len(stage.after)
 

@@ -28,13 +28,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernelgym.redteam.corpus import Entry
+from kernelgym.redteam.corpus import CorpusEntry
 
 HERE = Path(__file__).parents[1] / "adversarial"
 RUNS_S = 60.0
 
 
-def fooled(entry: Entry, cache: Path) -> bool:
+def fooled(entry: CorpusEntry, cache: Path) -> bool:
     """Say whether the naive harness accepts an exploit.
 
     Args:
@@ -71,7 +71,7 @@ def _import_libraries() -> None:
     import triton.language  # noqa: F401
 
 
-def _harness(entry: Entry, cache: Path) -> dict[str, Any]:
+def _harness(entry: CorpusEntry, cache: Path) -> dict[str, Any]:
     """Run one exploit in a process of its own and believe what comes out of it."""
     with tempfile.TemporaryDirectory() as folder:
         outcome, report = os.pipe()

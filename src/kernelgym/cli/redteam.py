@@ -17,7 +17,15 @@ from kernelgym.cli.options import Command
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.machine import machine
-from kernelgym.redteam.corpus import HEADINGS, Entry, Outcome, Summary, sample, select, summarise
+from kernelgym.redteam.corpus import (
+    HEADINGS,
+    CorpusEntry,
+    RedTeamOutcome,
+    Summary,
+    sample,
+    select,
+    summarise,
+)
 from kernelgym.redteam.files import load_entries
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -67,7 +75,7 @@ class RedteamCommand(Command):
             for language in sorted({entry.language for entry in chosen}):
                 judging.check_tools(language, self.device)
             with progress_bar("judging", len(chosen)) as advance:
-                found: dict[int, Outcome] = {}
+                found: dict[int, RedTeamOutcome] = {}
                 saved = time.monotonic()
                 for index, outcome in judge_entries(evaluator, chosen, problems):
                     found[index] = outcome
@@ -95,7 +103,7 @@ class RedteamCommand(Command):
         return dataclasses.replace(rules, limits=limits)
 
 
-def load_corpus(folder: Path) -> tuple[tuple[Entry, ...], dict[str, Problem]]:
+def load_corpus(folder: Path) -> tuple[tuple[CorpusEntry, ...], dict[str, Problem]]:
     """Return the entries of a corpus, and its problems by name.
 
     Raises:
@@ -112,15 +120,15 @@ def load_corpus(folder: Path) -> tuple[tuple[Entry, ...], dict[str, Problem]]:
 
 
 def judge_entries(
-    evaluator: Evaluator, entries: Sequence[Entry], problems: dict[str, Problem]
-) -> Iterator[tuple[int, Outcome]]:
+    evaluator: Evaluator, entries: Sequence[CorpusEntry], problems: dict[str, Problem]
+) -> Iterator[tuple[int, RedTeamOutcome]]:
     """Judge entries; yield (index, outcome) as they come."""
     jobs = [Job(problems[entry.problem], entry.kernel) for entry in entries]
     for index, verdict in judging.judge_many(evaluator, jobs):
-        yield index, Outcome(entries[index], verdict)
+        yield index, RedTeamOutcome(entries[index], verdict)
 
 
-def _print(outcomes: Sequence[Outcome], summaries: Sequence[Summary]) -> None:
+def _print(outcomes: Sequence[RedTeamOutcome], summaries: Sequence[Summary]) -> None:
     exploits = [summary for summary in summaries if summary.name != "honest"]
     columns = ("caught", "accepted", "open", "unavailable")
     if exploits:
@@ -160,7 +168,7 @@ def _print(outcomes: Sequence[Outcome], summaries: Sequence[Summary]) -> None:
             )
 
 
-def _print_case(title: str, outcome: Outcome) -> None:
+def _print_case(title: str, outcome: RedTeamOutcome) -> None:
     entry, verdict = outcome.entry, outcome.verdict
     said = _said(outcome)
     speed = f" {verdict.speedup_low:.2f}x" if verdict.timed else ""
@@ -171,7 +179,7 @@ def _print_case(title: str, outcome: Outcome) -> None:
     print_text(f"  {verdict.status.value}{speed}{f': {said}' if said else ''}")
 
 
-def _said(outcome: Outcome) -> str:
+def _said(outcome: RedTeamOutcome) -> str:
     return " ".join(outcome.verdict.message.split())[:300]
 
 
@@ -180,7 +188,7 @@ def _listed(summary: Summary) -> str:
 
 
 def _report(
-    device: str, rules: Ruleset, outcomes: Sequence[Outcome], summaries: Sequence[Summary]
+    device: str, rules: Ruleset, outcomes: Sequence[RedTeamOutcome], summaries: Sequence[Summary]
 ) -> dict[str, Any]:
     return {
         "machine": machine(device, "torch", "triton", "numpy"),

@@ -13,17 +13,17 @@ from kernelgym.errors import UnknownName, UnsupportedLanguage
 from kernelgym.languages.cpp import CPP
 from kernelgym.languages.cuda import CUDA
 from kernelgym.languages.definition import Language, OwnKernel, Tool
-from kernelgym.languages.examples import Example
+from kernelgym.languages.examples import WorkedExample
 from kernelgym.languages.hip import HIP
 from kernelgym.languages.triton import TRITON
 
 __all__ = [
     "LANGUAGES",
     "REFERENCE_LANGUAGE",
-    "Example",
     "Language",
     "OwnKernel",
     "Tool",
+    "WorkedExample",
     "check_language",
     "is_interpreted",
     "language",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernelgym.languages.examples import Example
+from kernelgym.languages.examples import WorkedExample
 
 __all__ = ["Language", "OwnKernel", "Tool"]
 
@@ -58,7 +58,7 @@ class Language:
     """Device kinds on which its speed means something (the Triton interpreter's does not)."""
     task: str
     """Task that the system prompt sets."""
-    examples: tuple[Example, ...]
+    examples: tuple[WorkedExample, ...]
     """Worked examples for prompts, the simplest first."""
     sample: str
     """A correct kernel for `kernelgym.testing.SAMPLE_PROBLEM`, with a text ``+ 1.0`` to break."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Example", "worked_examples"]
+__all__ = ["WorkedExample", "worked_examples"]
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class WorkedExample:
     """A reference program and a correct kernel for it."""
 
     title: str
@@ -65,7 +65,7 @@ def get_init_inputs():
 """
 
 
-def worked_examples(blend: str, row_max: str) -> tuple[Example, ...]:
+def worked_examples(blend: str, row_max: str) -> tuple[WorkedExample, ...]:
     """Return a language's worked examples, the simplest first.
 
     Args:
@@ -73,6 +73,6 @@ def worked_examples(blend: str, row_max: str) -> tuple[Example, ...]:
         row_max: Its kernel for the scaled maximum over each row.
     """
     return (
-        Example("a gated blend, element by element", _BLEND, blend),
-        Example("a scaled maximum over each row, with a parameter", _ROW_MAX, row_max),
+        WorkedExample("a gated blend, element by element", _BLEND, blend),
+        WorkedExample("a scaled maximum over each row, with a parameter", _ROW_MAX, row_max),
     )

@@ -11,7 +11,7 @@ puts both together.
 from __future__ import annotations
 
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.languages import Example, Language
+from kernelgym.languages import Language, WorkedExample
 from kernelgym.languages import language as find_language
 from kernelgym.precision import judged_precisions
 from kernelgym.prompts.hardware import Hardware
@@ -152,7 +152,7 @@ def example_count(examples: int | str, language: str) -> int:
     return examples
 
 
-def _example(number: int, example: Example) -> str:
+def _example(number: int, example: WorkedExample) -> str:
     return (
         f"# Example {number}: {example.title}\n\nReference:\n\n```python\n{example.reference}```"
         f"\n\nA correct answer:\n\n<KERNEL>\n```python\n{example.kernel}```\n</KERNEL>"

@@ -1,6 +1,6 @@
 """The red team's corpus: exploits that must be caught, honest look-alikes that must pass.
 
-Contract: pure; an `Outcome` is what a verdict means for an `Entry`. Files are read in
+Contract: pure; an `RedTeamOutcome` is what a verdict means for an `CorpusEntry`. Files are read in
 `kernelgym.redteam.files`, and nothing is judged here.
 """
 
@@ -19,8 +19,8 @@ from kernelgym.types import Kernel, Severity, Status, Verdict
 __all__ = [
     "CLASSES",
     "HEADINGS",
-    "Entry",
-    "Outcome",
+    "CorpusEntry",
+    "RedTeamOutcome",
     "Summary",
     "place",
     "sample",
@@ -50,7 +50,7 @@ CLASSES = tuple(f"{letter}{number}" for number, letter in enumerate(_LETTERS, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CorpusEntry:
     """One file of a corpus."""
 
     name: str
@@ -86,10 +86,10 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RedTeamOutcome:
     """What became of one entry."""
 
-    entry: Entry
+    entry: CorpusEntry
     verdict: Verdict
 
     @property
@@ -151,7 +151,9 @@ class Summary:
     """Findings or statuses that stopped exploits with their numbers, most frequent first."""
 
 
-def select(entries: Iterable[Entry], device: str, pattern: str = "") -> tuple[Entry, ...]:
+def select(
+    entries: Iterable[CorpusEntry], device: str, pattern: str = ""
+) -> tuple[CorpusEntry, ...]:
     """Return the entries written for a device whose name matches.
 
     Args:
@@ -174,23 +176,23 @@ def select(entries: Iterable[Entry], device: str, pattern: str = "") -> tuple[En
     return found
 
 
-def sample(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def sample(entries: Iterable[CorpusEntry]) -> tuple[CorpusEntry, ...]:
     """Return the first entry of each style in each language."""
-    first: dict[tuple[str, str, str], Entry] = {}
+    first: dict[tuple[str, str, str], CorpusEntry] = {}
     for entry in entries:
         first.setdefault((entry.kind, entry.style, entry.language), entry)
     return tuple(first.values())
 
 
-def summarise(outcomes: Iterable[Outcome]) -> tuple[Summary, ...]:
+def summarise(outcomes: Iterable[RedTeamOutcome]) -> tuple[Summary, ...]:
     """Count outcomes by class, in the order of the classes; honest kernels come last."""
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[RedTeamOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.entry.exploit_class, []).append(outcome)
     return tuple(_summary(name or "honest", groups[name]) for name in sorted(groups, key=place))
 
 
-def _summary(name: str, outcomes: Sequence[Outcome]) -> Summary:
+def _summary(name: str, outcomes: Sequence[RedTeamOutcome]) -> Summary:
     results = collections.Counter[str](outcome.result for outcome in outcomes)
     by = collections.Counter(catch for outcome in outcomes for catch in outcome.catches)
     ordered = sorted(by.items(), key=lambda item: (-item[1], item[0]))

@@ -34,7 +34,7 @@ from typing import Any, Literal
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES, check_language
-from kernelgym.redteam.corpus import CLASSES, Entry, place
+from kernelgym.redteam.corpus import CLASSES, CorpusEntry, place
 
 __all__ = ["load_entries", "read_entry"]
 
@@ -52,7 +52,7 @@ _FASTER = re.compile(r"speedup\s*>\s*(\d+(?:\.\d+)?)")
 
 def read_entry(
     file_name: str, kind: Literal["exploit", "honest"], source: str, problems: Collection[str]
-) -> Entry:
+) -> CorpusEntry:
     """Read one file's header.
 
     Args:
@@ -86,7 +86,7 @@ def read_entry(
                     f"{device!r}, where it could never succeed; leave that device out"
                 )
     exploit_class = _exploit_class(fields, match["slug"]) if kind == "exploit" else ""
-    return Entry(
+    return CorpusEntry(
         name=file_name.removesuffix(".py"),
         kind=kind,
         problem=problem,
@@ -102,7 +102,7 @@ def read_entry(
     )
 
 
-def load_entries(folder: Path, problems: Collection[str]) -> tuple[Entry, ...]:
+def load_entries(folder: Path, problems: Collection[str]) -> tuple[CorpusEntry, ...]:
     """Read a corpus: exploits by class, then honest kernels, each in the order of their names.
 
     Args:

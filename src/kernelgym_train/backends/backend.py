@@ -21,7 +21,7 @@ from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, Outcome
+from kernelgym_train.run.training import Evaluate, TrainingOutcome
 
 __all__ = ["BACKENDS", "Backend", "Model", "check_packages", "find_backend"]
 
@@ -96,7 +96,7 @@ class Model(Protocol):
         evaluate: Evaluate | None = None,
         watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
         interrupts: Interrupts | None = None,
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """Train from the log's checkpoint; see `kernelgym_train.run.training.run_stretches`."""
 
     def save(self, folder: Path) -> None:

@@ -27,7 +27,7 @@ from kernelgym_train.launch.assembly import episode_rules, token_counter, traini
 from kernelgym_train.launch.manifest import check_ruleset, manifest
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Played, Step, StepPlan, Steps
+from kernelgym_train.run.steps import Played, StepPlan, Steps, TrainingStep
 
 __all__ = [
     "RULES",
@@ -161,7 +161,7 @@ def _train(
 class ShuffledSteps(Steps):
     """Steps whose advantages are dealt anew among the samples: the control of a demonstration."""
 
-    def write_down(self, step: int, played: Played) -> Step:
+    def write_down(self, step: int, played: Played) -> TrainingStep:
         """Write down a step; see `kernelgym_train.run.steps.Steps.write_down`."""
         taken = super().write_down(step, played)
         samples = taken.credit.samples

@@ -25,7 +25,7 @@ from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.footprint import reference_sizes
-from kernelgym_train.rollout.device_share import DeviceShare
+from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.interrupts import Activity
@@ -197,7 +197,7 @@ def make_steps(
     count: Callable[[str], int] | None = None,
     log: RunLog | None = None,
     activity: Activity | None = None,
-    device_share: DeviceShare | None = None,
+    device_share: DeviceHold | None = None,
 ) -> Steps:
     """Return what makes the steps of a run."""
     sampling = config.sampling

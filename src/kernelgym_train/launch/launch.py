@@ -37,7 +37,7 @@ from kernelgym_train.launch.assembly import (
 )
 from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.launch.prompts import check_prompts
-from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
+from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.rollout.policies import Sampling
@@ -140,7 +140,7 @@ def _train_run(
         stack.callback(judge.close)
         count = token_counter(model.tokenizer)
         kept = log.verdicts(judge, seeded=not config.judge.cache)
-        share = DeviceShare(device, judged)
+        share = DeviceHold(device, judged)
         steps = make_steps(
             config, problems, kept, count=count, log=log, activity=activity, device_share=share
         )
@@ -229,7 +229,7 @@ def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str,
         model.load()
         judge = local_evaluator(config)
         stack.callback(judge.close)
-        share = DeviceShare(model.device, config.judge.device)
+        share = DeviceHold(model.device, config.judge.device)
         count = token_counter(model.tokenizer)
         archive = run_archive(config)
         if archive is not None:
@@ -261,7 +261,7 @@ class HeldOutEvaluation:
         count: Callable[[str], int],
         judge: Evaluator,
         stack: contextlib.ExitStack,
-        share: DeviceShare,
+        share: DeviceHold,
         archive: RunArchive | None = None,
     ) -> None:
         self._archive = archive

@@ -4,7 +4,7 @@ A kernel timed while the model samples or learns beside it is refused its time (
 So the trainer holds the judge's device lock around each generation and each optimiser step, and
 never while it waits for a verdict. On another device than the judge's it takes no lock.
 
-Independent of the backend: `DeviceShare` is told when the model works.
+Independent of the backend: `DeviceHold` is told when the model works.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kernelgym.judge import device_lock
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.types import Completion, Request
 
-__all__ = ["DeviceShare", "SharingPolicy"]
+__all__ = ["DeviceHold", "SharingPolicy"]
 
 
-class DeviceShare:
+class DeviceHold:
     """Holds the device lock while the model works on the judge's device.
 
     Args:
@@ -77,7 +77,7 @@ class SharingPolicy:
         share: Holds the lock.
     """
 
-    def __init__(self, policy: BatchPolicy, share: DeviceShare) -> None:
+    def __init__(self, policy: BatchPolicy, share: DeviceHold) -> None:
         self._policy, self._share = policy, share
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:

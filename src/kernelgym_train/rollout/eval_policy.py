@@ -24,7 +24,7 @@ from kernelgym.devices import check_device
 from kernelgym.errors import UsageError
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import load_model, load_tokenizer, model_device
-from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
+from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.rollout.policies import HFPolicy, Sampling
 from kernelgym_train.types import Completion, Key, PromptTooLong, Request
@@ -172,7 +172,7 @@ class HFEvalPolicy(EvalPolicy):
         if self._adapter:
             model = _with_adapter(model, self._adapter)
         policy = HFPolicy(model, load_tokenizer(self._config), self._sampling, batch=self._batch)
-        return SharingPolicy(policy, DeviceShare(device, self._judge))
+        return SharingPolicy(policy, DeviceHold(device, self._judge))
 
 
 def _with_adapter(model: Any, adapter: str) -> Any:

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 
-from kernelgym_train.rollout.device_share import DeviceShare
+from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.types import Completion, Request
 
@@ -30,7 +30,7 @@ class TimedBatches:
     def __init__(
         self,
         policy: BatchPolicy,
-        share: DeviceShare,
+        share: DeviceHold,
         during: Callable[[str], AbstractContextManager[None]],
         what: str,
     ) -> None:

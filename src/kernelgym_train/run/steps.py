@@ -39,7 +39,7 @@ from kernelgym_train.metrics.guards import (
 )
 from kernelgym_train.metrics.retrieval_metrics import retrieval_metrics
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
-from kernelgym_train.rollout.device_share import DeviceShare
+from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
 from kernelgym_train.rollout.records import bare_record
 from kernelgym_train.rollout.refill import Refill
@@ -49,7 +49,7 @@ from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Rollout
 
-__all__ = ["Gather", "Played", "Step", "StepPlan", "Steps"]
+__all__ = ["Gather", "Played", "StepPlan", "Steps", "TrainingStep"]
 
 Gather = Callable[[list[Rollout]], list[Rollout]]
 """Brings together what every process has played."""
@@ -86,7 +86,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrainingStep:
     """What a step gives to learn from."""
 
     credit: Credit
@@ -133,12 +133,12 @@ class Steps:
         histograms_every: int = 1,
         log: RunLog | None = None,
         activity: Activity | None = None,
-        device_share: DeviceShare | None = None,
+        device_share: DeviceHold | None = None,
         archive: RunArchive | None = None,
     ) -> None:
         self.archive = archive
         self.activity = Activity() if activity is None else activity
-        self.device_share = DeviceShare() if device_share is None else device_share
+        self.device_share = DeviceHold() if device_share is None else device_share
         self.plan, self.sampler, self.evaluator = plan, sampler, evaluator
         self.observer, self.credit, self.log = observer, credit, log
         self._rules, self._schedule, self._seed = rules, schedule, seed
@@ -163,7 +163,7 @@ class Steps:
         *,
         share: tuple[int, int] = (0, 1),
         gather: Gather | None = None,
-    ) -> Step:
+    ) -> TrainingStep:
         """Play one step and write it down; see `play` and `write_down`."""
         played = await self.play(step, policy, share=share, gather=gather)
         return self.write_down(step, played)
@@ -224,7 +224,7 @@ class Steps:
         every = sorted((*fill.rollouts, *fill.discarded), key=lambda rollout: rollout.key)
         return Played(tuple(every), fill, rules, observer, times)
 
-    def write_down(self, step: int, played: Played) -> Step:
+    def write_down(self, step: int, played: Played) -> TrainingStep:
         """Give credit for a step and write down what was played.
 
         Args:
@@ -249,12 +249,12 @@ class Steps:
         if self.archive is not None:
             self.archive.move_on(bare_record(each, played.observer) for each in every)
         metrics["time/bookkeeping_s"] = time.monotonic() - started
-        return Step(credit, played.rollouts, metrics)
+        return TrainingStep(credit, played.rollouts, metrics)
 
     def finish(
         self,
         step: int,
-        taken: Step,
+        taken: TrainingStep,
         measured: Mapping[str, float],
         *,
         entropy: float | None = None,
@@ -294,7 +294,7 @@ class Steps:
         return alarms
 
     def _health(
-        self, step: int, taken: Step, entropy: float | None, gap: float | None
+        self, step: int, taken: TrainingStep, entropy: float | None, gap: float | None
     ) -> StepHealth:
         answers = [one.ids for rollout in taken.rollouts for one in rollout.completions]
         if self._usual is None and answers:

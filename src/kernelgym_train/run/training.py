@@ -36,9 +36,9 @@ from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
-from kernelgym_train.run.steps import Step, Steps
+from kernelgym_train.run.steps import Steps, TrainingStep
 
-__all__ = ["Evaluate", "LearnerLost", "Outcome", "PolicyFor", "Progress", "run_stretches"]
+__all__ = ["Evaluate", "LearnerLost", "PolicyFor", "Progress", "TrainingOutcome", "run_stretches"]
 
 PolicyFor = Callable[[Sampling], Policy | BatchPolicy]
 """Returns what samples with the weights as they are now."""
@@ -54,7 +54,7 @@ class LearnerLost(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TrainingOutcome:
     """How a training ended."""
 
     steps: int
@@ -139,7 +139,7 @@ class Progress:
     def finish(
         self,
         step: int,
-        taken: Step,
+        taken: TrainingStep,
         measured: Mapping[str, float],
         *,
         version: int,
@@ -240,12 +240,12 @@ def run_stretches(
     config: Config,
     log: RunLog,
     steps: Steps,
-    stretch: Callable[[Progress], Outcome],
+    stretch: Callable[[Progress], TrainingOutcome],
     *,
     evaluate: Evaluate | None = None,
     watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
     interrupts: Interrupts | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train until the last step, or until a guard stops the run.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 
 from kernelgym import Kernel, LocalEvaluator, UsageError
 from kernelgym.cli.redteam import load_corpus
-from kernelgym.redteam.corpus import Entry
+from kernelgym.redteam.corpus import CorpusEntry
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Finding, Problem, Severity, Verdict
 from kernelgym_train.mcgs.budget import Budget
@@ -21,7 +21,7 @@ from support.searches import searched
 ENTRIES, PROBLEMS = load_corpus(Path(__file__).parents[2] / "adversarial")
 
 
-def readable(entry: Entry) -> bool:
+def readable(entry: CorpusEntry) -> bool:
     try:
         read_variant(entry.kernel)
     except UsageError:
@@ -31,7 +31,7 @@ def readable(entry: Entry) -> bool:
 
 CPP = [e for e in ENTRIES if e.language == "cpp" and e.runs_on("cpu") and readable(e)]
 STARTS = {e.problem: e for e in reversed(CPP) if e.kind == "honest"}
-EXPLOITS: dict[str, list[Entry]] = collections.defaultdict(list)
+EXPLOITS: dict[str, list[CorpusEntry]] = collections.defaultdict(list)
 for each in CPP:
     if each.kind == "exploit" and not each.open and each.problem in STARTS:
         EXPLOITS[each.problem].append(each)

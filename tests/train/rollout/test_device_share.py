@@ -10,7 +10,7 @@ import pytest
 
 from kernelgym import Kernel, Problem, Verdict
 from kernelgym.testing import ScriptedEvaluator, verdict
-from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
+from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.types import Completion, Request
 
 
@@ -28,8 +28,8 @@ class Lock:
         finally:
             self.log.append("release")
 
-    def share(self, model: str = "cuda:0", judge: str = "cuda:0") -> DeviceShare:
-        return DeviceShare(
+    def share(self, model: str = "cuda:0", judge: str = "cuda:0") -> DeviceHold:
+        return DeviceHold(
             model, judge, lock=self.of, settle=lambda device: self.log.append(f"settle {device}")
         )
 
@@ -71,7 +71,7 @@ def test_lock_is_released_when_settling_fails() -> None:
     def broken(device: str) -> None:
         raise RuntimeError("the GPU is lost")
 
-    share = DeviceShare("cuda:0", "cuda:0", lock=lock.of, settle=broken)
+    share = DeviceHold("cuda:0", "cuda:0", lock=lock.of, settle=broken)
     with pytest.raises(RuntimeError, match="lost"), share.held():
         pass
     assert lock.log == ["take cuda:0", "release"]

@@ -19,7 +19,7 @@ from kernelgym.cli import judging, main
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import load_tokenizer
-from kernelgym_train.rollout.device_share import DeviceShare, SharingPolicy
+from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.eval_policy import BatchedAnswers, HFEvalPolicy, make
 from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.types import Completion, Key, PromptTooLong, Request
@@ -87,7 +87,7 @@ def test_generation_holds_the_judges_device_lock() -> None:
         def __exit__(self, *_: object) -> None:
             held.append("free")
 
-    share = DeviceShare("cuda:0", "cuda:0", lock=Lock, settle=lambda device: held.append("settled"))
+    share = DeviceHold("cuda:0", "cuda:0", lock=Lock, settle=lambda device: held.append("settled"))
     ask(SharingPolicy(Batches(), share), ["x"] * 5)
     assert held == ["cuda:0", "settled", "free"] * 2
 

@@ -22,7 +22,7 @@ from kernelgym_train.credit.credit import CreditRule
 from kernelgym_train.metrics.guards import GuardRules
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.steps import Step, StepPlan, Steps
+from kernelgym_train.run.steps import StepPlan, Steps, TrainingStep
 from kernelgym_train.types import Completion, Request
 from support import tiny
 
@@ -72,7 +72,7 @@ def make(script: Any = None, log: RunLog | None = None, **options: Any) -> Steps
     )
 
 
-def take(steps: Steps, step: int = 0, **options: Any) -> Step:
+def take(steps: Steps, step: int = 0, **options: Any) -> TrainingStep:
     return asyncio.run(steps.take(step, Answers(), **options))
 
 

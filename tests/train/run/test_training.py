@@ -14,7 +14,7 @@ from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.launch.assembly import make_steps
 from kernelgym_train.metrics.step_metrics import staleness
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.training import LearnerLost, Outcome, Progress, run_stretches
+from kernelgym_train.run.training import LearnerLost, Progress, TrainingOutcome, run_stretches
 from kernelgym_train.types import Completion
 from support import played, tiny
 
@@ -47,7 +47,7 @@ class Trained:
                 folder = progress.log.folder / "checkpoints" / f"at-{progress.done}"
                 folder.mkdir()
                 progress.commit(folder, state={"own": step}, facts={"name": folder.name})
-        return Outcome(progress.done, stopped=progress.stopped)
+        return TrainingOutcome(progress.done, stopped=progress.stopped)
 
     async def evaluate(self, policy, step):
         """Note an evaluation, in the log that the run was begun with."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kernelgym.suites.synthetic.correct import Target, check_target
 from kernelgym.suites.synthetic.solve import Flaw, styles_of, write_cpp, write_triton
 from kernelgym.suites.synthetic.source import spec_of
-from kernelgym.suites.synthetic.spec import Rows, Spec, Stage
+from kernelgym.suites.synthetic.spec import RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style
 from kernelgym.suites.synthetic.visible import (
     axis_shows,
@@ -105,7 +105,7 @@ def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str
         if defect is Defect.WRONG_AXIS:
             if not axis_shows(spec, stage):
                 continue
-            if isinstance(stage, Rows) and stage.tail:
+            if isinstance(stage, RowsStage) and stage.tail:
                 return write(_along_other_axis(spec, number, stage), style_seed)
         slips = [-1]
         if defect is Defect.WRONG_CONSTANT:
@@ -137,7 +137,7 @@ def _replaced(spec: Spec, number: int, stage: Stage) -> Spec:
     return dataclasses.replace(spec, stages=stages)
 
 
-def _along_other_axis(spec: Spec, number: int, stage: Rows) -> Spec:
+def _along_other_axis(spec: Spec, number: int, stage: RowsStage) -> Spec:
     rank = len(stage.shape)
     axis = (stage.axis - 1) % rank if stage.axis % rank else rank - 1
     return _replaced(spec, number, dataclasses.replace(stage, axis=axis))
@@ -147,11 +147,11 @@ def _without_step(rng: random.Random, spec: Spec, number: int) -> Spec | None:
     """Return the spec with one step of a stage left out; None if nothing would be left."""
     stage = spec.stages[number]
     steps = steps_of(stage)
-    bare = isinstance(stage, Rows) and not stage.tail
+    bare = isinstance(stage, RowsStage) and not stage.tail
     if len(steps) < (2 if bare else 1):
         return None
     place = rng.randrange(len(steps))
-    if isinstance(stage, Rows):
+    if isinstance(stage, RowsStage):
         count = len(stage.before)
         if place < count:
             before = stage.before[:place] + stage.before[place + 1 :]

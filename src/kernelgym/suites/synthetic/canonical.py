@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from kernelgym.suites.synthetic.operators import OPERATORS, span
-from kernelgym.suites.synthetic.spec import Dot, Rows, Spec, Stage, Step
+from kernelgym.suites.synthetic.spec import DotStage, ElementStep, RowsStage, Spec, Stage
 
 __all__ = ["PARTS", "Part", "form_of", "part_of", "simplify"]
 
@@ -46,7 +46,7 @@ def form_of(spec: Spec) -> str:
     return f"{form} | {_shape_class(spec)}" if spec.level == 1 else form
 
 
-def simplify(steps: Sequence[Step]) -> tuple[Step, ...]:
+def simplify(steps: Sequence[ElementStep]) -> tuple[ElementStep, ...]:
     """Return an equivalent chain in normal form."""
     chain = [_plain(step) for step in steps]
     for _ in range(_REWRITES):
@@ -55,19 +55,19 @@ def simplify(steps: Sequence[Step]) -> tuple[Step, ...]:
     return tuple(chain)
 
 
-def _plain(step: Step) -> Step:
+def _plain(step: ElementStep) -> ElementStep:
     """Spell special cases by the general operation."""
     match step.op:
         case "relu":
-            return Step("clamp", (0.0, _INF))
+            return ElementStep("clamp", (0.0, _INF))
         case "relu6":
-            return Step("clamp", (0.0, 6.0))
+            return ElementStep("clamp", (0.0, 6.0))
         case "neg":
-            return Step("scale", (-1.0,))
+            return ElementStep("scale", (-1.0,))
     return step
 
 
-def _drop_idle(chain: list[Step]) -> bool:
+def _drop_idle(chain: list[ElementStep]) -> bool:
     """Remove the first step that changes nothing."""
     low, high = -_INF, _INF
     for place, step in enumerate(chain):
@@ -81,19 +81,19 @@ def _drop_idle(chain: list[Step]) -> bool:
             del chain[place]
             return True
         if step.op == "abs" and high <= 0.0:
-            chain[place] = Step("scale", (-1.0,))
+            chain[place] = ElementStep("scale", (-1.0,))
             return True
         if step.op == "clamp" and step.consts[0] != -_INF and step.consts[0] <= low:
-            chain[place] = Step("clamp", (-_INF, step.consts[1]))
+            chain[place] = ElementStep("clamp", (-_INF, step.consts[1]))
             return True
         if step.op == "clamp" and step.consts[1] != _INF and step.consts[1] >= high:
-            chain[place] = Step("clamp", (step.consts[0], _INF))
+            chain[place] = ElementStep("clamp", (step.consts[0], _INF))
             return True
         low, high = span(step, low, high)
     return False
 
 
-def _rewrite_pair(chain: list[Step]) -> bool:
+def _rewrite_pair(chain: list[ElementStep]) -> bool:
     """Apply the first rule that fits two neighbours; folding goes before reordering."""
     for rule in (_fold, _swap):
         for place in range(len(chain) - 1):
@@ -104,17 +104,17 @@ def _rewrite_pair(chain: list[Step]) -> bool:
     return False
 
 
-def _fold(first: Step, second: Step) -> tuple[Step, ...] | None:
+def _fold(first: ElementStep, second: ElementStep) -> tuple[ElementStep, ...] | None:
     """Return what two neighbours fold into, if they do."""
     a, b = first.consts, second.consts
     match first.op, second.op:
         case "scale", "scale":
-            return (Step("scale", (a[0] * b[0],)),)
+            return (ElementStep("scale", (a[0] * b[0],)),)
         case "shift", "shift":
-            return (Step("shift", (a[0] + b[0],)),)
+            return (ElementStep("shift", (a[0] + b[0],)),)
         case "clamp", "clamp":
             ends = tuple(min(max(end, b[0]), b[1]) for end in a)
-            return (Step("clamp", ends),)
+            return (ElementStep("clamp", ends),)
         case ("abs", "abs") | ("square", "abs"):
             return (first,)
         case "abs", "square":
@@ -122,29 +122,29 @@ def _fold(first: Step, second: Step) -> tuple[Step, ...] | None:
         case ("exp", "log") | ("log", "exp") | ("sqrt", "square"):
             return ()
         case "square", "sqrt":
-            return (Step("abs"),)
+            return (ElementStep("abs"),)
         case "scale", ("abs" | "square") if a[0] < 0:
-            return Step("scale", (-a[0],)), second
+            return ElementStep("scale", (-a[0],)), second
         case "scale", op if op in _ODD and a[0] < 0:
-            return Step("scale", (-a[0],)), second, Step("scale", (-1.0,))
+            return ElementStep("scale", (-a[0],)), second, ElementStep("scale", (-1.0,))
     return None
 
 
-def _swap(first: Step, second: Step) -> tuple[Step, ...] | None:
+def _swap(first: ElementStep, second: ElementStep) -> tuple[ElementStep, ...] | None:
     """Return two commuting neighbours in their normal order, if they are out of it."""
     a, b = first.consts, second.consts
     match first.op, second.op:
         case "shift", "scale":
-            return Step("scale", b), Step("shift", (a[0] * b[0],))
+            return ElementStep("scale", b), ElementStep("shift", (a[0] * b[0],))
         case "clamp", "scale":
             ends = sorted(end * b[0] for end in a)
-            return Step("scale", b), Step("clamp", (ends[0], ends[1]))
+            return ElementStep("scale", b), ElementStep("clamp", (ends[0], ends[1]))
         case "clamp", "shift":
-            return Step("shift", b), Step("clamp", (a[0] + b[0], a[1] + b[0]))
+            return ElementStep("shift", b), ElementStep("clamp", (a[0] + b[0], a[1] + b[0]))
         case op, "scale" if op in (*_HOMOGENEOUS, "square") and abs(b[0]) != 1.0:
             size = math.sqrt(abs(b[0])) if op == "square" else abs(b[0])
-            sign = () if b[0] > 0 else (Step("scale", (-1.0,)),)
-            return Step("scale", (size,)), first, *sign
+            sign = () if b[0] > 0 else (ElementStep("scale", (-1.0,)),)
+            return ElementStep("scale", (size,)), first, *sign
         case "mul", "scale":
             return second, first
         case (("add" | "sub"), "shift"):
@@ -162,13 +162,13 @@ def _swap(first: Step, second: Step) -> tuple[Step, ...] | None:
 
 
 def _stage_form(stage: Stage) -> str:
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         layout = ("T" if stage.left_t else "N") + ("T" if stage.right_t else "N")
         kind = "linear" if stage.layer else "matvec" if stage.n == "1" else f"matmul:{layout}"
         if stage.batch:
             kind = f"batched {kind}"
         return _chain_form([kind], stage.after)
-    if not isinstance(stage, Rows):
+    if not isinstance(stage, RowsStage):
         return _chain_form([stage.kind], stage.after)
     before, after = list(simplify(stage.before)), list(stage.after)
     if not stage.tail:
@@ -183,7 +183,7 @@ def _stage_form(stage: Stage) -> str:
     return _chain_form([word for word in (_words(before), tail) if word], after)
 
 
-def _invisible(tail: str, step: Step) -> bool:
+def _invisible(tail: str, step: ElementStep) -> bool:
     """Return whether a tail undoes the step before it."""
     if step.op == "shift":
         return tail in ("softmax", "log_softmax", "layer_norm", "center")
@@ -192,16 +192,16 @@ def _invisible(tail: str, step: Step) -> bool:
     return False
 
 
-def _chain_form(words: list[str], steps: Sequence[Step]) -> str:
+def _chain_form(words: list[str], steps: Sequence[ElementStep]) -> str:
     chain = _words(simplify(steps))
     return " ".join([*words, chain] if chain else words)
 
 
-def _words(steps: Sequence[Step]) -> str:
+def _words(steps: Sequence[ElementStep]) -> str:
     return " ".join(_word(step) for step in steps)
 
 
-def _word(step: Step) -> str:
+def _word(step: ElementStep) -> str:
     if step.op == "clamp":
         low, high = step.consts
         return "floor" if high == _INF else "ceiling" if low == -_INF else "clamp"
@@ -211,12 +211,12 @@ def _word(step: Step) -> str:
 def _shape_class(spec: Spec) -> str:
     """Return what kind of shape a single operator works on: rank, axis, short or long."""
     stage = spec.stages[0]
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         small = spec.size(stage.k) <= min(spec.size(stage.m), spec.size(stage.n))
         return "flat k" if small else "deep k"
     rank = len(stage.shape)
     last = spec.size(stage.shape[-1])
-    if isinstance(stage, Rows) and stage.tail:
+    if isinstance(stage, RowsStage) and stage.tail:
         length = spec.size(stage.shape[stage.axis])
         reach = "long" if length > _LONG else "short"
         return f"rank {rank} axis {stage.axis % rank} {reach}"

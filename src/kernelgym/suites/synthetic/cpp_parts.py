@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 
 from kernelgym.suites.synthetic.operators import OPERATORS
 from kernelgym.suites.synthetic.slips import slipped
-from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Spread, Stage, Step
+from kernelgym.suites.synthetic.spec import (
+    DotStage,
+    ElementStep,
+    MoveStage,
+    RowsStage,
+    Spec,
+    Spread,
+    Stage,
+)
 from kernelgym.suites.synthetic.style import Defect, Style
 from kernelgym.suites.synthetic.triton_parts import argument, arguments, indent
 
@@ -66,7 +74,7 @@ def read(style: Style, text: str) -> str:
 
 
 def chain(
-    style: Style, steps: Sequence[Step], where: Mapping[Spread, str], slip: int = -1
+    style: Style, steps: Sequence[ElementStep], where: Mapping[Spread, str], slip: int = -1
 ) -> list[str]:
     """Return the statements that run a chain of steps on the running value."""
     value = style.names.value
@@ -81,7 +89,7 @@ def chain(
     return lines
 
 
-def write_pointwise(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> tuple[str, ...]:
+def write_pointwise(spec: Spec, stage: RowsStage, style: Style, slip: int = -1) -> tuple[str, ...]:
     """Write an element-wise chain: one flat loop, or rows and columns."""
     x, v = argument(stage.source), style.names.value
     steps = (*stage.before, *stage.after)
@@ -124,7 +132,7 @@ def write_pointwise(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> tu
     return function(stage, style, body, out)
 
 
-def write_move(spec: Spec, stage: Move, style: Style, slip: int = -1) -> tuple[str, ...]:
+def write_move(spec: Spec, stage: MoveStage, style: Style, slip: int = -1) -> tuple[str, ...]:
     """Write a rearrangement: each element of the result looks up where it comes from."""
     x, v, index = argument(stage.source), style.names.value, argument(stage.index)
     wrong = style.defect is Defect.WRONG_AXIS
@@ -175,7 +183,7 @@ def write_move(spec: Spec, stage: Move, style: Style, slip: int = -1) -> tuple[s
     return function(stage, style, body, out, [index] if index else [])
 
 
-def write_dot(spec: Spec, stage: Dot, style: Style, slip: int = -1) -> tuple[str, ...]:
+def write_dot(spec: Spec, stage: DotStage, style: Style, slip: int = -1) -> tuple[str, ...]:
     """Write a product: dot products, or rows of the result built up together."""
     a, b, v = argument(stage.left), argument(stage.right), style.names.value
     vector = stage.n == "1"

@@ -7,7 +7,7 @@ double), write it back through the remaining steps.
 from __future__ import annotations
 
 from kernelgym.suites.synthetic.cpp_parts import chain, function, parallel, read
-from kernelgym.suites.synthetic.spec import Rows, Spec, Spread
+from kernelgym.suites.synthetic.spec import RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style, row_geometry
 from kernelgym.suites.synthetic.triton_parts import argument, indent
 
@@ -16,7 +16,7 @@ __all__ = ["write_rows"]
 _LOOP = "for (int64_t c = 0; c < length; ++c)"
 
 
-def write_rows(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> tuple[str, ...]:
+def write_rows(spec: Spec, stage: RowsStage, style: Style, slip: int = -1) -> tuple[str, ...]:
     """Write steps, an operation along an axis, and steps on its result."""
     x, v = argument(stage.source), style.names.value
     axis = stage.axis % len(stage.shape)
@@ -78,18 +78,18 @@ def _halve(body: list[str], value: str) -> list[str]:
     return lines
 
 
-def _running(stage: Rows) -> list[str]:
+def _running(stage: RowsStage) -> list[str]:
     return ["acc += line[c];"] if stage.tail in ("cumsum", "reverse_cumsum") else []
 
 
-def _weighed(stage: Rows, v: str) -> list[str]:
+def _weighed(stage: RowsStage, v: str) -> list[str]:
     return [
         f"{v} = {v} {sign} {argument(name)}_p[c];"
         for name, sign in zip(stage.weights, "*+", strict=False)
     ]
 
 
-def _tail(stage: Rows, style: Style, slip: int) -> tuple[list[str], str]:
+def _tail(stage: RowsStage, style: Style, slip: int) -> tuple[list[str], str]:
     """Return the statements before the last loop, and the value in it (or per lane)."""
     length = "length"
     if style.defect is Defect.WRONG_CONSTANT and slip < 0:

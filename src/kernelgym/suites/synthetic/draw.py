@@ -13,18 +13,18 @@ from typing import TypeAlias
 
 from kernelgym.suites.synthetic.probe import draw_step
 from kernelgym.suites.synthetic.spec import (
-    Dot,
+    DotStage,
     Draw,
-    Move,
+    ElementStep,
+    InputTensor,
     MoveKind,
+    MoveStage,
     Param,
     Preset,
-    Rows,
+    RowsStage,
     Spec,
     Spread,
-    Step,
     Tail,
-    Tensor,
 )
 
 __all__ = [
@@ -134,8 +134,8 @@ def tail_shape(
 
 
 def extra_inputs(
-    steps: tuple[Step, ...], shape: tuple[str, ...], known: set[str]
-) -> tuple[Tensor, ...]:
+    steps: tuple[ElementStep, ...], shape: tuple[str, ...], known: set[str]
+) -> tuple[InputTensor, ...]:
     """Return the inputs that steps need beside those already there."""
     shapes: dict[Spread, tuple[str, ...]] = {
         "full": shape,
@@ -143,7 +143,7 @@ def extra_inputs(
         "col": (*shape[:-1], "1"),
     }
     return tuple(
-        Tensor(step.operand, shapes[step.spread], "normal")
+        InputTensor(step.operand, shapes[step.spread], "normal")
         for step in steps
         if step.operand and step.operand not in known and not step.operand.startswith("self.")
     )
@@ -152,8 +152,8 @@ def extra_inputs(
 def _elementwise(rng: random.Random, preset: Preset) -> Spec:
     op, draw = rng.choice(_UNARY)
     shape, sizes = free_shape(rng, preset, rng.choice((1, 2, 2, 3)))
-    stage = Rows("out", "x", shape, (draw_step(rng, op),))
-    return _single("elementwise", op, sizes, (Tensor("x", shape, draw),), stage)
+    stage = RowsStage("out", "x", shape, (draw_step(rng, op),))
+    return _single("elementwise", op, sizes, (InputTensor("x", shape, draw),), stage)
 
 
 def _binary(rng: random.Random, preset: Preset) -> Spec:
@@ -162,10 +162,10 @@ def _binary(rng: random.Random, preset: Preset) -> Spec:
     rank = rng.choice((1, 2, 3)) if spread == "full" else rng.choice((2, 3))
     shape, sizes = free_shape(rng, preset, rank)
     name = {"full": "y", "row": "bias", "col": "offset"}[spread]
-    step = Step(op, (), name, spread)
-    inputs = (Tensor("x", shape), *extra_inputs((step,), shape, {"x"}))
+    step = ElementStep(op, (), name, spread)
+    inputs = (InputTensor("x", shape), *extra_inputs((step,), shape, {"x"}))
     name = op if spread == "full" else f"{op}_{spread}"
-    return _single("binary", name, sizes, inputs, Rows("out", "x", shape, (step,)))
+    return _single("binary", name, sizes, inputs, RowsStage("out", "x", shape, (step,)))
 
 
 def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Callable[..., Spec]:
@@ -175,9 +175,9 @@ def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Calla
         axis = rng.choice((rank - 1, rank - 1, rng.randrange(rank)))
         longest = 1021 if tail == "softmax" else 4093
         shape, sizes = tail_shape(rng, preset, rank, axis, longest)
-        stage = Rows("out", "x", shape, (), tail, axis)
+        stage = RowsStage("out", "x", shape, (), tail, axis)
         name = f"{tail}_axis{axis}"
-        return _single(family, name, sizes, (Tensor("x", shape, draw),), stage)
+        return _single(family, name, sizes, (InputTensor("x", shape, draw),), stage)
 
     return draw_one
 
@@ -198,9 +198,9 @@ def _norm(rng: random.Random, preset: Preset) -> Spec:
         weights = (params[0].weight,)
     # Drawn around one, so that forgetting to take the mean away shows.
     draw: Draw = "positive" if tail != "rms_norm" else "normal"
-    stage = Rows("out", "x", shape, (), tail, rank - 1, weights, (), layer)
+    stage = RowsStage("out", "x", shape, (), tail, rank - 1, weights, (), layer)
     name = f"{tail}{'_learned' if learned else ''}"
-    return _single("norm", name, sizes, (Tensor("x", shape, draw),), stage, params)
+    return _single("norm", name, sizes, (InputTensor("x", shape, draw),), stage, params)
 
 
 def _matmul(rng: random.Random, preset: Preset) -> Spec:
@@ -215,10 +215,10 @@ def _matmul(rng: random.Random, preset: Preset) -> Spec:
     lead = (batch,) if batch else ()
     left = (*lead, *(("k", "m") if left_t else ("m", "k")))
     right = ("k",) if vector else (*lead, *(("n", "k") if right_t else ("k", "n")))
-    stage = Dot("out", "a", "b", "m", "1" if vector else "n", "k", batch, left_t, right_t)
+    stage = DotStage("out", "a", "b", "m", "1" if vector else "n", "k", batch, left_t, right_t)
     name = "matvec" if vector else f"{'batched_' if batch else ''}matmul"
     name += ("_ta" if left_t else "") + ("_tb" if right_t else "")
-    inputs = (Tensor("a", left, "small"), Tensor("b", right, "small"))
+    inputs = (InputTensor("a", left, "small"), InputTensor("b", right, "small"))
     return _single("matvec" if vector else "matmul", name, sizes, inputs, stage)
 
 
@@ -238,11 +238,13 @@ def _transpose(rng: random.Random, preset: Preset) -> Spec:
     shape, sizes = free_shape(rng, preset, rank)
     out = (*shape[:-2], shape[-1], shape[-2]) if kind in ("transpose", "swap_last") else shape
     shift = rng.randrange(3, 29) if kind == "roll" else 0
-    stage = Move("out", "x", kind, shape, out, "", shift)
-    return _single("transpose", kind, sizes, (Tensor("x", shape),), stage)
+    stage = MoveStage("out", "x", kind, shape, out, "", shift)
+    return _single("transpose", kind, sizes, (InputTensor("x", shape),), stage)
 
 
-def draw_move(rng: random.Random, preset: Preset) -> tuple[Move, tuple[Tensor, ...], Sizes]:
+def draw_move(
+    rng: random.Random, preset: Preset
+) -> tuple[MoveStage, tuple[InputTensor, ...], Sizes]:
     """Draw a gather: rows or columns picked by an index tensor."""
     kind: MoveKind = rng.choice(("select_rows", "select_cols", "gather_cols"))
     shape, sizes = free_shape(rng, preset, 2)
@@ -251,8 +253,8 @@ def draw_move(rng: random.Random, preset: Preset) -> tuple[Move, tuple[Tensor, .
     out = ("picks", cols) if kind == "select_rows" else (rows, "picks")
     at = (rows, "picks") if kind == "gather_cols" else ("picks",)
     bound = rows if kind == "select_rows" else cols
-    inputs = (Tensor("x", shape), Tensor("index", at, "index", bound))
-    return Move("out", "x", kind, shape, out, "index"), inputs, sizes
+    inputs = (InputTensor("x", shape), InputTensor("index", at, "index", bound))
+    return MoveStage("out", "x", kind, shape, out, "index"), inputs, sizes
 
 
 def _gather(rng: random.Random, preset: Preset) -> Spec:
@@ -264,8 +266,8 @@ def _single(
     family: str,
     name: str,
     sizes: Sizes,
-    inputs: tuple[Tensor, ...],
-    stage: Rows | Dot | Move,
+    inputs: tuple[InputTensor, ...],
+    stage: RowsStage | DotStage | MoveStage,
     params: tuple[Param, ...] = (),
 ) -> Spec:
     return Spec(1, family, name, tuple(sizes.items()), inputs, (stage,), params)

@@ -22,16 +22,16 @@ from kernelgym.suites.synthetic.draw import (
 )
 from kernelgym.suites.synthetic.probe import draw_chain
 from kernelgym.suites.synthetic.spec import (
-    Dot,
+    DotStage,
+    ElementStep,
+    InputTensor,
     Param,
     Preset,
-    Rows,
+    RowsStage,
     Spec,
     Spread,
     Stage,
-    Step,
     Tail,
-    Tensor,
 )
 
 __all__ = ["draw_block", "draw_fused", "glance"]
@@ -78,16 +78,16 @@ class _Chain:
         offered = _FULL if rank == 1 else (*_FULL, *_ROW, *_COL)
         before, behind = draw_chain(rng, frame.counts, "normal", offered, tail)
         steps = (*before, *behind)
-        inputs = (Tensor("x", shape), *extra_inputs(steps, shape, {"x"}))
+        inputs = (InputTensor("x", shape), *extra_inputs(steps, shape, {"x"}))
         if not tail:
-            stage = Rows("out", "x", shape, before)
+            stage = RowsStage("out", "x", shape, before)
             return _fused(self.family, _title(before), frame.sizes, inputs, stage)
         learned = tail == "layer_norm" and not behind and rng.random() < 0.5
         norm = Param("norm", "layer_norm", shape[-1:])
         params = (norm,) if learned else ()
         weights = (norm.weight, norm.offset) if learned else ()
         layer = norm.attr if learned else ""
-        stage = Rows("out", "x", shape, before, tail, rank - 1, weights, behind, layer)
+        stage = RowsStage("out", "x", shape, before, tail, rank - 1, weights, behind, layer)
         title = "_".join(part for part in (_title(before), tail, _title(behind)) if part)
         return _fused(self.family, title, frame.sizes, inputs, stage, params)
 
@@ -101,18 +101,18 @@ def _linear_chain(rng: random.Random, preset: Preset) -> Spec:
     if rng.random() < 0.5:
         param = Param("linear", "linear", ("k", "n"), rng.random() < 0.8)
         stage = linear("out", "x", param, "m", steps)
-        inputs = (Tensor("x", ("m", "k")), *more)
+        inputs = (InputTensor("x", ("m", "k")), *more)
         return _fused("linear_chain", f"linear_{_title(steps)}", sizes, inputs, stage, (param,))
     right_t = rng.random() < 0.5
-    right = Tensor("b", ("n", "k") if right_t else ("k", "n"), "small")
-    stage = Dot("out", "a", "b", "m", "n", "k", "", False, right_t, _damped(steps, preset))
-    inputs = (Tensor("a", ("m", "k"), "small"), right, *more)
+    right = InputTensor("b", ("n", "k") if right_t else ("k", "n"), "small")
+    stage = DotStage("out", "a", "b", "m", "n", "k", "", False, right_t, _damped(steps, preset))
+    inputs = (InputTensor("a", ("m", "k"), "small"), right, *more)
     return _fused("matmul_chain", f"matmul_{_title(steps)}", sizes, inputs, stage)
 
 
-def _damped(steps: tuple[Step, ...], preset: Preset) -> tuple[Step, ...]:
+def _damped(steps: tuple[ElementStep, ...], preset: Preset) -> tuple[ElementStep, ...]:
     """Return the steps behind a scale that brings a product of normal matrices near one."""
-    return (Step("scale", (0.3 if preset == "gpu" else 1.9,)), *steps)
+    return (ElementStep("scale", (0.3 if preset == "gpu" else 1.9,)), *steps)
 
 
 def _gather_chain(rng: random.Random, preset: Preset) -> Spec:
@@ -128,37 +128,41 @@ def _fused(
     family: str,
     name: str,
     sizes: Sizes,
-    inputs: tuple[Tensor, ...],
+    inputs: tuple[InputTensor, ...],
     stage: Stage,
     params: tuple[Param, ...] = (),
 ) -> Spec:
     return Spec(2, family, name, tuple(sizes.items()), inputs, (stage,), params)
 
 
-def _title(steps: tuple[Step, ...]) -> str:
+def _title(steps: tuple[ElementStep, ...]) -> str:
     return "_".join(step.op for step in steps)
 
 
-def linear(out: str, source: str, param: Param, rows: str, after: tuple[Step, ...] = ()) -> Dot:
+def linear(
+    out: str, source: str, param: Param, rows: str, after: tuple[ElementStep, ...] = ()
+) -> DotStage:
     """Return the stage of a linear layer; its bias is the first step behind the product."""
-    bias = (Step("add", (), param.offset, "row"),) if param.bias else ()
+    bias = (ElementStep("add", (), param.offset, "row"),) if param.bias else ()
     k, n = param.dims
-    return Dot(out, source, param.weight, rows, n, k, "", False, True, (*bias, *after), param.attr)
+    return DotStage(
+        out, source, param.weight, rows, n, k, "", False, True, (*bias, *after), param.attr
+    )
 
 
-def _act(rng: random.Random) -> tuple[Step, ...]:
-    return (Step(rng.choice(_ACTIVATIONS)),)
+def _act(rng: random.Random) -> tuple[ElementStep, ...]:
+    return (ElementStep(rng.choice(_ACTIVATIONS)),)
 
 
 def _norm_stage(
     rng: random.Random, out: str, source: str, shape: tuple[str, ...]
-) -> tuple[Rows, Param]:
+) -> tuple[RowsStage, Param]:
     if rng.random() < 0.5:
         param = Param("norm", "layer_norm", shape[-1:])
         weights: tuple[str, ...] = (param.weight, param.offset)
-        return Rows(out, source, shape, (), "layer_norm", 1, weights, (), "norm"), param
+        return RowsStage(out, source, shape, (), "layer_norm", 1, weights, (), "norm"), param
     param = Param("norm_weight", "vector", shape[-1:])
-    return Rows(out, source, shape, (), "rms_norm", 1, (param.weight,)), param
+    return RowsStage(out, source, shape, (), "rms_norm", 1, (param.weight,)), param
 
 
 def _block_sizes(rng: random.Random, preset: Preset) -> Sizes:
@@ -176,14 +180,14 @@ def _mlp(rng: random.Random, preset: Preset) -> Spec:
     bias, residual = rng.random() < 0.7, rng.random() < 0.5
     up = Param("fc1", "linear", ("features", "hidden"), bias)
     down = Param("fc2", "linear", ("hidden", "features"), bias)
-    back = (Step("add", (), "x", "full"),) if residual else ()
+    back = (ElementStep("add", (), "x", "full"),) if residual else ()
     last = rng.choice(((), (), _act(rng))) if not residual else ()
     stages = [linear("h", "x", up, "tokens", _act(rng)),
               linear("y", "h", down, "tokens", (*back, *last))]  # fmt: skip
     params = [up, down]
     if rng.random() < 0.3:
         tail: Tail = rng.choice(("softmax", "log_softmax"))
-        stages_all: list[Stage] = [*stages, Rows("out", "y", _WIDE, (), tail, 1)]
+        stages_all: list[Stage] = [*stages, RowsStage("out", "y", _WIDE, (), tail, 1)]
         return _block(rng, preset, "mlp", stages_all, params)
     return _block(rng, preset, "mlp", list(stages), params)
 
@@ -194,10 +198,10 @@ def _gated_mlp(rng: random.Random, preset: Preset) -> Spec:
     up = Param("up", "linear", ("features", "hidden"), bias)
     down = Param("down", "linear", ("hidden", "features"), bias)
     act = rng.choice((*_ACTIVATIONS, "sigmoid"))
-    back = (Step("add", (), "x", "full"),) if rng.random() < 0.4 else ()
+    back = (ElementStep("add", (), "x", "full"),) if rng.random() < 0.4 else ()
     stages: list[Stage] = [
-        linear("g", "x", gate, "tokens", (Step(act),)),
-        linear("h", "x", up, "tokens", (Step("mul", (), "g", "full"),)),
+        linear("g", "x", gate, "tokens", (ElementStep(act),)),
+        linear("h", "x", up, "tokens", (ElementStep("mul", (), "g", "full"),)),
         linear("out", "h", down, "tokens", back),
     ]
     return _block(rng, preset, "gated_mlp", stages, [gate, up, down])
@@ -215,31 +219,35 @@ def _attention(rng: random.Random, preset: Preset) -> Spec:
         sizes = {"tokens": prime(rng, 11, 13), "features": prime(rng, 17, 23)}
     # Queries and keys have a variance of a third: this brings the scores to about 1.5.
     scale = round(4.5 / math.sqrt(sizes["features"]), 2)
-    scores = (Step("scale", (scale,)), *rng.choice(((), (), (Step("add", (), "mask", "full"),))))
+    scores = (
+        ElementStep("scale", (scale,)),
+        *rng.choice(((), (), (ElementStep("add", (), "mask", "full"),))),
+    )
     after = _act(rng) if rng.random() < 0.4 else ()
-    back = (Step("add", (), "x", "full"),) if rng.random() < 0.4 else ()
+    back = (ElementStep("add", (), "x", "full"),) if rng.random() < 0.4 else ()
     stages: list[Stage] = [
         linear(out, "x", param, "tokens")
         for out, param in zip(("queries", "keys", "values"), params, strict=True)
     ]
     stages += [
-        Dot("scores", "queries", "keys", "tokens", "tokens", "features", "", False, True, scores),
-        Rows("probs", "scores", ("tokens", "tokens"), (), "softmax", 1),
-        Dot("mixed", "probs", "values", "tokens", "features", "tokens", "", False, False,
+        DotStage("scores", "queries", "keys", "tokens", "tokens", "features", "", False, True,
+            scores),
+        RowsStage("probs", "scores", ("tokens", "tokens"), (), "softmax", 1),
+        DotStage("mixed", "probs", "values", "tokens", "features", "tokens", "", False, False,
             () if projected else (*after, *back)),
     ]  # fmt: skip
     if projected:
         params.append(Param("proj", "linear", ("features", "features"), bias))
         stages.append(linear("out", "mixed", params[-1], "tokens", (*after, *back)))
     masked = len(scores) > 1
-    more = (Tensor("mask", ("tokens", "tokens")),) if masked else ()
+    more = (InputTensor("mask", ("tokens", "tokens")),) if masked else ()
     return _block(rng, preset, "attention", stages, params, more, sizes)
 
 
 def _residual_norm(rng: random.Random, preset: Preset) -> Spec:
     norm, norm_param = _norm_stage(rng, "h", "x", _WIDE)
     param = Param("linear", "linear", ("features", "features"), rng.random() < 0.6)
-    after = (*_act(rng), Step("add", (), "x", "full"))
+    after = (*_act(rng), ElementStep("add", (), "x", "full"))
     stages: list[Stage] = [norm, linear("out", "h", param, "tokens", after)]
     return _block(rng, preset, "residual_norm", stages, [norm_param, param])
 
@@ -248,7 +256,7 @@ def _norm_mlp(rng: random.Random, preset: Preset) -> Spec:
     norm, norm_param = _norm_stage(rng, "normed", "x", _WIDE)
     up = Param("fc1", "linear", ("features", "hidden"), rng.random() < 0.6)
     down = Param("fc2", "linear", ("hidden", "features"), rng.random() < 0.6)
-    back = (Step("add", (), "x", "full"),) if rng.random() < 0.5 else ()
+    back = (ElementStep("add", (), "x", "full"),) if rng.random() < 0.5 else ()
     stages: list[Stage] = [
         norm,
         linear("h", "normed", up, "tokens", _act(rng)),
@@ -262,7 +270,7 @@ def _linear_norm(rng: random.Random, preset: Preset) -> Spec:
     norm, norm_param = _norm_stage(rng, "out", "h", _DEEP)
     after = rng.choice(((), _act(rng)))
     first = _act(rng) if not after or rng.random() < 0.3 else ()
-    last = Rows(norm.out, norm.source, norm.shape, norm.before, norm.tail, norm.axis,
+    last = RowsStage(norm.out, norm.source, norm.shape, norm.before, norm.tail, norm.axis,
                 norm.weights, after, norm.layer)  # fmt: skip
     stages: list[Stage] = [linear("h", "x", param, "tokens", first), last]
     return _block(rng, preset, "linear_norm", stages, [param, norm_param])
@@ -274,17 +282,17 @@ def _block(
     family: str,
     stages: list[Stage],
     params: list[Param],
-    more: tuple[Tensor, ...] = (),
+    more: tuple[InputTensor, ...] = (),
     sizes: Sizes | None = None,
 ) -> Spec:
     used = {name for stage in stages for name in _sizes_of(stage)}
     sizes = {k: v for k, v in (sizes or _block_sizes(rng, preset)).items() if k in used}
-    inputs = (Tensor("x", _WIDE), *more)
+    inputs = (InputTensor("x", _WIDE), *more)
     return Spec(3, family, family, tuple(sizes.items()), inputs, tuple(stages), tuple(params))
 
 
 def _sizes_of(stage: Stage) -> tuple[str, ...]:
-    return (stage.m, stage.n, stage.k) if isinstance(stage, Dot) else stage.shape
+    return (stage.m, stage.n, stage.k) if isinstance(stage, DotStage) else stage.shape
 
 
 _LEVEL2: tuple[tuple[int, Callable[..., Spec]], ...] = (

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelgym.suites.synthetic.spec import Step
+from kernelgym.suites.synthetic.spec import ElementStep
 
 __all__ = ["OPERATORS", "Array", "Operator", "apply", "span"]
 
@@ -220,7 +220,7 @@ def _table() -> tuple[Operator, ...]:
 OPERATORS: Mapping[str, Operator] = MappingProxyType({entry.name: entry for entry in _table()})
 
 
-def apply(step: Step, value: Array, operand: Array | None = None) -> Array:
+def apply(step: ElementStep, value: Array, operand: Array | None = None) -> Array:
     """Return one step's result on sample values."""
     operator = OPERATORS[step.op]
     extra = (operand,) if operator.binary else ()
@@ -228,7 +228,7 @@ def apply(step: Step, value: Array, operand: Array | None = None) -> Array:
     return result
 
 
-def span(step: Step, low: float, high: float) -> _Span:
+def span(step: ElementStep, low: float, high: float) -> _Span:
     """Return an interval that holds the step's results for arguments in ``[low, high]``."""
     operator = OPERATORS[step.op]
     if operator.binary:

@@ -20,7 +20,7 @@ import numpy as np
 
 from kernelgym.suites.synthetic.canonical import simplify
 from kernelgym.suites.synthetic.operators import OPERATORS, Array, apply, span
-from kernelgym.suites.synthetic.spec import Spread, Step, Tail
+from kernelgym.suites.synthetic.spec import ElementStep, Spread, Tail
 
 __all__ = ["LOWEST", "draw_chain", "draw_step", "sample", "share_apart", "tail_of"]
 
@@ -130,14 +130,14 @@ def _spread_out(value: Array) -> bool:
     return bool((flat[reach:] - flat[:-reach]).min() > width)
 
 
-def draw_step(rng: random.Random, op: str, operand: str = "", spread: Spread = "") -> Step:
+def draw_step(rng: random.Random, op: str, operand: str = "", spread: Spread = "") -> ElementStep:
     """Return a step with constants drawn for it."""
     consts = tuple(round(rng.uniform(*ends), 2) for ends in OPERATORS[op].ranges)
     if op == "scale" and rng.random() < 0.4:
         consts = (round(1.0 / consts[0], 2),)
     if op == "shift" and rng.random() < 0.5:
         consts = (-consts[0],)
-    return Step(op, consts, operand, spread)
+    return ElementStep(op, consts, operand, spread)
 
 
 def _pick_op(rng: random.Random, binary: bool) -> str:
@@ -157,7 +157,7 @@ def draw_chain(
     draw: str,
     offered: _Offered,
     tail: Tail = "",
-) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+) -> tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]]:
     """Draw the steps before and after a tail.
 
     Args:
@@ -184,10 +184,10 @@ def _try_chain(
     draw: str,
     offered: _Offered,
     tail: Tail,
-) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
+) -> tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]] | None:
     source = sample(draw, 0)
     values: dict[str, Array] = {}
-    steps: list[Step] = []
+    steps: list[ElementStep] = []
     value, low, high = source, LOWEST[draw], math.inf
     for place in range(sum(counts)):
         if place == counts[0]:
@@ -205,7 +205,7 @@ def _try_chain(
     if any(len(simplify(group)) < len(group) for group in groups):
         return None
 
-    def run(first: Sequence[Step], second: Sequence[Step]) -> Array:
+    def run(first: Sequence[ElementStep], second: Sequence[ElementStep]) -> Array:
         result = source
         for step in first:
             result = apply(step, result, values.get(step.operand))
@@ -242,7 +242,7 @@ def _grow(
     offered: _Offered,
     values: dict[str, Array],
     tail: Tail,
-) -> tuple[Step, Array] | None:
+) -> tuple[ElementStep, Array] | None:
     """Draw one further step that is in its domain, bites, and keeps the values in range."""
     for _ in range(_TRIES):
         op = _pick_op(rng, bool(offered))
@@ -260,7 +260,7 @@ def _grow(
             if not free:
                 continue
             name, spread = rng.choice(free)
-            step = Step(op, (), name, spread)
+            step = ElementStep(op, (), name, spread)
             second = sample("normal", 1 + len(values), spread)
         result = apply(step, value, second)
         if float(np.abs(result).max()) > 60 or float(result.std()) < 0.1:

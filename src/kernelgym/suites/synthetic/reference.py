@@ -10,7 +10,16 @@ from __future__ import annotations
 import random
 
 from kernelgym.suites.synthetic.operators import OPERATORS
-from kernelgym.suites.synthetic.spec import Dot, Move, Param, Rows, Spec, Stage, Step, Tensor
+from kernelgym.suites.synthetic.spec import (
+    DotStage,
+    ElementStep,
+    InputTensor,
+    MoveStage,
+    Param,
+    RowsStage,
+    Spec,
+    Stage,
+)
 
 __all__ = ["constructor", "write_reference"]
 
@@ -88,7 +97,7 @@ def _declaration(param: Param) -> list[str]:
             return [f"self.{param.attr} = nn.Parameter(torch.rand({sizes}) + 0.5)"]
 
 
-def _draw(tensor: Tensor) -> str:
+def _draw(tensor: InputTensor) -> str:
     sizes = ", ".join(tensor.shape)
     match tensor.draw:
         case "small":
@@ -109,11 +118,11 @@ def _docstring(spec: Spec) -> str:
         return f"A small {spec.family.replace('_', ' ')} block."
     parts: list[str] = []
     stage = spec.stages[0]
-    if isinstance(stage, Rows):
+    if isinstance(stage, RowsStage):
         parts += [step.op for step in stage.before]
         if stage.tail:
             parts.append(f"{_NOTES[stage.tail]} along axis {stage.axis}")
-    elif isinstance(stage, Dot):
+    elif isinstance(stage, DotStage):
         kind = "matrix-vector product" if stage.n == "1" else "matrix product"
         parts.append("linear layer" if stage.layer else kind)
     else:
@@ -125,7 +134,7 @@ def _docstring(spec: Spec) -> str:
 def _stage_lines(stage: Stage, rng: random.Random) -> list[str]:
     out = stage.out
     after = stage.after
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         if stage.layer:
             lines = [f"{out} = self.{stage.layer}({stage.left})"]
             if after and after[0].operand == f"self.{stage.layer}.bias":
@@ -133,7 +142,7 @@ def _stage_lines(stage: Stage, rng: random.Random) -> list[str]:
         else:
             lines = [f"{out} = {_product(stage, rng)}"]
         return lines + _step_lines(after, out, out, rng)
-    if isinstance(stage, Move):
+    if isinstance(stage, MoveStage):
         return [f"{out} = {_moved(stage, rng)}", *_step_lines(after, out, out, rng)]
     lines = _step_lines(stage.before, stage.source, out, rng)
     if stage.tail:
@@ -141,7 +150,9 @@ def _stage_lines(stage: Stage, rng: random.Random) -> list[str]:
     return lines + _step_lines(after, out, out, rng)
 
 
-def _step_lines(steps: tuple[Step, ...], source: str, out: str, rng: random.Random) -> list[str]:
+def _step_lines(
+    steps: tuple[ElementStep, ...], source: str, out: str, rng: random.Random
+) -> list[str]:
     lines = []
     for step in steps:
         text = rng.choice(OPERATORS[step.op].torch)
@@ -150,7 +161,7 @@ def _step_lines(steps: tuple[Step, ...], source: str, out: str, rng: random.Rand
     return lines
 
 
-def _product(stage: Dot, rng: random.Random) -> str:
+def _product(stage: DotStage, rng: random.Random) -> str:
     left = f"{stage.left}.transpose(-2, -1)" if stage.left_t else stage.left
     right = f"{stage.right}.transpose(-2, -1)" if stage.right_t else stage.right
     if stage.n == "1":
@@ -160,7 +171,7 @@ def _product(stage: Dot, rng: random.Random) -> str:
     return rng.choice((f"torch.matmul({left}, {right})", f"{left} @ {right}"))
 
 
-def _moved(stage: Move, rng: random.Random) -> str:
+def _moved(stage: MoveStage, rng: random.Random) -> str:
     x, index = stage.source, stage.index
     match stage.kind:
         case "transpose":
@@ -181,7 +192,7 @@ def _moved(stage: Move, rng: random.Random) -> str:
             return f"torch.gather({x}, 1, {index})"
 
 
-def _tail(stage: Rows, x: str, rng: random.Random) -> str:
+def _tail(stage: RowsStage, x: str, rng: random.Random) -> str:
     rank = len(stage.shape)
     axis = rng.choice((stage.axis % rank, stage.axis % rank - rank))
     if stage.layer:

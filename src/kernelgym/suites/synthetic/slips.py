@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kernelgym.suites.synthetic.operators import OPERATORS, Array, apply
-from kernelgym.suites.synthetic.spec import Step
+from kernelgym.suites.synthetic.spec import ElementStep
 
 __all__ = ["can_slip", "slip_value", "slipped"]
 
@@ -48,14 +48,14 @@ _SLIPS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
 """Literal to look for in an operator's text, what it becomes, and the result."""
 
 
-def can_slip(step: Step, target: _Target) -> bool:
+def can_slip(step: ElementStep, target: _Target) -> bool:
     """Return whether the step has a constant to get wrong."""
     if step.consts:
         return True
     return step.op in _SLIPS and _SLIPS[step.op][0] in getattr(OPERATORS[step.op], target)
 
 
-def slipped(step: Step, target: _Target) -> tuple[str, Step]:
+def slipped(step: ElementStep, target: _Target) -> tuple[str, ElementStep]:
     """Return the operator's text and the step with one constant wrong."""
     text: str = getattr(OPERATORS[step.op], target)
     if step.consts:
@@ -65,7 +65,7 @@ def slipped(step: Step, target: _Target) -> tuple[str, Step]:
     return text.replace(old, new, 1), step
 
 
-def slip_value(step: Step, value: Array) -> Array:
+def slip_value(step: ElementStep, value: Array) -> Array:
     """Return the wrong step's result on sample values."""
     if step.consts:
         return apply(slipped(step, "triton")[1], value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kernelgym.suites.synthetic import cpp_parts, cpp_rows
 from kernelgym.suites.synthetic.reference import constructor
-from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Stage
+from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style, draw_style
 from kernelgym.suites.synthetic.triton_dot import write_dot
 from kernelgym.suites.synthetic.triton_flat import write_move, write_pointwise
@@ -50,9 +50,9 @@ def styles_of(spec: Spec, seed: int, flaw: Flaw | None = None) -> list[Style]:
 
 
 def _noun(stage: Stage) -> str:
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         return "linear" if stage.layer else "matmul"
-    if isinstance(stage, Move):
+    if isinstance(stage, MoveStage):
         return stage.kind
     return stage.tail or (stage.before[0].op if len(stage.before) == 1 else "chain")
 
@@ -84,9 +84,9 @@ def write_triton(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
 
 
 def _triton_part(spec: Spec, stage: Stage, style: Style, slip: int) -> Part:
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         return write_dot(spec, stage, style, slip)
-    if isinstance(stage, Move):
+    if isinstance(stage, MoveStage):
         return write_move(spec, stage, style, slip)
     writer = write_rows if stage.tail else write_pointwise
     return writer(spec, stage, style, slip)
@@ -131,10 +131,10 @@ def write_cpp(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
 
 
 def _cpp_part(spec: Spec, stage: Stage, style: Style, slip: int) -> tuple[str, ...]:
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         return cpp_parts.write_dot(spec, stage, style, slip)
-    if isinstance(stage, Move):
+    if isinstance(stage, MoveStage):
         return cpp_parts.write_move(spec, stage, style, slip)
-    if isinstance(stage, Rows) and stage.tail:
+    if isinstance(stage, RowsStage) and stage.tail:
         return cpp_rows.write_rows(spec, stage, style, slip)
     return cpp_parts.write_pointwise(spec, stage, style, slip)

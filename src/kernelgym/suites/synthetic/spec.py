@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 __all__ = [
-    "Dot",
+    "DotStage",
     "Draw",
-    "Move",
+    "ElementStep",
+    "InputTensor",
     "MoveKind",
+    "MoveStage",
     "Param",
     "Preset",
-    "Rows",
+    "RowsStage",
     "Spec",
     "Spread",
     "Stage",
-    "Step",
     "Tail",
-    "Tensor",
     "operands",
 ]
 
@@ -60,7 +60,7 @@ Tail: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ElementStep:
     """One element-wise operation on the running value."""
 
     op: str
@@ -72,7 +72,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class InputTensor:
     """One input of the model."""
 
     name: str
@@ -106,18 +106,18 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowsStage:
     """Element-wise steps, then an operation along one axis, then steps on its result."""
 
     out: str
     source: str
     shape: tuple[str, ...]
-    before: tuple[Step, ...] = ()
+    before: tuple[ElementStep, ...] = ()
     tail: Tail = ""
     axis: int = -1
     weights: tuple[str, ...] = ()
     """Norms: names of the scale and, for `layer_norm`, the shift; empty for none."""
-    after: tuple[Step, ...] = ()
+    after: tuple[ElementStep, ...] = ()
     layer: str = ""
     """Attribute whose call is this stage's tail in the reference."""
 
@@ -137,7 +137,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class DotStage:
     """A matrix product ``(m, k) x (k, n)``, then element-wise steps on the result."""
 
     out: str
@@ -153,7 +153,7 @@ class Dot:
     """The left operand is stored as (k, m)."""
     right_t: bool = False
     """The right operand is stored as (n, k), as the weight of a linear layer is."""
-    after: tuple[Step, ...] = ()
+    after: tuple[ElementStep, ...] = ()
     layer: str = ""
     """Attribute whose call makes the product (and adds the bias) in the reference."""
 
@@ -170,7 +170,7 @@ MoveKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MoveStage:
     """A rearrangement of the elements, then element-wise steps on the result."""
 
     out: str
@@ -182,10 +182,10 @@ class Move:
     """Name of the index tensor, where there is one."""
     shift: int = 0
     """Positions a roll moves by."""
-    after: tuple[Step, ...] = ()
+    after: tuple[ElementStep, ...] = ()
 
 
-Stage: TypeAlias = Rows | Dot | Move
+Stage: TypeAlias = RowsStage | DotStage | MoveStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Spec:
     family: str
     name: str
     sizes: tuple[tuple[str, int], ...]
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[InputTensor, ...]
     stages: tuple[Stage, ...]
     params: tuple[Param, ...] = ()
     spelling: int = 0
@@ -226,9 +226,9 @@ class Spec:
 
 def operands(stage: Stage) -> tuple[str, ...]:
     """Return the names of the tensors a stage reads, each once, the main one first."""
-    if isinstance(stage, Rows):
+    if isinstance(stage, RowsStage):
         names = [stage.source, *(s.operand for s in stage.before), *stage.weights]
-    elif isinstance(stage, Dot):
+    elif isinstance(stage, DotStage):
         names = [stage.left, stage.right]
     else:
         names = [stage.source, stage.index]

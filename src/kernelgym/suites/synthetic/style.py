@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Stage
+from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
 
 __all__ = [
     "Defect",
-    "Names",
+    "KernelNames",
     "Skeleton",
     "Style",
     "draw_style",
@@ -45,7 +45,7 @@ class Defect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class KernelNames:
     """Identifiers of one house style."""
 
     pid: str
@@ -60,10 +60,10 @@ class Names:
 
 
 _NAMES = (
-    Names("pid", "offsets", "mask", "v", "BLOCK_SIZE", "n_elements", "n_cols", "{}_ptr"),
-    Names("program", "idx", "ok", "val", "BLOCK", "numel", "width", "p_{}"),
-    Names("block_id", "offs", "valid", "value", "BLOCK_N", "total", "length", "{}_pointer"),
-    Names("i_blk", "pos", "inside_mask", "cur", "TILE", "size", "row_len", "{}_base"),
+    KernelNames("pid", "offsets", "mask", "v", "BLOCK_SIZE", "n_elements", "n_cols", "{}_ptr"),
+    KernelNames("program", "idx", "ok", "val", "BLOCK", "numel", "width", "p_{}"),
+    KernelNames("block_id", "offs", "valid", "value", "BLOCK_N", "total", "length", "{}_pointer"),
+    KernelNames("i_blk", "pos", "inside_mask", "cur", "TILE", "size", "row_len", "{}_base"),
 )
 
 
@@ -74,7 +74,7 @@ class Style:
     function: str
     """Name of the host function; the kernel's is derived from it."""
     skeleton: Skeleton
-    names: Names
+    names: KernelNames
     block: int
     """Block size along the axis worked on (along k for a product)."""
     lanes: int
@@ -92,7 +92,7 @@ def power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-def row_geometry(spec: Spec, stage: Rows) -> tuple[int, int, int]:
+def row_geometry(spec: Spec, stage: RowsStage) -> tuple[int, int, int]:
     """Return (lanes, length, inner) of the work along a stage's axis."""
     axis = stage.axis % len(stage.shape)
     length = spec.size(stage.shape[axis])
@@ -102,11 +102,11 @@ def row_geometry(spec: Spec, stage: Rows) -> tuple[int, int, int]:
 
 def skeletons(spec: Spec, stage: Stage) -> tuple[Skeleton, ...]:
     """Return the skeletons that suit a stage."""
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         if stage.n == "1":
             return ("loop",) if spec.size(stage.m) < 1000 else ("row", "loop")
         return ("tile", "flat")
-    if isinstance(stage, Move):
+    if isinstance(stage, MoveStage):
         return ("flat", "tile") if stage.kind in ("transpose", "swap_last") else ("flat", "loop")
     small = spec.elements(stage.shape) < _SMALL
     lanes, length, inner = row_geometry(spec, stage)
@@ -129,9 +129,9 @@ def draw_style(
 ) -> Style:
     """Draw how a stage is written."""
     skeleton = rng.choice(skeletons(spec, stage))
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         block, lanes = _dot_blocks(rng, spec, stage)
-    elif isinstance(stage, Rows) and stage.tail:
+    elif isinstance(stage, RowsStage) and stage.tail:
         block, lanes = _row_blocks(rng, spec, stage, skeleton)
     else:
         block, lanes = _flat_blocks(rng, spec, stage, skeleton)
@@ -149,11 +149,11 @@ def draw_style(
 
 
 def _flat_blocks(
-    rng: random.Random, spec: Spec, stage: Rows | Move, skeleton: Skeleton
+    rng: random.Random, spec: Spec, stage: RowsStage | MoveStage, skeleton: Skeleton
 ) -> tuple[int, int]:
     total = spec.elements(stage.out_shape)
     cols = spec.size(stage.shape[-1])
-    rows = spec.size(stage.shape[-2]) if isinstance(stage, Move) else total // cols
+    rows = spec.size(stage.shape[-2]) if isinstance(stage, MoveStage) else total // cols
     if skeleton in ("row", "tile"):
         if total >= _SMALL:
             return (rng.choice((512, 1024)), 1) if skeleton == "row" else (64, 32)
@@ -165,7 +165,9 @@ def _flat_blocks(
     return max(rng.choice((whole // 4, whole // 8)), 16), 1
 
 
-def _row_blocks(rng: random.Random, spec: Spec, stage: Rows, skeleton: Skeleton) -> tuple[int, int]:
+def _row_blocks(
+    rng: random.Random, spec: Spec, stage: RowsStage, skeleton: Skeleton
+) -> tuple[int, int]:
     lanes, length, _ = row_geometry(spec, stage)
     whole = power_of_two(length)
     small = spec.elements(stage.shape) < _SMALL
@@ -184,7 +186,7 @@ def _row_blocks(rng: random.Random, spec: Spec, stage: Rows, skeleton: Skeleton)
     return block, max(power_of_two(lanes) // parts, 1)
 
 
-def _dot_blocks(rng: random.Random, spec: Spec, stage: Dot) -> tuple[int, int]:
+def _dot_blocks(rng: random.Random, spec: Spec, stage: DotStage) -> tuple[int, int]:
     small = spec.elements(stage.out_shape) * spec.size(stage.k) < _SMALL * 10
     if stage.n == "1":
         return (64, 16) if small else (128, 16)

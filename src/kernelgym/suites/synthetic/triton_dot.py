@@ -7,11 +7,11 @@ row (`row`).
 
 from __future__ import annotations
 
-from kernelgym.suites.synthetic.spec import Dot, Spec, Spread
+from kernelgym.suites.synthetic.spec import DotStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style
 from kernelgym.suites.synthetic.triton_parts import (
+    OperandPlace,
     Part,
-    Place,
     argument,
     chain_lines,
     indent,
@@ -23,7 +23,7 @@ from kernelgym.suites.synthetic.triton_parts import (
 __all__ = ["write_dot"]
 
 
-def write_dot(spec: Spec, stage: Dot, style: Style, slip: int = -1) -> Part:
+def write_dot(spec: Spec, stage: DotStage, style: Style, slip: int = -1) -> Part:
     """Write a product."""
     if stage.n == "1":
         return _write_matvec(stage, style)
@@ -49,8 +49,8 @@ def write_dot(spec: Spec, stage: Dot, style: Style, slip: int = -1) -> Part:
         "rn = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)",
         "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)",
     ]
-    left_mask = Place("left_at", "(rm[:, None] < m) & (kk[None, :] < k)")
-    right_mask = Place("right_at", "(kk[:, None] < k) & (rn[None, :] < n)")
+    left_mask = OperandPlace("left_at", "(rm[:, None] < m) & (kk[None, :] < k)")
+    right_mask = OperandPlace("right_at", "(kk[:, None] < k) & (rn[None, :] < n)")
     inner = [
         "kk = start + tl.arange(0, BLOCK_K)",
         f"left_at = {lead}{left}",
@@ -60,10 +60,10 @@ def write_dot(spec: Spec, stage: Dot, style: Style, slip: int = -1) -> Part:
         'acc += tl.dot(left, right, input_precision="ieee")',
     ]
     body += _loop(style, inner)
-    places: dict[Spread, Place] = {
-        "full": Place(style.names.offs, style.names.mask),
-        "row": Place("rn[None, :]", "rn[None, :] < n"),
-        "col": Place("rm[:, None]", "rm[:, None] < m"),
+    places: dict[Spread, OperandPlace] = {
+        "full": OperandPlace(style.names.offs, style.names.mask),
+        "row": OperandPlace("rn[None, :]", "rn[None, :] < n"),
+        "col": OperandPlace("rm[:, None]", "rm[:, None] < m"),
     }
     lead_out = "plane * m * n + " if stage.batch else ""
     body += [
@@ -98,7 +98,7 @@ def _loop(style: Style, inner: list[str]) -> list[str]:
     return ["for start in range(0, k, BLOCK_K):", *indent(inner)]
 
 
-def _write_matvec(stage: Dot, style: Style) -> Part:
+def _write_matvec(stage: DotStage, style: Style) -> Part:
     v = style.names.value
     single = style.skeleton == "row"
     rows = [
@@ -112,15 +112,15 @@ def _write_matvec(stage: Dot, style: Style) -> Part:
     inner = [
         "kk = start + tl.arange(0, BLOCK_K)",
         f"left_at = {at}",
-        f"left = {load(style, stage.left, Place('left_at', mask))}",
-        f"right = {load(style, stage.right, Place('kk', 'kk < k'))}",
+        f"left = {load(style, stage.left, OperandPlace('left_at', mask))}",
+        f"right = {load(style, stage.right, OperandPlace('kk', 'kk < k'))}",
         f"acc += left * right{'' if single else '[None, :]'}",
     ]
     body = [
         *rows,
         *_loop(style, inner),
         f"{v} = tl.sum(acc, axis={0 if single else 1})",
-        store(style, "out", Place("rm", "" if single else "rm < m"), v),
+        store(style, "out", OperandPlace("rm", "" if single else "rm < m"), v),
     ]
     a = argument(stage.left)
     scalars = {"m": f"{a}.shape[0]", "k": f"{a}.shape[1]"}

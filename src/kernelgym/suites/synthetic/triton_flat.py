@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelgym.suites.synthetic.spec import Move, Rows, Spec, Spread
+from kernelgym.suites.synthetic.spec import MoveStage, RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style
 from kernelgym.suites.synthetic.triton_parts import (
+    OperandPlace,
     Part,
-    Place,
     argument,
     chain_lines,
     indent,
@@ -25,7 +25,7 @@ from kernelgym.suites.synthetic.triton_parts import (
 __all__ = ["write_move", "write_pointwise"]
 
 
-def write_pointwise(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> Part:
+def write_pointwise(spec: Spec, stage: RowsStage, style: Style, slip: int = -1) -> Part:
     """Write an element-wise chain."""
     names = style.names
     steps = (*stage.before, *stage.after)
@@ -37,18 +37,18 @@ def write_pointwise(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> Pa
     mask = names.mask
 
     def work(at: str, row: str, col: str, row_mask: str, col_mask: str) -> list[str]:
-        places: dict[Spread, Place] = {
-            "full": Place(at, mask),
-            "row": Place(col, col_mask),
-            "col": Place(row, row_mask),
+        places: dict[Spread, OperandPlace] = {
+            "full": OperandPlace(at, mask),
+            "row": OperandPlace(col, col_mask),
+            "col": OperandPlace(row, row_mask),
         }
         if style.defect is Defect.WRONG_AXIS:
             places["row"] = places["col"]
-        first = load(style, stage.source, Place(at, mask), pad_value(steps))
+        first = load(style, stage.source, OperandPlace(at, mask), pad_value(steps))
         return [
             f"{names.value} = {first}",
             *chain_lines(style, steps, places, slip),
-            store(style, "out", Place(at, mask), names.value),
+            store(style, "out", OperandPlace(at, mask), names.value),
         ]
 
     if style.skeleton in ("flat", "loop"):
@@ -65,7 +65,11 @@ def write_pointwise(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> Pa
 
 
 def _flat(
-    stage: Rows | Move, style: Style, scalars: dict[str, str], lines: Sequence[str], out: str
+    stage: RowsStage | MoveStage,
+    style: Style,
+    scalars: dict[str, str],
+    lines: Sequence[str],
+    out: str,
 ) -> Part:
     n = style.names
     round_up = f"triton.cdiv({n.count}, {{}})"
@@ -98,7 +102,7 @@ def _flat(
     return part(stage, style, body, scalars, constants, grid, out)
 
 
-def _by_row(stage: Rows, style: Style, scalars: dict[str, str], lines: Sequence[str]) -> Part:
+def _by_row(stage: RowsStage, style: Style, scalars: dict[str, str], lines: Sequence[str]) -> Part:
     n = style.names
     inner = [
         f"col = start + tl.arange(0, {n.block})",
@@ -118,7 +122,7 @@ def _by_row(stage: Rows, style: Style, scalars: dict[str, str], lines: Sequence[
     return part(stage, style, body, scalars, {n.block: style.block}, grid, f"torch.empty_like({x})")
 
 
-def _tile(stage: Rows, style: Style, scalars: dict[str, str], lines: Sequence[str]) -> Part:
+def _tile(stage: RowsStage, style: Style, scalars: dict[str, str], lines: Sequence[str]) -> Part:
     n = style.names
     x = argument(stage.source)
     scalars = {"rows": f"{x}.numel() // {x}.shape[-1]", n.length: scalars[n.length]}
@@ -139,7 +143,7 @@ def _tile(stage: Rows, style: Style, scalars: dict[str, str], lines: Sequence[st
     return part(stage, style, body, scalars, constants, grid, f"torch.empty_like({x})")
 
 
-def write_move(spec: Spec, stage: Move, style: Style, slip: int = -1) -> Part:
+def write_move(spec: Spec, stage: MoveStage, style: Style, slip: int = -1) -> Part:
     """Write a rearrangement: each element of the result looks up where it comes from."""
     n = style.names
     if style.skeleton == "tile":
@@ -178,7 +182,7 @@ def write_move(spec: Spec, stage: Move, style: Style, slip: int = -1) -> Part:
                 source = f"({at} + {n.count} - {shift}) % {n.count}"
             out = f"torch.empty_like({x})"
         case "select_rows":
-            picked = load(style, stage.index, Place(f"{at} // {n.length}", n.mask), "0")
+            picked = load(style, stage.index, OperandPlace(f"{at} // {n.length}", n.mask), "0")
             lines = [f"picked = {picked}"]
             source = f"picked * {n.length} + {at} % {n.length}"
             out = (
@@ -187,7 +191,7 @@ def write_move(spec: Spec, stage: Move, style: Style, slip: int = -1) -> Part:
         case _:
             scalars["picks"] = f"{index}.shape[-1]"
             where = f"{at} % picks" if stage.kind == "select_cols" else at
-            lines = [f"picked = {load(style, stage.index, Place(where, n.mask), '0')}"]
+            lines = [f"picked = {load(style, stage.index, OperandPlace(where, n.mask), '0')}"]
             source = f"{at} // picks * {n.length} + picked"
             out = (
                 f"torch.empty(({x}.shape[0], {index}.shape[-1]), "
@@ -196,20 +200,20 @@ def write_move(spec: Spec, stage: Move, style: Style, slip: int = -1) -> Part:
     if wrong and stage.kind in ("transpose", "swap_last"):
         source = at
     last = "picks" if "picks" in scalars else n.length
-    places: dict[Spread, Place] = {
-        "full": Place(at, n.mask),
-        "row": Place(f"({at} % {last})", n.mask),
+    places: dict[Spread, OperandPlace] = {
+        "full": OperandPlace(at, n.mask),
+        "row": OperandPlace(f"({at} % {last})", n.mask),
     }
     lines += [
         f"source = {source}",
-        f"{n.value} = {load(style, stage.source, Place('source', n.mask))}",
+        f"{n.value} = {load(style, stage.source, OperandPlace('source', n.mask))}",
         *chain_lines(style, stage.after, places, slip),
-        store(style, "out", Place(at, n.mask), n.value),
+        store(style, "out", OperandPlace(at, n.mask), n.value),
     ]
     return _flat(stage, style, {n.count: "out.numel()", **scalars}, lines, out)
 
 
-def _tiled_transpose(stage: Move, style: Style, slip: int) -> Part:
+def _tiled_transpose(stage: MoveStage, style: Style, slip: int) -> Part:
     n = style.names
     x = argument(stage.source)
     batched = stage.kind == "swap_last"
@@ -226,9 +230,9 @@ def _tiled_transpose(stage: Move, style: Style, slip: int) -> Part:
         plane = f"tl.program_id(2) * rows * {n.length}"
         body += [f"{n.offs} += {plane}", f"moved += {plane}"]
     body += [
-        f"{n.value} = {load(style, stage.source, Place(n.offs, n.mask))}",
+        f"{n.value} = {load(style, stage.source, OperandPlace(n.offs, n.mask))}",
         *chain_lines(style, stage.after, {}, slip),
-        store(style, "out", Place("moved", n.mask), n.value),
+        store(style, "out", OperandPlace("moved", n.mask), n.value),
     ]
     scalars = {"rows": f"{x}.shape[-2]", n.length: f"{x}.shape[-1]"}
     across = f"triton.cdiv({n.length}, {style.block})"

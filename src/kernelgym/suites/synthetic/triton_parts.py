@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from kernelgym.suites.synthetic.operators import OPERATORS
 from kernelgym.suites.synthetic.slips import slipped
-from kernelgym.suites.synthetic.spec import Spread, Stage, Step, operands
+from kernelgym.suites.synthetic.spec import ElementStep, Spread, Stage, operands
 from kernelgym.suites.synthetic.style import Defect, Style
 
 __all__ = [
+    "OperandPlace",
     "Part",
-    "Place",
     "argument",
     "arguments",
     "chain_lines",
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OperandPlace:
     """Where an operand is found: index expression and mask expression (empty for none)."""
 
     index: str
@@ -65,7 +65,7 @@ def indent(lines: Sequence[str], depth: int = 1) -> list[str]:
     return [f"{'    ' * depth}{line}" if line else line for line in lines]
 
 
-def load(style: Style, name: str, place: Place, other: str = "0.0") -> str:
+def load(style: Style, name: str, place: OperandPlace, other: str = "0.0") -> str:
     """Return a load expression."""
     mask = f", mask={place.mask}, other={other}" if place.mask else ""
     if style.defect is Defect.MISSING_MASK:
@@ -73,7 +73,7 @@ def load(style: Style, name: str, place: Place, other: str = "0.0") -> str:
     return f"tl.load({pointer(style, name)} + {place.index}{mask})"
 
 
-def store(style: Style, name: str, place: Place, value: str) -> str:
+def store(style: Style, name: str, place: OperandPlace, value: str) -> str:
     """Return a store statement."""
     mask = f", mask={place.mask}" if place.mask else ""
     if style.defect is Defect.MISSING_MASK:
@@ -81,13 +81,16 @@ def store(style: Style, name: str, place: Place, value: str) -> str:
     return f"tl.store({pointer(style, name)} + {place.index}, {value}{mask})"
 
 
-def pad_value(steps: Sequence[Step]) -> str:
+def pad_value(steps: Sequence[ElementStep]) -> str:
     """Return what masked-out elements are loaded as: inside every operator's domain."""
     return "1.0" if any(OPERATORS[step.op].floor > 0 for step in steps) else "0.0"
 
 
 def chain_lines(
-    style: Style, steps: Sequence[Step], places: Mapping[Spread, Place], slip: int = -1
+    style: Style,
+    steps: Sequence[ElementStep],
+    places: Mapping[Spread, OperandPlace],
+    slip: int = -1,
 ) -> list[str]:
     """Return the lines that run a chain of steps on the running value.
 

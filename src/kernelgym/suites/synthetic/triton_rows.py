@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelgym.suites.synthetic.spec import Rows, Spec, Spread
+from kernelgym.suites.synthetic.spec import RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style, row_geometry
 from kernelgym.suites.synthetic.triton_parts import (
+    OperandPlace,
     Part,
-    Place,
     argument,
     chain_lines,
     indent,
@@ -52,7 +52,7 @@ def _frame(style: Style) -> _Frame:
     return _Frame(False, looped, "0", "", f"({block},)", "")
 
 
-def write_rows(spec: Spec, stage: Rows, style: Style, slip: int = -1) -> Part:
+def write_rows(spec: Spec, stage: RowsStage, style: Style, slip: int = -1) -> Part:
     """Write steps, an operation along an axis, and steps on its result."""
     writer = _Writer(spec, stage, style, slip)
     n, frame = style.names, writer.frame
@@ -98,7 +98,7 @@ def _head(frame: _Frame, length: str, inner: int) -> list[str]:
 class _Writer:
     """Writes the body of one kernel."""
 
-    def __init__(self, spec: Spec, stage: Rows, style: Style, slip: int) -> None:
+    def __init__(self, spec: Spec, stage: RowsStage, style: Style, slip: int) -> None:
         self.stage, self.style, self.slip = stage, style, slip
         self.frame = _frame(style)
         self.lanes, self.length, self.inner = row_geometry(spec, stage)
@@ -121,25 +121,28 @@ class _Writer:
             lines.append(f"{n.mask} = inside")
         return [*lines, f"{n.offs} = base{frame.wide} + {step}"]
 
-    def places(self) -> dict[Spread, Place]:
+    def places(self) -> dict[Spread, OperandPlace]:
         """Return where second operands lie."""
         n = self.style.names
         if self.frame.tiled:
-            row, col = Place("col[None, :]", self.inside), Place("lane[:, None]", "live[:, None]")
+            row, col = (
+                OperandPlace("col[None, :]", self.inside),
+                OperandPlace("lane[:, None]", "live[:, None]"),
+            )
         else:
-            row, col = Place("col", "inside"), Place("lane", "")
-        return {"full": Place(n.offs, n.mask), "row": row, "col": col}
+            row, col = OperandPlace("col", "inside"), OperandPlace("lane", "")
+        return {"full": OperandPlace(n.offs, n.mask), "row": row, "col": col}
 
     def read(self) -> list[str]:
         """Return the lines that load a block and run the steps before the tail."""
         before = self.stage.before
-        place = Place(self.style.names.offs, self.keep)
+        place = OperandPlace(self.style.names.offs, self.keep)
         first = load(self.style, self.stage.source, place, pad_value(before))
         return [f"{self.v} = {first}", *chain_lines(self.style, before, self.places(), self.slip)]
 
     def finish(self) -> list[str]:
         """Return the lines that run the steps after the tail and store a block."""
-        place = Place(self.style.names.offs, self.keep)
+        place = OperandPlace(self.style.names.offs, self.keep)
         return [*self._after(), store(self.style, "out", place, self.v)]
 
     def _after(self) -> list[str]:
@@ -169,7 +172,7 @@ class _Writer:
         return [
             f"{self.v} = {text}",
             *self._after(),
-            store(self.style, "out", Place("lane", mask), self.v),
+            store(self.style, "out", OperandPlace("lane", mask), self.v),
         ]
 
     def whole(self) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from kernelgym.suites.synthetic.operators import Array, apply
 from kernelgym.suites.synthetic.probe import sample, share_apart, tail_of
 from kernelgym.suites.synthetic.slips import can_slip, slip_value
-from kernelgym.suites.synthetic.spec import Dot, Move, Rows, Spec, Stage, Step
+from kernelgym.suites.synthetic.spec import DotStage, ElementStep, MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Style, row_geometry
 
 __all__ = [
@@ -31,9 +31,9 @@ _CALLS = 3
 """The fewest calls a kernel is judged on."""
 
 
-def steps_of(stage: Stage) -> tuple[Step, ...]:
+def steps_of(stage: Stage) -> tuple[ElementStep, ...]:
     """Return all element-wise steps of a stage."""
-    return (*stage.before, *stage.after) if isinstance(stage, Rows) else stage.after
+    return (*stage.before, *stage.after) if isinstance(stage, RowsStage) else stage.after
 
 
 def slips_that_show(spec: Spec, stage: Stage, language: str) -> list[int]:
@@ -45,23 +45,23 @@ def slips_that_show(spec: Spec, stage: Stage, language: str) -> list[int]:
         for number, step in enumerate(steps)
         if can_slip(step, target) and _slip_shows(spec, stage, number)  # type: ignore[arg-type]
     ]
-    if isinstance(stage, Move) and stage.kind == "roll" and not steps:
+    if isinstance(stage, MoveStage) and stage.kind == "roll" and not steps:
         found.append(0)
-    if isinstance(stage, Rows) and stage.tail == "mean":
+    if isinstance(stage, RowsStage) and stage.tail == "mean":
         found.append(-1)
     return found
 
 
 def _slip_shows(spec: Spec, stage: Stage, slip: int) -> bool:
     draws = {tensor.name: tensor.draw for tensor in spec.inputs}
-    source = stage.left if isinstance(stage, Dot) else stage.source
-    draw = draws.get(source, "normal") if isinstance(stage, Rows) else "normal"
-    count = len(stage.before) if isinstance(stage, Rows) else 0
+    source = stage.left if isinstance(stage, DotStage) else stage.source
+    draw = draws.get(source, "normal") if isinstance(stage, RowsStage) else "normal"
+    count = len(stage.before) if isinstance(stage, RowsStage) else 0
     steps = steps_of(stage)
 
     def run(wrong: int) -> Array:
         value = _chain(sample(draw, 0), steps[:count], 0, wrong)
-        if isinstance(stage, Rows):
+        if isinstance(stage, RowsStage):
             value = tail_of(stage.tail, value)
         return _chain(value, steps[count:], count, wrong)
 
@@ -69,7 +69,7 @@ def _slip_shows(spec: Spec, stage: Stage, slip: int) -> bool:
         return share_apart(run(slip), run(-1)) >= _SHARE
 
 
-def _chain(value: Array, steps: Sequence[Step], first: int, wrong: int) -> Array:
+def _chain(value: Array, steps: Sequence[ElementStep], first: int, wrong: int) -> Array:
     for number, step in enumerate(steps, first):
         if number == wrong:
             value = slip_value(step, value)
@@ -81,9 +81,9 @@ def _chain(value: Array, steps: Sequence[Step], first: int, wrong: int) -> Array
 
 def axis_shows(spec: Spec, stage: Stage) -> bool:
     """Return whether working along another axis stays in bounds and gives something else."""
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         return stage.n != "1"
-    if isinstance(stage, Move):
+    if isinstance(stage, MoveStage):
         return stage.kind in ("transpose", "swap_last", "flip", "roll")
     spreads = {step.spread for step in steps_of(stage)}
     if stage.tail:
@@ -94,9 +94,9 @@ def axis_shows(spec: Spec, stage: Stage) -> bool:
 
 def missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
     """Return whether an unmasked access reaches beyond the end of a tensor."""
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         return spec.size(stage.m) % style.lanes != 0 or spec.size(stage.k) % style.block != 0
-    if isinstance(stage, Rows) and stage.tail:
+    if isinstance(stage, RowsStage) and stage.tail:
         lanes, length, _ = row_geometry(spec, stage)
         return length % style.block != 0 or lanes % style.lanes != 0
     total = spec.elements(stage.out_shape)
@@ -114,7 +114,7 @@ def missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
 
 def early_stop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> bool:
     """Return whether leaving out the last, partial block leaves elements unwritten."""
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         lines = spec.size(stage.m)
         if language == "cpp":
             lines *= spec.size(stage.batch) if stage.batch else 1
@@ -122,13 +122,13 @@ def early_stop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> b
         return style.skeleton != "row" and _partial(lines, style.lanes)
     cols = spec.size(stage.shape[-1])
     total = spec.elements(stage.out_shape)
-    if isinstance(stage, Rows) and stage.tail:
+    if isinstance(stage, RowsStage) and stage.tail:
         lanes, _, _ = row_geometry(spec, stage)
         if language == "cpp":
             return lanes % 2 != 0 and lanes > 1
         return style.skeleton in ("tile", "tile_loop") and _partial(lanes, style.lanes)
     if language == "cpp":
-        nested = isinstance(stage, Rows) and style.skeleton in ("row", "tile")
+        nested = isinstance(stage, RowsStage) and style.skeleton in ("row", "tile")
         return (cols if nested else total) % 32 != 0
     if style.skeleton in ("row", "tile"):
         return _partial(cols, style.block)
@@ -141,9 +141,9 @@ def _partial(n: int, block: int) -> bool:
 
 def missing_loop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> bool:
     """Return whether there is a loop, and doing only its first turn changes the result."""
-    if isinstance(stage, Dot):
+    if isinstance(stage, DotStage):
         return language == "triton" and spec.size(stage.k) > style.block
-    if isinstance(stage, Rows) and stage.tail:
+    if isinstance(stage, RowsStage) and stage.tail:
         lanes, length, _ = row_geometry(spec, stage)
         reach = style.block
         if language == "cpp":

@@ -10,7 +10,7 @@ from typing import Any
 from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
 from kernelgym_train.backends.tinker.checkpoint import (
-    Kept,
+    KeptCheckpoint,
     is_of_training,
     read_trained,
     write_trained,
@@ -37,7 +37,7 @@ from kernelgym_train.rollout.policies import ChatText, Sampling
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, Outcome
+from kernelgym_train.run.training import Evaluate, TrainingOutcome
 
 __all__ = ["BACKEND", "OpenedLater", "TinkerBackend", "TinkerModel"]
 
@@ -56,7 +56,7 @@ class TinkerModel:
     """
 
     def __init__(
-        self, config: Config, served: ServedModel, server: str, kept: Kept | None = None
+        self, config: Config, served: ServedModel, server: str, kept: KeptCheckpoint | None = None
     ) -> None:
         self._config, self._served, self._server, self._kept = config, served, server, kept
         self.tokenizer = load_tokenizer(config.model)
@@ -137,7 +137,7 @@ class TinkerModel:
         evaluate: Evaluate | None = None,
         watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
         interrupts: Interrupts | None = None,
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """Train; see `kernelgym_train.backends.tinker.train.train`."""
         outcome = train(
             config,
@@ -251,7 +251,7 @@ class TinkerBackend:
         if is_of_training(address):
             _compared(address, served, server, key)
             paths = (address, "")
-        model = TinkerModel(config, served, server, Kept(*paths, 0, served.name, server))
+        model = TinkerModel(config, served, server, KeptCheckpoint(*paths, 0, served.name, server))
         if not is_of_training(address):
             model.check_kept()
         return model

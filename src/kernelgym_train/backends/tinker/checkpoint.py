@@ -1,7 +1,7 @@
 """Paths of the weights that a Tinker service keeps.
 
-Contract: a checkpoint's ``state.json`` holds a `Kept` beside the run's own parts, its row in
-checkpoints.jsonl the names that tinker-cookbook's tools read, and a run's ``model/`` a file
+Contract: a checkpoint's ``state.json`` holds a `KeptCheckpoint` beside the run's own parts, its row
+in checkpoints.jsonl the names that tinker-cookbook's tools read, and a run's ``model/`` a file
 ``tinker.json``. Pure but for that file.
 """
 
@@ -15,13 +15,13 @@ from typing import Any, Self
 
 from kernelgym import UsageError
 
-__all__ = ["Kept", "checkpoint_name", "is_of_training", "read_trained", "write_trained"]
+__all__ = ["KeptCheckpoint", "checkpoint_name", "is_of_training", "read_trained", "write_trained"]
 
 _FILE = "tinker.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptCheckpoint:
     """Weights that a service keeps."""
 
     state_path: str
@@ -72,20 +72,20 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:06d}"
 
 
-def write_trained(folder: Path, kept: Kept) -> None:
+def write_trained(folder: Path, kept: KeptCheckpoint) -> None:
     """Write where a run's trained weights are."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _FILE).write_text(json.dumps(kept.state(), indent=2) + "\n")
 
 
-def read_trained(folder: Path) -> Kept:
+def read_trained(folder: Path) -> KeptCheckpoint:
     """Return where a run's trained weights are.
 
     Raises:
         UsageError: If the folder does not say.
     """
     try:
-        return Kept.of(json.loads((folder / _FILE).read_text("utf-8")))
+        return KeptCheckpoint.of(json.loads((folder / _FILE).read_text("utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
         raise UsageError(
             f"{str(folder)!r} does not say where trained weights are (no {_FILE} that can be "

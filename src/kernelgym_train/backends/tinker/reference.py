@@ -24,10 +24,10 @@ from kernelgym.episodes.playing import side_by_side
 from kernelgym_train.backends.tinker.recovery import asked_again
 from kernelgym_train.types import Sample
 
-__all__ = ["Divergence", "Scores", "divergence", "reference_logprobs"]
+__all__ = ["Divergence", "ReferenceScores", "divergence", "reference_logprobs"]
 
 
-class Scores(Protocol):
+class ReferenceScores(Protocol):
     """Tells log-probabilities; `kernelgym_train.backends.tinker.service.Sampler`."""
 
     async def score(
@@ -73,7 +73,7 @@ def divergence(samples: Sequence[Sample], reference: Sequence[Sequence[float]]) 
 
 
 async def reference_logprobs(
-    base: Scores, samples: Sequence[Sample], *, limit_s: float, at_once: int | None = None
+    base: ReferenceScores, samples: Sequence[Sample], *, limit_s: float, at_once: int | None = None
 ) -> list[tuple[float, ...]]:
     """Return the base model's log-probabilities of each sample's tokens.
 

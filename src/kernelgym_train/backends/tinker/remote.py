@@ -13,7 +13,7 @@ from typing import Protocol
 from kernelgym_train.backends.tinker.datums import DatumRow
 from kernelgym_train.backends.tinker.pauses import Pauses
 from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
-from kernelgym_train.backends.tinker.reference import Scores
+from kernelgym_train.backends.tinker.reference import ReferenceScores
 from kernelgym_train.backends.tinker.service import Updated
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, Sampling
@@ -49,7 +49,7 @@ class Learning(Protocol):
         """Keep the weights for sampling alone; returns their path."""
 
 
-class Opened(Snapshot, Scores, Protocol):
+class Opened(Snapshot, ReferenceScores, Protocol):
     """Samples with kept weights, and tells their log-probabilities."""
 
 

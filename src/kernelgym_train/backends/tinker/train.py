@@ -32,24 +32,28 @@ from functools import partial
 from typing import Any
 
 from kernelgym import UsageError
-from kernelgym_train.backends.tinker.checkpoint import Kept, checkpoint_name
+from kernelgym_train.backends.tinker.checkpoint import KeptCheckpoint, checkpoint_name
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap, updates_of
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.policy import Snapshot
 from kernelgym_train.backends.tinker.recovery import or_lost
-from kernelgym_train.backends.tinker.reference import Scores, divergence, reference_logprobs
+from kernelgym_train.backends.tinker.reference import (
+    ReferenceScores,
+    divergence,
+    reference_logprobs,
+)
 from kernelgym_train.backends.tinker.remote import Learning, Remote
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import Sampling
 from kernelgym_train.run.interrupts import Interrupts, finish_within
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
-from kernelgym_train.run.steps import Played, Step, Steps
+from kernelgym_train.run.steps import Played, Steps, TrainingStep
 from kernelgym_train.run.training import (
     Evaluate,
     LearnerLost,
-    Outcome,
     Progress,
+    TrainingOutcome,
     run_stretches,
 )
 from kernelgym_train.types import Key, Sample
@@ -66,7 +70,7 @@ def train(
     evaluate: Evaluate | None = None,
     watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
     interrupts: Interrupts | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train until the last step, or until a guard stops the run.
 
     Args:
@@ -79,7 +83,7 @@ def train(
         interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
 
     Returns:
-        How it ended; its model is a `Kept`.
+        How it ended; its model is a `KeptCheckpoint`.
 
     Raises:
         UsageError: If the log's checkpoint is another backend's.
@@ -108,7 +112,7 @@ class _Stretch:
         self._kept = _kept_at_start(progress)
         self._version = self._kept.version if self._kept else 0
         self._sampled: tuple[int, Snapshot] | None = None
-        self._base: Scores | None = None
+        self._base: ReferenceScores | None = None
         self._unfinished = False
         """Whether a step was written down and its updates are not done, or not known to be."""
         self._ahead: asyncio.Task[Played] | None = None
@@ -119,7 +123,7 @@ class _Stretch:
         if start is not None and not spending.spent.total:  # a rollback takes nothing back
             spending.load(start.state().get("spent", {}))
 
-    async def run(self) -> Outcome:
+    async def run(self) -> TrainingOutcome:
         """Train until the stretch ends."""
         progress = self._progress
         self._end_if_spent()
@@ -136,7 +140,7 @@ class _Stretch:
             if self._ahead is not None:
                 self._ahead.cancel()
                 await asyncio.gather(self._ahead, return_exceptions=True)
-        return Outcome(progress.done, stopped=progress.stopped, model=self._kept)
+        return TrainingOutcome(progress.done, stopped=progress.stopped, model=self._kept)
 
     async def _train(self, learner: Learning) -> None:
         progress = self._progress
@@ -210,7 +214,7 @@ class _Stretch:
             asks = partial(self._remote.policy, evaluated, self._version)
             await self._progress.evaluate(asks)
 
-    async def _take(self, learner: Learning, step: int) -> tuple[Step, float]:
+    async def _take(self, learner: Learning, step: int) -> tuple[TrainingStep, float]:
         """Play a step and write it down; return its snapshot's seconds, too."""
         started = time.monotonic()
         if self._ahead is None:
@@ -257,7 +261,7 @@ class _Stretch:
         return asyncio.create_task(self._steps.play(step, policy))
 
     async def _learn(
-        self, learner: Learning, step: int, taken: Step
+        self, learner: Learning, step: int, taken: TrainingStep
     ) -> tuple[dict[str, float], float | None]:
         """Take a step's updates; returns what was measured, and the mean gap."""
         optimiser = self._config.optimiser
@@ -350,7 +354,7 @@ class _Stretch:
         saving = learner.save(name, keep_days=self._config.tinker.keep_days)
         state, sampler = await or_lost(saving)
         remote = self._remote
-        self._kept = Kept(state, sampler, self._version, remote.base_model, remote.server)
+        self._kept = KeptCheckpoint(state, sampler, self._version, remote.base_model, remote.server)
         if checkpoint:
             folder = progress.log.folder / "checkpoints" / name
             folder.mkdir()
@@ -378,7 +382,7 @@ class _Stretch:
                 raise error  # an interrupt
 
 
-def _kept_at_start(progress: Progress) -> Kept | None:
+def _kept_at_start(progress: Progress) -> KeptCheckpoint | None:
     """Return the weights that a stretch begins with; None if fresh.
 
     Raises:
@@ -393,10 +397,10 @@ def _kept_at_start(progress: Progress) -> Kept | None:
             f"the checkpoint in {str(start.folder)!r} is not one of a Tinker service; go on with "
             "the run under the backend that it was made with"
         )
-    return Kept.of(found)
+    return KeptCheckpoint.of(found)
 
 
-def _versions(taken: Step) -> dict[Key, int]:
+def _versions(taken: TrainingStep) -> dict[Key, int]:
     """Return the version of the weights that sampled each turn."""
     return {
         rollout.key._replace(turn=turn): answer.policy_version
@@ -405,7 +409,7 @@ def _versions(taken: Step) -> dict[Key, int]:
     }
 
 
-def _entropy(taken: Step) -> dict[str, float]:
+def _entropy(taken: TrainingStep) -> dict[str, float]:
     """Return an estimate of the policy's entropy, in nats a token.
 
     The mean of ``-logp`` over tokens that were drawn from the whole distribution has the entropy as

@@ -28,7 +28,7 @@ from kernelgym_train.rollout.policies import HFPolicy, Sampling
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, Outcome
+from kernelgym_train.run.training import Evaluate, TrainingOutcome
 
 __all__ = ["BACKEND", "TrlBackend", "TrlModel"]
 
@@ -131,7 +131,7 @@ class TrlModel:
         evaluate: Evaluate | None = None,
         watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
         interrupts: Interrupts | None = None,
-    ) -> Outcome:
+    ) -> TrainingOutcome:
         """Train; see `kernelgym_train.backends.trl.train.train`."""
         outcome = train(
             config,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelgym_train.backends.trl.generation import generate_ids
-from kernelgym_train.backends.trl.rows import Rows, rows_of
+from kernelgym_train.backends.trl.rows import TrainingRows, rows_of
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import context_tokens, weights_digest
 from kernelgym_train.rollout.play import request_seed
@@ -27,7 +27,7 @@ from kernelgym_train.rollout.policies import (
     end_ids,
     refuse_long_prompts,
 )
-from kernelgym_train.run.steps import Step
+from kernelgym_train.run.steps import TrainingStep
 from kernelgym_train.run.training import Progress
 from kernelgym_train.types import Completion, Key, Request, Rollout
 
@@ -103,11 +103,11 @@ class TrlLoop:
         self._config, self._progress, self._steps = config, progress, progress.steps
         self._updates = config.optimiser.updates_per_step
         self._text = ChatText(tokenizer, {"enable_thinking": config.sampling.thinking})
-        self._taken: Step | None = None
+        self._taken: TrainingStep | None = None
         self._measured: list[dict[str, float]] = []
         self.trainer: KernelTrainer | None = None
 
-    def rows(self, trainer: KernelTrainer, count: int) -> Rows:
+    def rows(self, trainer: KernelTrainer, count: int) -> TrainingRows:
         """Play a step and return that many rows."""
         import torch
 

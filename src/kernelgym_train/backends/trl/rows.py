@@ -16,11 +16,11 @@ from typing import Any
 
 from kernelgym_train.types import Sample
 
-__all__ = ["Rows", "rows_of"]
+__all__ = ["TrainingRows", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TrainingRows:
     """One step's rows, column by column."""
 
     prompt_ids: list[list[int]]
@@ -38,7 +38,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.advantages)
 
-    def part(self, first: int, count: int) -> Rows:
+    def part(self, first: int, count: int) -> TrainingRows:
         """Return so many of the rows, for one of several processes."""
         chosen = slice(first, first + count)
         cut: dict[str, Any] = {
@@ -58,7 +58,7 @@ class Rows:
         }
 
 
-def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> Rows:
+def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> TrainingRows:
     """Return a step's rows.
 
     Args:
@@ -77,7 +77,7 @@ def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> Rows:
     # TRL takes them of all rows or of none.
     if samples and all(each is not None for each in told):
         logprobs = [list(each or ()) for each in told] + [[0.0]] * fillers
-    return Rows(
+    return TrainingRows(
         [list(sample.prompt_ids) for sample in samples] + [[end]] * fillers,
         [list(sample.ids) for sample in samples] + [[end]] * fillers,
         logprobs,

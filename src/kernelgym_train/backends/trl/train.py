@@ -28,7 +28,7 @@ from kernelgym_train.models import adapter_options, weights_digest
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, Outcome, Progress, run_stretches
+from kernelgym_train.run.training import Evaluate, Progress, TrainingOutcome, run_stretches
 
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
@@ -46,7 +46,7 @@ def train(
     evaluate: Evaluate | None = None,
     watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
     interrupts: Interrupts | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train until the last step, or until a guard stops the run.
 
     Args:
@@ -80,7 +80,9 @@ def train(
     )
 
 
-def _train_once(progress: Progress, make_model: Callable[[], Any], tokenizer: Any) -> Outcome:
+def _train_once(
+    progress: Progress, make_model: Callable[[], Any], tokenizer: Any
+) -> TrainingOutcome:
     config, start = progress.config, progress.log.start
     loop = TrlLoop(progress, tokenizer)
     trainer = _make_trainer(progress, loop, make_model(), tokenizer)
@@ -95,7 +97,7 @@ def _train_once(progress: Progress, make_model: Callable[[], Any], tokenizer: An
             loop.rests()
         done = trainer.state.global_step // config.optimiser.updates_per_step
     model = trainer.accelerator.unwrap_model(trainer.model)
-    return Outcome(done, weights_digest(model), progress.stopped, model)
+    return TrainingOutcome(done, weights_digest(model), progress.stopped, model)
 
 
 def _make_trainer(progress: Progress, loop: TrlLoop, model: Any, tokenizer: Any) -> KernelTrainer:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import torch
 from trl import GRPOTrainer
 
-from kernelgym_train.backends.trl.rows import Rows
+from kernelgym_train.backends.trl.rows import TrainingRows
 
 __all__ = ["KernelTrainer", "RowSource", "micro_batches"]
 
@@ -37,7 +37,7 @@ _COMPLETION_SIDE = (
 class RowSource(Protocol):
     """Gives the trainer its rows, and is told what it logs."""
 
-    def rows(self, trainer: KernelTrainer, count: int) -> Rows:
+    def rows(self, trainer: KernelTrainer, count: int) -> TrainingRows:
         """Play a step and return that many rows."""
 
     def learns(self) -> None:
@@ -61,7 +61,7 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
     def __init__(self, *, source: RowSource, updates: int = 1, **options: Any) -> None:
         self._source = source
         self._updates = updates
-        self._rows: Rows | None = None
+        self._rows: TrainingRows | None = None
         super().__init__(reward_funcs=[_given], rollout_func=_roll_out, **options)
 
     def roll_out(self, count: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from kernelgym.testing import verdict
 from kernelgym.types import Status
 from kernelgym_train.backends.trl.loop import TrlPolicy
 from kernelgym_train.backends.trl.trainer import KernelTrainer
-from kernelgym_train.rollout.device_share import DeviceShare
+from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.run import steps
 from kernelgym_train.run.runlog import RunLog
 from support import tiny
@@ -295,7 +295,7 @@ def test_device_lock_is_held_while_the_model_works(
         seen.append("judged")
         return tiny.judge(problem, kernel)
 
-    share = DeviceShare("cuda:0", "cuda:0", lock=lock, settle=lambda device: None)
+    share = DeviceHold("cuda:0", "cuda:0", lock=lock, settle=lambda device: None)
     monkeypatch.setattr(steps, "DeviceShare", lambda: share)
     for name in ("_generate_single_turn", "_compute_loss"):
         monkeypatch.setattr(KernelTrainer, name, checked(name))
