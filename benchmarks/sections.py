@@ -76,12 +76,13 @@ SECTIONS = (
     Section(
         "How many verdicts an hour?",
         ResultTable(
-            "judge_gpus_h200.json",
-            f"{_JUDGE} --parts gpus --gpus 1,2,4 --gpus-case CASE --without-theirs --out FILE",
-            verdicts.several_gpus,
-            "Kernels of one problem, four workers a GPU, every source its own. Compare along a row "
-            "only: the machine of 64 cores ran an older judge that logged its functions.",
-            lambda data: [data["gpus_machine"], data["earlier_gpus_machine"]],
+            "judge_stream_h100.json",
+            "python -m benchmarks.judge.judge_throughput --kernelbench-root DIR --parts stream "
+            "--gpus 1,2,4 --workers 6 --without-theirs --out FILE",
+            verdicts.stream,
+            "Groups of eight answers to one problem, half of them wrong, as a training run sends "
+            "them, by `strict`; every source its own. A preparation is a worker that meets another "
+            "problem than its last.",
         ),
         ResultTable(
             "judge_cpu.json",
@@ -257,6 +258,7 @@ SECTIONS = (
 )
 
 ELSEWHERE = {
+    "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
     "strict_cost.json": "what the rules on interpreted kernels cost",

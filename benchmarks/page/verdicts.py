@@ -26,9 +26,9 @@ __all__ = [
     "one_verdict",
     "red_team",
     "repeatability",
-    "several_gpus",
     "soak",
     "starts",
+    "stream",
     "whose_kernels",
 ]
 
@@ -105,21 +105,18 @@ def cpu_hour(data: Any) -> str:
     )
 
 
-def several_gpus(data: Any) -> str:
-    """Return verdicts an hour on several GPUs, four workers on each."""
-    made = []
-    for name, machine in (("gpus", "gpus_machine"), ("earlier_gpus", "earlier_gpus_machine")):
-        hour: dict[str, dict[int, float]] = {}
-        for key, each in data[name].items():
-            hour.setdefault(key.partition(" gpus=")[0], {})[each["gpus"]] = each["per_hour"]
-        for key, by in sorted(hour.items()):
-            case, ruleset = key.split(" ")
-            cells = [whole(by[n]) if n in by else "-" for n in (1, 2, 4)]
-            most = max(by)
-            row = [PROBLEMS[case], f"`{ruleset}`", *cells, f"{by[most] / by[1]:.2f} by {most}"]
-            made.append([*row, str(data[machine]["cores"])])
-    head = ["problem", "ruleset", "1 GPU", "2 GPUs", "4 GPUs", "times one GPU", "cores"]
-    return table(head, made)
+def stream(data: Any) -> str:
+    """Return verdicts an hour for the groups that a training run sends, by number of GPUs."""
+    found, rows = data["stream"], []
+    for key, each in found.items():
+        gpus, workers, own_time, _ = key.split(" ")
+        alone = found.get(f"gpus=1 {workers} {own_time} own_time", {}).get("per_hour")
+        times = number(each["per_hour"] / alone) if alone else "-"
+        about = [gpus.partition("=")[2], workers.partition("=")[2], own_time, str(each["verdicts"])]
+        measured = [whole(each["per_hour"]), times, number(each["mean_s"])]
+        rows.append([*about, *measured, str(each["preparations"])])
+    head = ["GPUs", "workers a GPU", "device-time evidence", "verdicts", "an hour", "times one GPU"]
+    return table([*head, "mean verdict, s", "preparations"], rows)
 
 
 def host_capacity(data: Any) -> str:
