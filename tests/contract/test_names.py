@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-import kernelgym
+from support.source_tree import SOURCES, TRAIN_SOURCES, module_name, parsed
 
-ROOT = Path(kernelgym.__file__).parents[1]
-KNOWN = {"Counts", "Key", "Plan", "Reference", "Region", "Request", "Sampling", "Stages"}
+KNOWN = {"Counts", "Plan", "Reference", "Region", "Request", "Sampling", "Stages"}
 """Names that two classes still bear. A name that is qualified leaves this set; none joins it."""
 
 
 def places_by_name() -> dict[str, list[str]]:
-    """Return the files that define each public class at module level, by the class's name."""
+    """Return the modules that define each public class at module level, by the class's name."""
     found: dict[str, list[str]] = defaultdict(list)
-    for package in ("kernelgym", "kernelgym_train"):
-        for path in (ROOT / package).rglob("*.py"):
-            for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    found[node.name].append(str(path.relative_to(ROOT)))
+    for path in (*SOURCES, *TRAIN_SOURCES):
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(module_name(path))
     return found
 
 

@@ -15,7 +15,7 @@ from support.source_tree import SOURCES, TRAIN_SOURCES, parsed
 SUBJECTS = re.compile(r"\b(whoever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE)
 STILTED = re.compile(r"\b(is|are|was|were) to be\b|\bSays? (whether|which|how|what|that)\b")
 NO_NOUN = re.compile(r"(Of|That|Those|Who|What|Whether it|Which)\b")
-LIMITS = {"subjects": 20, "stilted": 14, "attributes without a noun": 37}
+LIMITS = {"subjects": 17, "stilted": 13, "attributes without a noun": 33}
 """As counted when this was last lowered; lower it when a rewrite has brought it down."""
 
 
@@ -33,7 +33,7 @@ def prose(path: Path) -> Iterator[str]:
 
 def attributes(path: Path) -> Iterator[str]:
     """Yield a file's docstrings of attributes and constants."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         body = getattr(node, "body", None)
         for target, text in itertools.pairwise(body if isinstance(body, list) else []):
             if isinstance(target, ast.Assign | ast.AnnAssign) and isinstance(text, ast.Expr):
@@ -47,7 +47,9 @@ def count() -> dict[str, int]:
         "subjects": sum(len(SUBJECTS.findall(text)) for text in texts),
         "stilted": sum(len(STILTED.findall(text)) for text in texts),
         "attributes without a noun": sum(
-            bool(NO_NOUN.match(text)) for path in SOURCES for text in attributes(path)
+            bool(NO_NOUN.match(text))
+            for path in (*SOURCES, *TRAIN_SOURCES)
+            for text in attributes(path)
         ),
     }
 
