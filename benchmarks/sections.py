@@ -261,6 +261,7 @@ ELSEWHERE = {
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
+    "speed_paths.json": "what each path that makes verdicts quicker saves on the CPU",
     "strict_cost.json": "what the rules on interpreted kernels cost",
 }
 """Result files that the page only names, and what they hold."""
