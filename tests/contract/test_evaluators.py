@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import kernelgym
+from support.source_tree import SOURCES, TRAIN_SOURCES, parsed
 
-SOURCES = sorted(Path(kernelgym.__file__).parents[1].rglob("*.py"))
 PROBES = {"getattr", "hasattr"}
 EVALUATORS = {"evaluator", "judge"}
 """Last words of the names that variables and attributes holding evaluators have."""
@@ -16,8 +14,8 @@ EVALUATORS = {"evaluator", "judge"}
 def test_no_evaluator_is_probed_for_attributes() -> None:
     """`capabilities`, `status` and `ability` say what an evaluator can do."""
     found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in (*SOURCES, *TRAIN_SOURCES):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id in PROBES and node.args:
                     name = ast.unparse(node.args[0]).rpartition(".")[2].lstrip("_")

@@ -27,7 +27,8 @@ def strict(cache_dir):
 
 @pytest.fixture(scope="session")
 def asking(cache_dir):
-    rules = dataclasses.replace(RULESETS["strict"], limits=TIGHT)
+    limits = dataclasses.replace(TIGHT, run_s=30.0)  # torch's compiler is slow to import
+    rules = dataclasses.replace(RULESETS["strict"], limits=limits)
     with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
         yield evaluator
 

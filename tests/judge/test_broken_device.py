@@ -76,6 +76,7 @@ def evaluator_of(monkeypatch, tmp_path):
     def make(devices: Devices, count: int) -> LocalEvaluator:
         monkeypatch.setattr(local, "cuda_devices", lambda: (GPU,) * count)
         monkeypatch.setattr("kernelgym.devices.cuda_devices", lambda: (GPU,) * count)
+        monkeypatch.setattr("kernelgym.judge.provenance.cuda_devices", lambda: (GPU,) * count)
         monkeypatch.setattr(local, "WorkerProcess", devices.start)
         return LocalEvaluator(devices="all", workers=2, cache_dir=tmp_path)
 
@@ -91,7 +92,7 @@ def test_broken_device_costs_no_verdict(evaluator_of, count, way):
     assert all(verdict.correct for verdict in verdicts)
     moved = [v for v in verdicts if any(f.code == "device_moved" for f in v.findings)]
     assert moved and all("cuda:0 had failed" in v.findings[-1].message for v in moved)
-    broken, *others = evaluator.health
+    broken, *others = evaluator.status.health
     assert broken.moved == broken.lost == len(moved)
     assert not any(each.lost or each.taken_out for each in others)
 
@@ -128,7 +129,7 @@ def test_killer_is_blamed_on_devices_that_compute(evaluator_of):
         for _ in range(5):
             verdict = evaluator.evaluate(PROBLEM, KILLER)
             assert verdict.status is Status.RUNTIME_ERROR
-        assert all(each.in_service and not each.taken_out for each in evaluator.health)
+        assert all(each.in_service and not each.taken_out for each in evaluator.status.health)
     references = [device for device, lang in devices.began if lang == REFERENCE_LANGUAGE]
     assert sorted(references[:2]) == ["cuda:0", "cuda:1"], "where it failed, the reference passes"
 

@@ -13,11 +13,11 @@ RUNTIME, TIMEOUT, CORRECT = Status.RUNTIME_ERROR, Status.TIMEOUT, Status.CORRECT
 
 DEEDS = {
     "ignores every signal": (
-        "import signal\n"
+        "import signal, time\n"
         "for s in range(1, 65):\n"
         "    try: signal.signal(s, signal.SIG_IGN)\n"
         "    except (OSError, ValueError): pass\n"
-        "while True: pass",
+        "while True: time.sleep(0.1)",
         TIMEOUT,
     ),
     "sleeps": ("import time; time.sleep(1000)", TIMEOUT),

@@ -31,16 +31,10 @@ from support.programs import (
     replaced,
 )
 
-STRICT = dataclasses.replace(
-    RULESETS["strict"],
-    limits=dataclasses.replace(TIGHT, run_s=30.0),  # torch's compiler is slow to import
-)
 
-
-@pytest.fixture(scope="module")
-def judge(cache_dir):
-    with LocalEvaluator(ruleset=STRICT, cache_dir=cache_dir, timing=False) as evaluator:
-        yield evaluator
+@pytest.fixture
+def judge(asking):
+    return asking
 
 
 def refused(verdict, code):
@@ -199,7 +193,7 @@ def test_a_call_without_a_launch_is_refused(cache_dir):
         "super().__init__()\n        self.calls = 0",
     )
     # Calls on other kinds of inputs do not count, and which of the calls those are is secret.
-    rules = dataclasses.replace(STRICT, distributions=())
+    rules = dataclasses.replace(RULESETS["strict"], limits=TIGHT, distributions=())
     with LocalEvaluator(ruleset=rules, cache_dir=cache_dir, timing=False) as evaluator:
         verdict = evaluator.evaluate(AFFINE, kernel)
     assert refused(verdict, "no_kernel_launch") and "in 1 of " in verdict.message

@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from kernelgym.judge import LocalEvaluator, file_lock
+from kernelgym import file_lock
+from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.device import accelerator
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.device.lock import DeviceLock

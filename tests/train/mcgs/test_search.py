@@ -445,7 +445,7 @@ def test_optimize_is_the_search_of_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evaluations", "workers"), [(2, 1), pytest.param(8, 2, marks=pytest.mark.slow)]
+    ("evaluations", "workers"), [(1, 1), pytest.param(8, 2, marks=pytest.mark.slow)]
 )
 def test_search_on_the_judge_ends_with_a_correct_best(
     evaluations: int, workers: int, tmp_path: Path, cache_dir: Path

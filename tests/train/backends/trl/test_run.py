@@ -17,7 +17,6 @@ from kernelgym import Kernel, Problem, UsageError, Verdict, read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Status
 from kernelgym_train.backends.trl.loop import TrlPolicy
-from kernelgym_train.backends.trl.trainer import KernelTrainer
 from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.run import steps
 from kernelgym_train.run.runlog import RunLog
@@ -244,6 +243,8 @@ def test_without_a_good_checkpoint_it_stops(tmp_path: Path) -> None:
 def test_an_interrupt_finishes_the_step_and_saves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kernelgym_train.backends.trl.trainer import KernelTrainer
+
     roll_out = KernelTrainer.roll_out
 
     def interrupted(self: KernelTrainer, count: int) -> dict[str, Any]:
@@ -270,6 +271,8 @@ def test_an_interrupt_finishes_the_step_and_saves(
 def test_device_lock_is_held_while_the_model_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kernelgym_train.backends.trl.trainer import KernelTrainer
+
     held: list[str] = []
     seen: list[str] = []
 
