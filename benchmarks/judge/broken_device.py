@@ -28,7 +28,7 @@ from unittest import mock
 
 from benchmarks.machine import machine
 from kernelgym.devices import CudaDevice
-from kernelgym.judge import LocalEvaluator, local
+from kernelgym.judge import LocalEvaluator, local, provenance
 from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.pool import Pool
 from kernelgym.languages import REFERENCE_LANGUAGE
@@ -198,6 +198,7 @@ def _stand_ins(
     yield local, "WorkerProcess", start
     yield local, "cuda_devices", found
     yield devices, "cuda_devices", found
+    yield provenance, "cuda_devices", found
     yield local, "Pool", functools.partial(Pool, clock=clock)
 
 

@@ -299,7 +299,7 @@ def test_device_lock_is_held_while_the_model_works(
         return tiny.judge(problem, kernel)
 
     share = DeviceHold("cuda:0", "cuda:0", lock=lock, settle=lambda device: None)
-    monkeypatch.setattr(steps, "DeviceShare", lambda: share)
+    monkeypatch.setattr(steps, "DeviceHold", lambda: share)
     for name in ("_generate_single_turn", "_compute_loss"):
         monkeypatch.setattr(KernelTrainer, name, checked(name))
     settings = tiny.config("optimiser.steps=2", "optimiser.updates_per_step=2")
