@@ -53,9 +53,9 @@ def test_sides_take_turns_only_where_they_have_to(tmp_path, monkeypatch, in_turn
 
     monkeypatch.setattr(CallBuffers, "vacate", watched)
     if in_turn:
-        monkeypatch.setattr(windows, "holds_both", lambda total, inputs, outputs: False)
+        monkeypatch.setattr(windows, "holds_all", lambda *sizes: False)
     try:
-        verdict = worker.judge(problem, Kernel(TRITON, "triton"))
+        (verdict,) = worker.judge(problem, [Kernel(TRITON, "triton")])
     finally:
         worker.close()
     assert verdict.correct and verdict.timing is not None, verdict.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -36,7 +37,7 @@ class Devices:
 
     def probe(self, worker: Worker) -> Verdict | JudgeFailure:
         try:
-            return worker.judge(PROBLEM, KERNEL, "")
+            return local._verdict_on(PROBLEM, KERNEL)(worker)  # type: ignore[arg-type]
         finally:
             self.probed.release()
 
@@ -45,7 +46,10 @@ class Worker:
     def __init__(self, devices: Devices, device: str) -> None:
         self.devices, self.device = devices, device
 
-    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict | JudgeFailure:
+    def judge(
+        self, problem: Problem, kernels: Sequence[Kernel], seed: str
+    ) -> tuple[Verdict, ...] | JudgeFailure:
+        (kernel,) = kernels
         self.devices.began.append((self.device, kernel.language))
         if self.device in self.devices.broken:
             if self.devices.way == "reference":
@@ -53,7 +57,8 @@ class Worker:
             raise EOFError("CUDA error")
         if kernel == KILLER:
             raise EOFError("killed")
-        return Verdict(Status.CORRECT, compiled=True, trials=1, trials_passed=1, device=self.device)
+        correct = {"compiled": True, "trials": 1, "trials_passed": 1}
+        return (Verdict(Status.CORRECT, **correct, device=self.device),)  # type: ignore[arg-type]
 
     def close(self) -> None:
         pass
@@ -66,7 +71,7 @@ def pool_of(devices: Devices, count: int, clock: list[float] | None = None) -> P
 
 
 def judge(pool: Pool, kernel: Kernel = KERNEL, only: str = "") -> Verdict | list[JudgeFailure]:
-    return pool.judge(lambda worker: worker.judge(PROBLEM, kernel, ""), only=only)
+    return pool.judge(local._verdict_on(PROBLEM, kernel), only=only)
 
 
 @pytest.fixture
@@ -169,7 +174,7 @@ def test_closed_pool_wakes_callers_without_a_device():
 
     pool = Pool(["cuda:0", "cuda:1"], 1, devices.start, hang, lambda: 0.0)  # type: ignore[arg-type]
     for _ in range(LOST_IN_A_ROW):
-        pool.judge(lambda worker: worker.judge(PROBLEM, KERNEL, ""), attempts=1, only="cuda:0")
+        pool.judge(local._verdict_on(PROBLEM, KERNEL), attempts=1, only="cuda:0")
     assert probing.wait(30)
     answers: list[object] = []
     waiting = threading.Thread(target=lambda: answers.append(judge(pool, only="cuda:0")))

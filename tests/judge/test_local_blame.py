@@ -35,12 +35,13 @@ class Workers:
         self.started += 1
         return self
 
-    def judge(self, problem, kernel, seed):
+    def judge(self, problem, kernels, seed):
+        (kernel,) = kernels
         self.asked.append((problem, kernel, seed))
         what = self.reference if kernel.language == REFERENCE_LANGUAGE else self.script.pop(0)
         if isinstance(what, Exception):
             raise what
-        return what
+        return (what,) if isinstance(what, Verdict) else what
 
     def close(self):
         self.closed += 1

@@ -120,5 +120,12 @@ class Reference:
 
 
 def timed(kernel, baseline, reference=None):
-    watch = Stopwatch(LiveRun(None, reference or Reference(), kernel), baseline)
-    return watch.measure(), watch
+    watch = Stopwatch([LiveRun(None, reference or Reference(), kernel)], baseline)
+    (measured,) = watch.measure()
+    return measured, watch
+
+
+def cleaned(watch, measured):
+    """Return one kernel's measurement beside the reference alone, and the reference's time."""
+    (found,), alone_ms = watch.clean([measured])
+    return found, alone_ms

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -130,7 +130,9 @@ class LocalEvaluator(EvaluatorBase):
         self._isolation = isolation
         self.workers, self.standby = workers, standby
         self._memory_bytes = memory_budget(memory_bytes, self._device)
-        self._pool = Pool(self.devices, workers, self._start, _judge_probe)
+        self._pool = Pool(
+            self.devices, workers, self._start, _verdict_on(_PROBE, _reference_kernel(_PROBE))
+        )
         self._dispatcher = Dispatcher(self._judge, self._pool.places(), by_problem=True)
         if self._device == "cpu":  # what is known to fail is the interpreter
             _warn_of_trouble()
@@ -176,7 +178,7 @@ class LocalEvaluator(EvaluatorBase):
         problem, kernel = job.problem, job.kernel
         self._check(problem, kernel)
         started = time.monotonic()
-        answer = self._pool.judge(lambda worker: worker.judge(problem, kernel, seed), place=place)
+        answer = self._pool.judge(_verdict_on(problem, kernel, seed), place=place)
         if isinstance(answer, Verdict):
             return answer
         circumstances = Circumstances(
@@ -192,20 +194,21 @@ class LocalEvaluator(EvaluatorBase):
     def duel_round(
         self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge two kernels that were correct before, timed in turns.
+        """Judge kernels that were correct before, timed in turns.
 
-        Both and the reference are timed under one hold of the device lock, in fresh processes, on
-        the same inputs; their outputs are verified as `evaluate` does. That custom kernels do the
-        work is not shown again. On the CPU only.
+        All of them and the reference are timed under one hold of the device lock, in fresh
+        processes, on the same inputs; their outputs are verified as `evaluate` does. That custom
+        kernels do the work is not shown again, and no second process confirms an implausible time.
 
         Args:
             problem: The problem.
-            kernels: The two kernels; the first one begins.
+            kernels: The kernels; the first one begins.
             seed: As for `evaluate`.
 
         Returns:
-            Both verdicts, if they are correct or wrong; None if they cannot be timed like that, or
-            if one ended in a way for which `evaluate` may try again: it has to tell then.
+            Each kernel's verdict, if all were timed or one was wrong; None if they cannot be timed
+            like that, or if one ended in a way for which `evaluate` may try again: it has to tell
+            then.
 
         Raises:
             UnsupportedLanguage: As `evaluate`.
@@ -213,11 +216,8 @@ class LocalEvaluator(EvaluatorBase):
         """
         for kernel in kernels:
             self._check(problem, kernel)
-        first, second = kernels
         try:
-            found = self._pool.lend(
-                lambda worker: worker.judge_in_turns(problem, first, second, seed)
-            )
+            found = self._pool.lend(lambda worker: worker.judge(problem, kernels, seed))
         except WORKER_LOST:
             return None
         return None if isinstance(found, JudgeFailure) else found
@@ -283,9 +283,7 @@ class LocalEvaluator(EvaluatorBase):
             return False
         reference = _reference_kernel(problem)
         for device in devices:
-            answer = self._pool.judge(
-                lambda worker: worker.judge(problem, reference, ""), attempts=1, only=device
-            )
+            answer = self._pool.judge(_verdict_on(problem, reference), attempts=1, only=device)
             if not isinstance(answer, Verdict) or not answer.correct:
                 return False
         self._pool.forgive(devices)
@@ -339,9 +337,17 @@ def _reference_kernel(problem: Problem) -> Kernel:
     return Kernel(f"{problem.source}\n\nModelNew = Model\n", REFERENCE_LANGUAGE)
 
 
-def _judge_probe(worker: WorkerProcess) -> Verdict | JudgeFailure:
-    """Return a worker's verdict on a small reference."""
-    return worker.judge(_PROBE, _reference_kernel(_PROBE), "")
+def _verdict_on(
+    problem: Problem, kernel: Kernel, seed: str = ""
+) -> Callable[[WorkerProcess], Verdict | JudgeFailure]:
+    """Return a request that has a worker judge one kernel."""
+
+    def ask(worker: WorkerProcess) -> Verdict | JudgeFailure:
+        found = worker.judge(problem, [kernel], seed)
+        assert found is not None  # only a round of several kernels may go without an answer
+        return found if isinstance(found, JudgeFailure) else found[0]
+
+    return ask
 
 
 def _check_standby(standby: int, workers: int, devices: tuple[str, ...]) -> None:

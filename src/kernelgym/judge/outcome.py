@@ -127,6 +127,13 @@ class JudgeOutcome:
     """The kernel's output."""
 
     @property
+    def is_right(self) -> bool:
+        """Whether the judged calls and the extensions' symbols speak for the kernel."""
+        hidden = self.library is not None and self.library.hidden
+        ended = self.end is not None or self.refusal is not None
+        return not (ended or self.calls.failed or hidden)
+
+    @property
     def failure(self) -> Failure:
         """Failure of the first stage that failed: it decides about another attempt."""
         if (end := self.end or self.refusal) is not None:

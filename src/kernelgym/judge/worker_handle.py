@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,42 +97,25 @@ class WorkerProcess:
             }
         )
 
-    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict | JudgeFailure:
-        """Have the worker judge one kernel.
+    def judge(
+        self, problem: Problem, kernels: Sequence[Kernel], seed: str
+    ) -> tuple[Verdict, ...] | JudgeFailure | None:
+        """Have the worker judge one kernel, or a round of several.
 
         Returns:
-            The verdict, or the failure of the judge.
+            Each kernel's verdict, or the failure of the judge; None if whole verdicts have to
+            tell which kernel of a round is faster.
 
         Raises:
             UsageError: If the device has too little memory for the problem, or the host does not
                 allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        answer = self._job(problem, {"kernel": _fields(kernel), "seed": seed})
+        answer = self._job(problem, {"kernels": [*map(_fields, kernels)], "seed": seed})
         if "failed" in answer:
             return JudgeFailure(answer["failed"], answer["code"])
-        return Verdict.from_dict(answer["verdict"])
-
-    def judge_in_turns(
-        self, problem: Problem, first: Kernel, second: Kernel, seed: str
-    ) -> tuple[Verdict, Verdict] | JudgeFailure | None:
-        """Have the worker judge two kernels, timed in turns.
-
-        Returns:
-            The verdicts, None if whole verdicts have to tell, or the failure of the judge.
-
-        Raises:
-            UsageError: As `judge`.
-            OSError: If the worker is lost; or EOFError.
-        """
-        what = {"kernel": _fields(first), "second": _fields(second), "seed": seed}
-        answer = self._job(problem, what)
-        if "failed" in answer:
-            return JudgeFailure(answer["failed"], answer["code"])
-        if answer["pair"] is None:
-            return None
-        one, other = map(Verdict.from_dict, answer["pair"])
-        return one, other
+        verdicts = answer["verdicts"]
+        return None if verdicts is None else tuple(map(Verdict.from_dict, verdicts))
 
     def build(self, problem: Problem, kernel: Kernel) -> Build | JudgeFailure | None:
         """Have the worker build a kernel's extensions.
@@ -147,7 +131,7 @@ class WorkerProcess:
             UsageError: If the host does not allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        answer = self._job(problem, {"kernel": _fields(kernel), "build": True})
+        answer = self._job(problem, {"build": _fields(kernel)})
         if "failed" in answer:
             return JudgeFailure(answer["failed"], answer["code"])
         return None if answer["build"] is None else Build.from_dict(answer["build"])

@@ -122,8 +122,8 @@ class Bench:
         self.opened, process = [], {"misses": 0, "agrees": True, "fails": False, **process}
 
         class Race:
-            def __init__(self, run, baseline, *_):
-                assert run.session.compiles and not baseline.compiles
+            def __init__(self, runs, baseline):
+                assert runs[0].session.compiles and not baseline.compiles
 
             def race(self, pairs):
                 return times

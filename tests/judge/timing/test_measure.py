@@ -18,7 +18,7 @@ from kernelgym.judging_memory import SPARE_BYTES
 from kernelgym.rulesets import RULESETS, TimingProtocol
 from kernelgym.types import Status
 from support import made_up_sides
-from support.made_up_sides import CUDA, LAYOUT_MS, SHAPE, Reference, Side, timed
+from support.made_up_sides import CUDA, LAYOUT_MS, SHAPE, Reference, Side, cleaned, timed
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +48,14 @@ def test_a_window_holds_enough_calls_and_more_than_the_cache():
 
 def test_the_first_windows_can_be_laid_out_beforehand():
     kernel, baseline = Side(0.05), Side(0.1)
-    watch = Stopwatch(LiveRun(None, Reference(), kernel), baseline)
+    watch = Stopwatch([LiveRun(None, Reference(), kernel)], baseline)
     watch.lay_out()
     before = [
         [what[1] for what in side.asked if what[0] == "reserve"] for side in (kernel, baseline)
     ]
     assert before == [[1], [1]]
     assert (len(kernel.kept), len(baseline.kept)) == (1, 1)
-    assert watch.measure().timing.speedup == pytest.approx(2.0)
+    assert watch.measure()[0].timing.speedup == pytest.approx(2.0)
     counts = [what[1] for what in kernel.asked if what[0] == "reserve"]
     assert counts.count(1) == 1, "what is laid out need not be laid out again"
 
@@ -70,9 +70,9 @@ def test_a_first_window_that_was_slow_in_company_does_not_count():
     kernel = Side(20.0)
     slow = iter([500.0])
     kernel.claims = lambda ms: ms + next(slow, 0.0)
-    watch = Stopwatch(LiveRun(None, Reference(), kernel), Side(40.0))
+    watch = Stopwatch([LiveRun(None, Reference(), kernel)], Side(40.0))
     watch.lay_out()
-    measured = watch.measure()
+    (measured,) = watch.measure()
     assert measured.timing.speedup == pytest.approx(2.0)
     assert len(kernel.kept) == measured.timing.samples + 1
 
@@ -208,13 +208,13 @@ def test_very_large_problems_take_turns_on_the_device(scarce):
     assert ("vacate",) in kernel.asked and ("vacate",) in baseline.asked
     assert (kernel.slots == 0) != (baseline.slots == 0)
     asked = len(kernel.asked)
-    watch.clean(measured)
+    cleaned(watch, measured)
     assert len(kernel.asked) == asked  # its process is gone by then
 
 
 def test_who_takes_turns_is_timed_after_a_window_on_other_values(scarce):
     kernel, baseline, reference = Side(20.0), Side(40.0), Reference()
-    Stopwatch(LiveRun(None, reference, kernel), baseline).lay_out()
+    Stopwatch([LiveRun(None, reference, kernel)], baseline).lay_out()
     assert kernel.kept == baseline.kept == [[], [0]]
     own, timed_on, others, again = reference.drawn
     assert timed_on == again, "both sides are timed on the same values"
@@ -223,7 +223,7 @@ def test_who_takes_turns_is_timed_after_a_window_on_other_values(scarce):
 
 def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_before(scarce):
     kernel, baseline = Side(20.0), Side(40.0)
-    Stopwatch(LiveRun(None, Reference(stateful=True), kernel), baseline).lay_out()
+    Stopwatch([LiveRun(None, Reference(stateful=True), kernel)], baseline).lay_out()
     assert kernel.kept == baseline.kept == [[0]]
 
 
@@ -240,22 +240,22 @@ def test_the_faster_of_the_references_times_counts():
     kernel, baseline = Side(0.1), Side(0.2)
     measured, watch = timed(kernel, baseline)
     baseline.call_ms = 0.1
-    cleaned, alone_ms = watch.clean(measured)
-    assert cleaned.timing.speedup == pytest.approx(1.0, rel=0.01)
-    assert [finding.code for finding in cleaned.findings] == ["reference_slowed"]
+    faster, alone_ms = cleaned(watch, measured)
+    assert faster.timing.speedup == pytest.approx(1.0, rel=0.01)
+    assert [finding.code for finding in faster.findings] == ["reference_slowed"]
     assert alone_ms == pytest.approx(0.1, rel=0.01)
     baseline.call_ms = 0.3
-    assert watch.clean(measured)[0] == measured
+    assert cleaned(watch, measured)[0] == measured
 
 
 def test_a_reference_need_not_be_timed_alone_where_it_was_as_fast_as_it_is_known_to_be():
     measured, watch = timed(Side(0.1), Side(0.2))
-    assert watch.is_clean(measured, known_ms=0.2)
-    assert not watch.is_clean(measured, known_ms=0.198)
-    assert not watch.is_clean(measured, known_ms=0.0)
+    assert watch.is_clean([measured], known_ms=0.2)
+    assert not watch.is_clean([measured], known_ms=0.198)
+    assert not watch.is_clean([measured], known_ms=0.0)
     cpu = torch.device("cpu")
     measured, watch = timed(Side(1.0, device=cpu), Side(2.0, device=cpu))
-    assert not watch.is_clean(measured, known_ms=2.0)
+    assert not watch.is_clean([measured], known_ms=2.0)
 
 
 def test_outputs_near_the_references_are_not_compared_again():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernelgym.rulesets import TimingProtocol
-from support.made_up_sides import Side, timed
+from support.made_up_sides import Side, cleaned, timed
 
 
 def test_on_the_cpu_the_clock_outside_is_the_only_one():
@@ -45,10 +45,10 @@ def test_busy_host_is_told_and_its_interval_is_wide():
     assert busy.timing.speedup_low < min(busy.timing.ratios)
     assert busy.timing.speedup_high > max(busy.timing.ratios)
     baseline.call_ms = 1.0  # the load has gone: the reference may have been slowed by it alone
-    cleaned, _ = watch.clean(busy)
-    assert [found.code for found in cleaned.findings] == ["host_busy"]
-    assert cleaned.timing.speedup_low < 0.6 * busy.timing.speedup_low
-    assert cleaned.timing.speedup_high == busy.timing.speedup_high
+    alone, _ = cleaned(watch, busy)
+    assert [found.code for found in alone.findings] == ["host_busy"]
+    assert alone.timing.speedup_low < 0.6 * busy.timing.speedup_low
+    assert alone.timing.speedup_high == busy.timing.speedup_high
 
 
 def test_host_that_does_not_tell_is_unknown():
@@ -62,19 +62,19 @@ def test_reference_alone_counts_where_it_did_not_wait():
     measured, watch = timed(kernel, baseline)
     baseline.waits = cycle((0.5, 0.0))
     baseline.jitter = cycle((2.0 * baseline.slots, 0.0))  # a window that waited is twice as long
-    _, alone_ms = watch.clean(measured)
+    _, alone_ms = cleaned(watch, measured)
     assert alone_ms == pytest.approx(2.0)
 
 
 def test_discarded_windows_lower_the_low_end():
     """A kernel that makes its slowest third wait must gain nothing by having it discarded."""
-    clean, cleaned = [], []
+    clean, lows = [], []
     for waits in (0.0, 0.5):
         kernel, baseline = on_cpu(repeat(0.0))
         measured, watch = timed(kernel, baseline)
         all_pairs = replace(measured, beside_ms=measured.timing.reference_ms * (1.0 + waits))
         baseline.call_ms = 2.0
-        cleaned.append(watch.clean(all_pairs)[0].timing.speedup_low)
+        lows.append(cleaned(watch, all_pairs)[0].timing.speedup_low)
         clean.append(measured.timing.speedup_low)
     assert clean[0] == clean[1]
-    assert cleaned[1] == pytest.approx(cleaned[0] / 1.5, rel=0.01)
+    assert lows[1] == pytest.approx(lows[0] / 1.5, rel=0.01)

@@ -79,17 +79,18 @@ class Keeper(Timer):
         super().__init__(RULESETS[ruleset], accelerator, self.processes, None)
         self._left = list(measurements)
 
-    def _measure(self, run, share):
+    def _measure(self, runs, share):
         found = self._left.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found
+        return [found]
 
     def verdict(self, reference=REFERENCE):
         """Time a kernel that was judged correct."""
         session = SimpleNamespace(buffers=SimpleNamespace(example=([], ())), tally=Tally(9, 0))
         case = Case(None, KERNEL, self._ruleset, None)
-        timed = self.timed(LiveRun(case, reference, session), contextlib.ExitStack())
+        run = LiveRun(case, reference, session)
+        (timed,) = self.timed([run], contextlib.ExitStack())
         calls = JudgedCalls(planned=5, passed=5)
         return verdict_of(JudgeOutcome(calls, loaded=True, timing=timed), Circumstances())
 

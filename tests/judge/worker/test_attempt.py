@@ -62,7 +62,7 @@ def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kerne
 
     monkeypatch.setattr(Session, "call", seen)
     monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)  # which is the tests', too
-    verdict = worker.judge(AFFINE, kernel)
+    (verdict,) = worker.judge(AFFINE, [kernel])
     assert verdict.status is status, verdict.message
     assert held and all(held)
     assert not device_lock.is_shared
@@ -75,16 +75,16 @@ def test_one_that_ran_out_of_time_on_a_device_kept_busy_by_another_is_judged_aga
     late, fine = (ended(status) for status in (Status.TIMEOUT, Status.WRONG))
     verdicts = [late, fine]
 
-    def attempt(case, watched):
+    def attempt(cases, watched):
         outcome = verdicts.pop(0)
-        return outcome, outcome.failure, False
+        return (outcome,), outcome.failure, False
 
     monkeypatch.setattr(worker, "_attempt", attempt)
     monkeypatch.setattr(worker, "_on_cuda", True)
     monkeypatch.setattr(worker._accelerator.recent_kills, "others_since", lambda moment: False)
     looks = [not busy, True]  # it is let go before the kernel gets its second chance
     monkeypatch.setattr(worker._accelerator, "is_ours", lambda: looks.pop(0))
-    verdict = worker.judge(AFFINE, TRITON)
+    (verdict,) = worker.judge(AFFINE, [TRITON])
     assert verdict.status is (fine if busy else late).end.status
 
 
@@ -107,7 +107,7 @@ def test_what_a_problem_was_examined_in_is_given_back_before_another_gets_its_ro
     monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)
     heard(Reference, "prepare")
     heard(Accelerator, "tidy")
-    worker.judge(AFFINE, WRONG)
+    worker.judge(AFFINE, [WRONG])
     assert events[:4] == ["room", "prepare", "tidy", "left"]
 
 
@@ -116,12 +116,12 @@ def crowded(worker, monkeypatch):
     """Has a worker share a made-up device; yields what is done there, and what comes of it."""
     done, outcomes = [], []
 
-    def attempt(case, watched):
+    def attempt(cases, watched):
         done.append("attempt")
         found = outcomes.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found, found.failure, watched
+        return (found,), found.failure, watched
 
     @contextlib.contextmanager
     def alone():
@@ -151,7 +151,7 @@ def crowded(worker, monkeypatch):
 def test_where_memory_was_too_little_in_company_there_is_a_try_alone(worker, crowded, tries):
     done, outcomes = crowded
     outcomes += [*tries, ended(Status.WRONG)]
-    assert worker.judge(AFFINE, TRITON).status is Status.WRONG
+    assert worker.judge(AFFINE, [TRITON])[0].status is Status.WRONG
     assert done == [*["attempt" for _ in tries], "alone", "attempt"]
 
 
@@ -159,7 +159,7 @@ def test_where_it_is_too_little_alone_it_is_the_judges_failure(worker, crowded):
     _, outcomes = crowded
     outcomes += [DeviceFull("CUDA out of memory"), DeviceFull("it still is")]
     with pytest.raises(DeviceFull, match="it still is"):
-        worker.judge(AFFINE, TRITON)
+        worker.judge(AFFINE, [TRITON])
 
 
 def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
@@ -174,7 +174,7 @@ def test_where_it_was_too_little_for_a_second_chance_there_is_a_try_alone(
         DeviceFull("the reference could not run: CUDA out of memory"),
         ended(Status.WRONG),
     ]
-    assert worker.judge(AFFINE, TRITON).status is Status.WRONG
+    assert worker.judge(AFFINE, [TRITON])[0].status is Status.WRONG
     assert done == ["attempt"] * 3 + ["alone", "attempt"]
 
 
@@ -261,7 +261,7 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     gc.collect()
     gc.disable()  # nothing may have to wait for the collector
     try:
-        worker.judge(AFFINE, WRONG)
+        worker.judge(AFFINE, [WRONG])
     finally:
         gc.enable()
     assert alive and left == [0]
@@ -274,7 +274,7 @@ def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(
     monkeypatch.setattr(worker._accelerator, "_memory_budget", None)
     outcomes.append(DeviceFull("CUDA out of memory"))
     with pytest.raises(DeviceFull):
-        worker.judge(AFFINE, TRITON)
+        worker.judge(AFFINE, [TRITON])
     assert done == ["attempt"]
 
 

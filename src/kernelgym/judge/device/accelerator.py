@@ -134,15 +134,22 @@ class Accelerator:
                 "problem, a larger device or fewer processes that stand ready"
             )
 
-    def room(self, problem: Problem) -> contextlib.AbstractContextManager[None]:
-        """Wait for memory for one kernel, and hold it.
+    def holds(self, problem: Problem, kernels: int) -> bool:
+        """Return True if the device's memory holds several kernels of a problem at once."""
+        if self._memory_budget is None:
+            return True
+        size = kernels * kernel_bytes(input_bytes(problem), output_bytes(problem))
+        return size <= self._memory_budget.total_bytes
+
+    def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
+        """Wait for memory for kernels of a problem, and hold it.
 
         Does nothing on the CPU, which has no memory budget.
         """
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
             return contextlib.nullcontext()
-        size = kernel_bytes(input_bytes(problem), output_bytes(problem))
+        size = kernels * kernel_bytes(input_bytes(problem), output_bytes(problem))
         return self._hold(self._memory_budget.taken(size))
 
     def between_timings(self) -> contextlib.AbstractContextManager[None]:

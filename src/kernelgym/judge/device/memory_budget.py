@@ -21,7 +21,7 @@ from pathlib import Path
 from kernelgym.file_lock import take
 from kernelgym.judging_memory import kernel_bytes
 
-__all__ = ["MemoryBudget", "holds_both", "usable_bytes"]
+__all__ = ["MemoryBudget", "holds_all", "usable_bytes"]
 
 _PARTS = 16
 _POLL_S = 0.002
@@ -34,17 +34,19 @@ def usable_bytes(total_bytes: int) -> int:
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
 
 
-def holds_both(total_bytes: int, inputs: int, outputs: int) -> bool:
-    """Return True if a device can hold a kernel beside its baseline.
+def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> bool:
+    """Return True if a device can hold kernels beside their one baseline.
 
-    Intermediate results of both are allowed for.
+    Intermediate results of all of them are allowed for.
 
     Args:
         total_bytes: The device's memory.
         inputs: Bytes of one call's inputs.
         outputs: Bytes of its outputs.
+        kernels: Number of kernels.
     """
-    return kernel_bytes(inputs, outputs) + _BETWEEN * outputs <= usable_bytes(total_bytes)
+    needed = kernels * kernel_bytes(inputs, outputs) + _BETWEEN * outputs
+    return needed <= usable_bytes(total_bytes)
 
 
 class MemoryBudget:

@@ -9,7 +9,7 @@ Not covered: whether the values are right (`kernelgym.judge.session.session`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -45,7 +45,7 @@ class DeviceOutputs:
         self._device = device
         self.opened: dict[str, tuple[int, int]] = {}
         """Address in this process and size in bytes of each open allocation, by handle."""
-        self.refused: Mapping[str, Any] = {}
+        self.refused: Sequence[Container[str]] = ()
         """Handles of other candidates' memory, which this candidate may not name."""
 
     def copy(
@@ -95,7 +95,7 @@ class DeviceOutputs:
         return view.clone()
 
     def _open(self, handle: str) -> tuple[int, int]:
-        if handle in self.refused:
+        if any(handle in handles for handles in self.refused):
             raise Unreadable("an output lies in another process's memory")
         if handle not in self.opened:
             try:

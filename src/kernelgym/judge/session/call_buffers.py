@@ -11,6 +11,7 @@ Not covered:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -63,10 +64,11 @@ class CallBuffers:
         """Whether timed outputs are read where the candidate left them."""
         return self._located is not None
 
-    def distrust(self, other: CallBuffers) -> None:
-        """Refuse outputs that lie in memory that another candidate has shared."""
-        if self._located is not None and other._located is not None:
-            self._located.refused = other._located.opened
+    def distrust(self, others: Iterable[CallBuffers]) -> None:
+        """Refuse outputs that lie in memory that other candidates have shared."""
+        if self._located is not None:
+            located = (other._located for other in others)
+            self._located.refused = [each.opened for each in located if each is not None]
 
     def reserve(self, inputs: list[Any], output: Any, count: int, timed: bool = False) -> None:
         """Lay out `count` slots for calls with such inputs and outputs.

@@ -53,6 +53,7 @@ class Rejected(Exception):
         mismatch: Place of the difference, if an output differed.
         failure: Failure that decides about another attempt; by default the one that the status
             stands for.
+        kernel: Index of the kernel, among those that are judged together.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class Rejected(Exception):
         findings: tuple[Finding, ...] = (),
         mismatch: Mismatch | None = None,
         failure: Failure | None = None,
+        kernel: int = 0,
     ) -> None:
         super().__init__(message)
         self.status, self.log, self.findings = status, log, findings
         self.mismatch, self.failure = mismatch, failure or Failure.of(status)
+        self.kernel = kernel
 
 
 class Channel:

@@ -91,6 +91,11 @@ class Session:
         """How its ruleset times kernels."""
         return self._ruleset.timing
 
+    def rest(self) -> None:
+        """Free the buffers, and halt the process until its next window."""
+        self.buffers.vacate()
+        self.channel.pause()
+
     def begin_end(self) -> None:
         """Kill the process without waiting: that takes long on a device."""
         self.channel.begin_kill()

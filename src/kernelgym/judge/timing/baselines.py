@@ -166,7 +166,7 @@ class Baselines:
         with self._device_lock.exclusive():
             try:
                 run = LiveRun(_case_of(reference, self._ruleset), reference, compiled)
-                return Stopwatch(run, eager).race(_RACE_PAIRS)
+                return Stopwatch([run], eager).race(_RACE_PAIRS)
             except Rejected as end:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 

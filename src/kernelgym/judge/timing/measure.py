@@ -1,4 +1,4 @@
-"""Time a correct kernel against the reference in interleaved windows.
+"""Time one or several correct kernels against the reference in interleaved windows.
 
 Contract:
 - The reference runs in a process of the same kind as the kernel's, over the same channel, so both
@@ -6,7 +6,9 @@ Contract:
 - A window holds as many calls as fill a few milliseconds, each on inputs never seen before. One
   call of every window, chosen in secret, is verified (every call where the model keeps state).
 - A process is halted outside its own windows, so it computes nothing before the clock starts,
-  after it stops, or while the other side is timed.
+  after it stops, or while another side is timed.
+- Several kernels of one problem share the reference's windows, and windows of all sides hold the
+  same number of calls.
 - On a CUDA device, the candidate's process times its calls with CUDA events, and the judge's own
   clock bounds what it reports. A window ends when the judge has read an output back: this waits for
   work that the candidate did not wait for. The overhead of a window is known from the reference's
@@ -24,7 +26,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from kernelgym.judge.session.live_run import LiveRun
@@ -35,10 +37,9 @@ from kernelgym.judge.timing.windows import Untimed, Windows
 from kernelgym.types import Finding, Severity, Status, Timing
 from kernelgym.verdict import CLOCK_MISMATCH
 
-__all__ = ["MIN_PAIRS", "Measurement", "Stopwatch", "Untimed"]
+__all__ = ["Measurement", "Stopwatch", "Untimed"]
 
-MIN_PAIRS = 3
-"""Pairs of windows that a timing has at least."""
+_MIN_PAIRS = 3  # of windows, that a timing has at least
 _CLEAN_WINDOWS = 9
 _AS_ALONE = 1.003
 _SETTLING_ROUNDS = 3
@@ -47,6 +48,8 @@ _ROUNDS = 3
 _SLACK_MS = 0.1
 _EAGER_PAIRS = 4
 _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
+
+_Rounds = list[tuple[Pair, ...]]  # rounds of windows, each with one pair a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,61 +67,94 @@ class Measurement:
 
 
 class Stopwatch:
-    """Times one constructed, correct kernel.
+    """Times one or several constructed, correct kernels.
 
     Args:
-        run: The kernel's process, and the reference, which draws inputs and verifies outputs.
+        runs: The kernels' processes, and their one reference, which draws inputs and verifies
+            outputs. With several kernels it keeps no state.
         baseline: The reference's own process, constructed.
     """
 
-    def __init__(self, run: LiveRun, baseline: Session) -> None:
-        kernel = run.session
-        self._kernel, self._protocol = kernel, kernel.protocol
-        self._on_device = kernel.device.type == "cuda"
-        self._windows = Windows(run, baseline)
+    def __init__(self, runs: Sequence[LiveRun], baseline: Session) -> None:
+        self._kernels = [run.session for run in runs]
+        self._protocol = self._kernels[0].protocol
+        self._on_device = self._kernels[0].device.type == "cuda"
+        self._windows = Windows(runs, baseline)
         self._eager_costs: list[float] = []
-        self._first: list[Pair] = []
-        self._threads = 0
-        # A kernel that names the reference's memory as its output would be right and take no time.
-        kernel.buffers.distrust(baseline.buffers)
+        self._first: _Rounds = []
+        self._threads = [0 for _ in runs]
+        # A kernel that names another process's memory as its output would take no time.
+        for kernel in self._kernels:
+            others = (side for side in (baseline, *self._kernels) if side is not kernel)
+            kernel.buffers.distrust([side.buffers for side in others])
 
     def lay_out(self) -> None:
         """Run the first, uncounted windows while others may use the device.
 
         Raises:
             Untimed: If the problem cannot be timed.
-            Rejected: If the kernel fails, or an output differs.
+            Rejected: If a kernel fails, or an output differs.
             JudgeError: If the reference's process fails.
         """
         if self._on_device:
             self._windows.reserve(1)
-            self._first = [self._windows.pair()]
+            self._first = [self._windows.pairs()]
 
-    def measure(self) -> Measurement:
-        """Run interleaved windows until the speedup's interval is narrow enough.
+    def measure(self) -> list[Measurement]:
+        """Run interleaved windows until every speedup's interval is narrow enough.
+
+        Returns:
+            Each kernel's measurement.
 
         Raises:
             Untimed: If the problem cannot be timed.
-            Rejected: If the kernel fails, or an output differs, while it is timed.
+            Rejected: If a kernel fails, or an output differs, while it is timed.
             JudgeError: If the reference's process fails.
         """
-        protocol, windows = self._protocol, self._windows
-        captured, begun = self.begin()
-        eager = captured[0] and not captured[1]
+        captured, begun = self._settle()
+        self._threads = [kernel.channel.threads() for kernel in self._kernels]
+        if not self._on_device:
+            self._warm_up()
+            rounds = self._run_rounds([])
+            return [self._on_cpu(n, [r[n] for r in rounds]) for n in range(len(self._kernels))]
         for _ in range(_ROUNDS):
-            pairs, complaint = self._run_pairs(begun), ""
-            if not self._on_device:
-                break
-            costs = self._eager_costs if eager else speedup.window_costs(pairs, windows.calls)
-            bounds = speedup.outside_bounds(pairs, costs, windows.calls)
-            complaint = speedup.disbelief(pairs, bounds, costs, _SLACK_MS, windows.calls)
-            occupied = speedup.is_occupied(pairs)
-            if not complaint and not occupied:
+            rounds = self._run_rounds(begun)
+            found = [
+                self._judged(number, [each[number] for each in rounds], captured)
+                for number in range(len(self._kernels))
+            ]
+            if not any(measured is None or measured.disputed for measured in found):
                 break  # noise goes away when measured again; a falsified clock stays false
             begun = []
-        if self._on_device and occupied:
-            message = "the device was busy with the kernel's work while its process stood still"
-            raise Rejected(Status.RUNTIME_ERROR, f"while it was timed: {message}")
+        measurements = []
+        for number, measured in enumerate(found):
+            if measured is None:
+                message = "the device was busy with the kernel's work while its process stood still"
+                raise Rejected(
+                    Status.RUNTIME_ERROR, f"while it was timed: {message}", kernel=number
+                )
+            measurements.append(measured)
+        return measurements
+
+    def _judged(
+        self, number: int, pairs: Sequence[Pair], captured: Collection[int]
+    ) -> Measurement | None:
+        """Return what a kernel's pairs on a device come to, by the clock that counts.
+
+        Args:
+            number: Index of the kernel.
+            pairs: Its pairs of windows.
+            captured: The sides whose calls are captured in CUDA graphs.
+
+        Returns:
+            None if the kernel's work kept the device busy while its process was halted.
+        """
+        calls, eager = self._windows.calls, 0 in captured and 1 + number not in captured
+        if speedup.is_occupied(pairs):
+            return None
+        costs = self._eager_costs if eager else speedup.window_costs(pairs, calls)
+        bounds = speedup.outside_bounds(pairs, costs, calls)
+        complaint = speedup.disbelief(pairs, bounds, costs, _SLACK_MS, calls)
         findings = []
         if complaint:
             findings.append(Finding(CLOCK_MISMATCH, complaint, Severity.SOFT))
@@ -129,41 +165,28 @@ class Stopwatch:
                 "host's work for each call"
             )
             findings.append(Finding("host_bound", message, Severity.INFO))
-        if not self._on_device:
-            return self.measurement(pairs)
-        findings += self._new_threads()
+        findings += self._new_threads(number)
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
-        timing = speedup.summarise(times, protocol.device_between_process)
+        timing = speedup.summarise(times, self._protocol.device_between_process)
         return Measurement(timing, tuple(findings), bool(complaint))
 
-    def begin(self) -> tuple[tuple[bool, bool], list[Pair]]:
-        """Lay out windows, and run those that do not count.
+    def _on_cpu(self, number: int, pairs: Sequence[Pair]) -> Measurement:
+        """Return what a kernel's pairs on the CPU come to."""
+        findings, sifted = self._new_threads(number), host.sift(pairs)
+        if (found := host.finding(sifted)) is not None:
+            findings.append(found)
+        timing = host.timing_of(sifted, self._protocol.between_process)
+        beside_ms = statistics.median(pair.reference_ms for pair in pairs)
+        return Measurement(
+            timing, tuple(findings), quiet=sifted.host == "quiet", beside_ms=beside_ms
+        )
 
-        Returns:
-            As `_settle`.
-        """
-        begun = self._settle()
-        self._threads = self._kernel.channel.threads()
-        # On a device, `_settle` has already run windows in their final form.
-        for _ in range(0 if self._on_device else self._protocol.warmup_pairs):
-            self._windows.pair()
-        return begun
+    def _warm_up(self) -> None:
+        for _ in range(self._protocol.warmup_pairs):
+            self._windows.pairs()
 
-    @property
-    def calls(self) -> int:
-        """How many calls a window holds, once begun."""
-        return self._windows.calls
-
-    def lay_out_again(self) -> None:
-        """Lay out windows of as many calls anew."""
-        self._windows.reserve(self.calls)
-
-    def pair(self) -> Pair:
-        """Run one window of the reference and one of the kernel."""
-        return self._windows.pair()
-
-    def has_enough(self, pairs: Sequence[Pair]) -> bool:
-        """Return True if a timing needs no more pairs."""
+    def _has_enough(self, pairs: Sequence[Pair]) -> bool:
+        """Return True if a kernel's timing needs no more pairs."""
         protocol, stop_at = self._protocol, self._protocol
         if self._on_device:
             width, least = protocol.device_relative_width, protocol.device_min_pairs
@@ -175,25 +198,15 @@ class Stopwatch:
         # Pairs that waited are measured again; `sift` discards a third at the most.
         return len(ratios) >= protocol.max_pairs
 
-    def measurement(self, pairs: Sequence[Pair]) -> Measurement:
-        """Return what pairs on the CPU come to."""
-        findings, sifted = self._new_threads(), host.sift(pairs)
-        if (found := host.finding(sifted)) is not None:
-            findings.append(found)
-        timing = host.timing_of(sifted, self._protocol.between_process)
-        beside_ms = statistics.median(pair.reference_ms for pair in pairs)
-        return Measurement(
-            timing, tuple(findings), quiet=sifted.host == "quiet", beside_ms=beside_ms
-        )
-
-    def _new_threads(self) -> list[Finding]:
-        if (now := self._kernel.channel.threads()) <= self._threads:
+    def _new_threads(self, number: int) -> list[Finding]:
+        now, before = self._kernels[number].channel.threads(), self._threads[number]
+        if now <= before:
             return []
-        message = f"{now - self._threads} threads or processes were started while it was timed"
+        message = f"{now - before} threads or processes were started while it was timed"
         return [Finding("threads_while_timed", message, Severity.SOFT)]
 
-    def race(self, pairs: int) -> tuple[float, float]:
-        """Run a few windows; return ms per call (reference, kernel).
+    def race(self, rounds: int) -> tuple[float, float]:
+        """Run a few windows of a first kernel; return ms per call (reference, kernel).
 
         Only for two trusted processes: the times that they report are not checked.
 
@@ -203,36 +216,36 @@ class Stopwatch:
             JudgeError: If the reference's process fails.
         """
         self._settle()
-        for _ in range(self._protocol.warmup_pairs):
-            self._windows.pair()
-        run = [self._windows.pair() for _ in range(pairs)]
+        self._warm_up()
+        run = [self._windows.pairs()[0] for _ in range(rounds)]
         reference_ms = statistics.median(pair.reference_ms for pair in run)
         return reference_ms, statistics.median(pair.kernel_ms for pair in run)
 
-    def _run_pairs(self, begun: list[Pair]) -> list[Pair]:
-        deadline = time.monotonic() + self._protocol.budget_s
-        pairs = list(begun)
-        while not self.has_enough(pairs):
-            if time.monotonic() > deadline and len(pairs) >= MIN_PAIRS:
+    def _run_rounds(self, begun: _Rounds) -> _Rounds:
+        """Run rounds of windows until every kernel has enough pairs, or the time is up."""
+        deadline = time.monotonic() + len(self._kernels) * self._protocol.budget_s
+        rounds = list(begun)
+        while not rounds or not all(map(self._has_enough, zip(*rounds, strict=True))):
+            if time.monotonic() > deadline and len(rounds) >= _MIN_PAIRS:
                 break
-            pairs.append(self._windows.pair())
-        return pairs
+            rounds.append(self._windows.pairs())
+        return rounds
 
-    def _settle(self) -> tuple[tuple[bool, bool], list[Pair]]:
+    def _settle(self) -> tuple[set[int], _Rounds]:
         """Find the number of calls of a window; capture short calls.
 
         Returns:
-            Whether the reference's and the kernel's calls are captured; and the pairs that were
-            already run in the final form on a device, without the first, which was slow.
+            The sides whose calls are captured; and the rounds that were already run in the final
+            form on a device, without the first, which was slow.
         """
         protocol, windows = self._protocol, self._windows
         wanted_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
         if not self._first:
             windows.reserve(1)
-            self._first = [windows.pair()]
-        run = [*self._first, windows.pair()]
-        single_ms = min(pair.shorter_ms for pair in run)
-        captured = (False, False)
+            self._first = [windows.pairs()]
+        run = [*self._first, windows.pairs()]
+        single_ms = min(pair.shorter_ms for pairs in run for pair in pairs)
+        captured = set[int]()
         for _ in range(_SETTLING_ROUNDS):
             calls = windows.fitting(math.ceil(wanted_ms / max(single_ms, 1e-3)))
             if calls <= windows.calls * _ENOUGH_CALLS:
@@ -241,58 +254,60 @@ class Stopwatch:
             windows.reserve(calls)
             if not self._on_device:
                 break
-            windows.pair()  # without this, a graph would capture the set-up of a first call
+            windows.pairs()  # without this, a graph would capture the set-up of a first call
             if single_ms < protocol.graph_below_ms:
                 captured = self._capture(calls)
-            single_ms = windows.pair().shorter_ms
+            single_ms = min(pair.shorter_ms for pair in windows.pairs())
         return captured, run[1:] if self._on_device else []
 
-    def _capture(self, calls: int) -> tuple[bool, bool]:
-        captured = self._windows.capture()
-        if captured[1] and not self._windows.holds_what_it_captured():
+    def _capture(self, calls: int) -> set[int]:
+        """Capture the calls of all sides that can be captured; return these sides."""
+        kernels = set(range(1, len(self._kernels) + 1))
+        captured = self._windows.capture(kernels)
+        willing = captured - {0}
+        while willing and (wrong := self._windows.wrong_after_capture(willing)) is not None:
             # A kernel on a stream of its own ran during the capture and is not in the graph.
-            captured = captured[0], False
+            willing.discard(wrong)
             self._windows.reserve(calls)
-        if captured == (True, False):
-            # The kernel's windows stay uncaptured, so their overhead must be taken from uncaptured
-            # windows of the reference.
+            captured = self._windows.capture(willing) if willing else captured & {0}
+        if 0 in captured and willing != kernels:
+            # Some kernels' windows stay uncaptured, so their overhead must be taken from
+            # uncaptured windows of the reference.
             self._windows.reserve(calls)
-            run = [self._windows.pair() for _ in range(_EAGER_PAIRS)]
+            run = [self._windows.pairs()[0] for _ in range(_EAGER_PAIRS)]
             self._eager_costs = speedup.window_costs(run, calls)
-            captured = self._windows.capture(kernel_too=False)
+            captured = self._windows.capture(willing)
         return captured
 
-    def is_clean(self, measured: Measurement, known_ms: float) -> bool:
-        """Return True if the kernel did not slow down the reference.
+    def is_clean(self, measured: Sequence[Measurement], known_ms: float) -> bool:
+        """Return True if the kernels did not slow down the reference.
 
         Args:
-            measured: Times of the reference beside the kernel.
+            measured: Times of the reference beside the kernels.
             known_ms: The reference's time alone, from an earlier verdict; 0.0 if unknown.
         """
-        return self._on_device and measured.timing.reference_ms <= known_ms * _AS_ALONE
+        return self._on_device and all(
+            each.timing.reference_ms <= known_ms * _AS_ALONE for each in measured
+        )
 
-    def clean(self, measured: Measurement) -> tuple[Measurement, float]:
-        """Time the reference alone, and correct the speedup if it is faster.
+    def clean(self, measured: Sequence[Measurement]) -> tuple[list[Measurement], float]:
+        """Time the reference alone, and correct the speedups if it is faster.
 
-        Work that the kernel left running would slow down the reference and so raise the speedup.
+        Work that a kernel left running would slow down the reference and so raise the speedup.
 
         Args:
-            measured: Times beside the kernel, whose process is gone by now.
+            measured: Times beside the kernels, whose processes are gone by now.
 
         Returns:
-            The measurement, with the faster of the reference's two times; and its time alone.
+            The measurements, with the faster of the reference's two times; and its time alone.
         """
-        alone_ms = self.reference_alone()
-        return self.beside(measured, alone_ms), alone_ms
-
-    def reference_alone(self) -> float:
-        """Return the reference's milliseconds a call, without a kernel's process."""
-        self._windows.forget_kernel()
+        self._windows.forget_kernels()
         run = [self._windows.of_reference() for _ in range(_CLEAN_WINDOWS)]
         calm = [ms for ms, waited in run if not host.has_waited(waited)]
-        return statistics.median(calm or [ms for ms, _ in run])
+        alone_ms = statistics.median(calm or [ms for ms, _ in run])
+        return [self._beside(each, alone_ms) for each in measured], alone_ms
 
-    def beside(self, measured: Measurement, alone_ms: float) -> Measurement:
+    def _beside(self, measured: Measurement, alone_ms: float) -> Measurement:
         """Return a measurement with the faster of the reference's two times.
 
         Args:

@@ -1,4 +1,4 @@
-"""Time a correct kernel against its baseline, and have implausible times confirmed.
+"""Time correct kernels against their baseline, and have implausible times confirmed.
 
 Contract: the timer starts the baseline, takes the device lock alone, so that no other process of
 the judge works on the device, and has a second process confirm a time that is implausible or that
@@ -11,6 +11,7 @@ Not covered:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -24,7 +25,6 @@ from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
-from kernelgym.judge.timing.in_turns import measured_in_turns
 from kernelgym.judge.timing.measure import Measurement, Stopwatch, Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity, Status
@@ -56,57 +56,76 @@ class Timer:
         self._baselines = baselines
         self._alone_ms: dict[tuple[str, str], float] = {}
 
-    def timed(self, run: LiveRun, share: ExitStack) -> TimingOutcome:
-        """Time a correct kernel; a second process must confirm an implausible time.
+    def timed(self, runs: Sequence[LiveRun], share: ExitStack) -> list[TimingOutcome]:
+        """Time correct kernels of one problem, under one hold of the device lock.
+
+        A second process must confirm an implausible time of a single kernel. Nothing confirms
+        those of several: callers that compare kernels do so in several processes of each.
 
         Args:
-            run: The kernel's process and its reference.
+            runs: The kernels' processes and their one reference.
             share: Gives up the caller's share of the device lock when it is closed. The timer
                 closes it before it times anything.
 
         Returns:
-            The kernel's timing, or why it has none.
+            Each kernel's timing, or why it has none.
 
         Raises:
-            Rejected: If the kernel fails, or gives a wrong output, while it is timed.
+            Rejected: If a kernel fails, or gives a wrong output, while it is timed.
             JudgeError: If the judge fails.
         """
-        protocol = self._ruleset.timing
-        moved = self._moved_bytes(run.session)
+        moved = self._moved_bytes(runs[0].session)
         try:
-            measured = self._measure(run, share)
-            if measured.disputed:
-                measured = self._settled(measured, run)
+            measured = self._measure(runs, share)
             floor_ms = self._accelerator.floor_ms(moved)
-            doubt = speedup.suspicion(measured.timing, floor_ms, protocol)
-            if doubt:
-                measured = self._confirm(measured, doubt, run)
+            if len(runs) == 1:
+                measured = [self._believed(measured[0], runs[0], floor_ms)]
+            elif any(each.disputed for each in measured):
+                raise Untimed("a kernel's clock contradicts the judge's")
         except Untimed as reason:
-            return TimingOutcome(untimed=str(reason), findings=reason.findings, idle=_idle(run))
-        timed = measured.timing
-        if self._accelerator.on_cuda:  # on the CPU the floor is a cache's speed, not the memory's
-            timed = replace(timed, floor_ms=floor_ms, moved_bytes=moved)
-        return TimingOutcome(timed, findings=measured.findings, idle=_idle(run))
+            untimed = TimingOutcome(untimed=str(reason), findings=reason.findings)
+            return [replace(untimed, idle=_idle(run)) for run in runs]
+        outcomes = []
+        for run, found in zip(runs, measured, strict=True):
+            timing = found.timing
+            if self._accelerator.on_cuda:  # the CPU's floor is its caches', not its memory's
+                timing = replace(timing, floor_ms=floor_ms, moved_bytes=moved)
+            outcomes.append(TimingOutcome(timing, findings=found.findings, idle=_idle(run)))
+        return outcomes
 
-    def _measure(self, run: LiveRun, share: ExitStack) -> Measurement:
-        session, reference = run.session, run.reference
+    def _believed(self, measured: Measurement, run: LiveRun, floor_ms: float) -> Measurement:
+        """Return what counts of a kernel's measurement, after a second process if it takes one.
+
+        Raises:
+            Untimed: If no time can be believed.
+            Rejected: If the kernel fails in the second process.
+        """
+        if measured.disputed:
+            measured = self._settled(measured, run)
+        doubt = speedup.suspicion(measured.timing, floor_ms, self._ruleset.timing)
+        return self._confirm(measured, doubt, run) if doubt else measured
+
+    def _measure(self, runs: Sequence[LiveRun], share: ExitStack) -> list[Measurement]:
+        sessions, reference = [run.session for run in runs], runs[0].reference
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-            session.buffers.vacate()  # the kernel waits while a reference is compiled and chosen
-            session.channel.pause()
+            if len(runs) == 1:  # several rest already
+                sessions[0].rest()  # the kernel waits while a reference is compiled and chosen
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.between_timings
         resting = ExitStack()
         try:
             with share:
                 baseline, kind = self._baselines.start(resting, reference)
-                session.channel.grant(limit_s)
-                stopwatch = Stopwatch(run, baseline)
+                for session in sessions:
+                    session.channel.grant(limit_s)
+                stopwatch = Stopwatch(runs, baseline)
                 if eager:
                     self._accelerator.make_room()  # free what the comparisons of outputs used
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
-                session.channel.grant(limit_s)
+                for session in sessions:
+                    session.channel.grant(limit_s)
                 if not ours:
                     message = (
                         "the device is busy with another program's work, or with work that a "
@@ -117,55 +136,22 @@ class Timer:
                 known = (reference.problem.digest, kind)
                 alone_ms = self._alone_ms.get(known, 0.0)
                 if not stopwatch.is_clean(measured, alone_ms):
-                    session.end()
+                    for session in sessions:
+                        session.end()
                     measured, alone_ms = stopwatch.clean(measured)
-                self._alone_ms[known] = min(alone_ms, measured.timing.reference_ms)
+                fastest_ms = min(each.timing.reference_ms for each in measured)
+                self._alone_ms[known] = min(alone_ms, fastest_ms)
         finally:
             # Held once for all: a second hold would queue behind a worker that is about to time.
             with calm():
-                with suppress(JudgeError):  # `session.end` raises it again below
-                    session.begin_end()
+                for session in sessions:
+                    with suppress(JudgeError):  # `session.end` raises it again below
+                        session.begin_end()
                 resting.close()
-                session.end()
+                for session in sessions:
+                    session.end()
                 self._accelerator.tidy()
-        timed = replace(measured.timing, baseline=kind)
-        return replace(measured, timing=timed)
-
-    def timed_in_turns(self, first: LiveRun, second: LiveRun) -> tuple[TimingOutcome, ...]:
-        """Time two correct kernels in turns, on the CPU.
-
-        Nothing confirms an implausible time: who compares kernels does so in several processes.
-
-        Args:
-            first: The process of the kernel that begins, and its reference. Both are paused.
-            second: That of the other kernel, with the same reference, which holds no state.
-
-        Returns:
-            The timings, in this order.
-
-        Raises:
-            SideRejected: If a kernel fails, or gives a wrong output.
-            Untimed: If the problem cannot be timed.
-            JudgeError: If the judge fails.
-        """
-        runs, protocol = (first, second), self._ruleset.timing
-        limit_s = self._ruleset.limits.run_s
-        with ExitStack() as resting:
-            baseline, kind = self._baselines.start(resting, first.reference)
-            watches = [Stopwatch(run, baseline) for run in runs]
-            with self._accelerator.quiet(_OUTLASTED * limit_s):
-                for run in runs:
-                    run.session.channel.grant(limit_s)
-                found = measured_in_turns(watches[0], watches[1], 2 * protocol.budget_s)
-                for run in runs:
-                    run.session.end()
-                alone_ms = watches[0].reference_alone()
-        outcomes = []
-        for run, watch, measured in zip(runs, watches, found, strict=True):
-            cleaned = watch.beside(measured, alone_ms)
-            timing = replace(cleaned.timing, baseline=kind)
-            outcomes.append(TimingOutcome(timing, findings=cleaned.findings, idle=_idle(run)))
-        return tuple(outcomes)
+        return [replace(each, timing=replace(each.timing, baseline=kind)) for each in measured]
 
     def _again(self, first: LiveRun) -> Measurement:
         """Time a kernel again, in a second process.
@@ -193,7 +179,7 @@ class Timer:
                 message = f"in a second process that was to confirm its time: {outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
             run = LiveRun(first.case, reference, session)
-            measured = self._measure(run, share)
+            (measured,) = self._measure([run], share)
         if (idle := _idle(run)) is not None:
             message = f"in a second process that was to confirm its time, {idle.message}"
             raise Rejected(Status.REJECTED, message, findings=(idle,), failure=Failure.IDLE)

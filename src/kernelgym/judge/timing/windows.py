@@ -1,9 +1,11 @@
-"""Run timed windows of kernel and reference in alternation; verify outputs.
+"""Run timed windows of the reference and of one or several kernels in alternation; verify outputs.
 
-Contract: both sides of a pair of windows make the same calls on the same fresh values, each on its
+Contract: all sides of a round of windows make the same calls on the same fresh values, each on its
 own copy. One call of every window, chosen in secret, is verified (every call where the model keeps
-state). In half of the pairs that call is on another kind of inputs than the problem's own, if the
-problem has any: so a kernel that is right only on the problem's own inputs fails while timed.
+state). In half of the rounds that call is on another kind of inputs than the problem's own, if the
+problem has any: so a kernel that is right only on the problem's own inputs fails while timed. In
+every round each kernel's window is paired with the reference's. Kernels follow each other in an
+order that turns from round to round, so a drift of the machine favours none.
 
 Not covered:
 - how many windows run, and of how many calls: `kernelgym.judge.timing.measure`;
@@ -15,16 +17,16 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
-from kernelgym.judge.device.memory_budget import holds_both
+from kernelgym.judge.device.memory_budget import holds_all
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.out_of_memory import our_failure
-from kernelgym.judge.reference.reference import Seeds, tensors_of
+from kernelgym.judge.reference.reference import Expected, Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected, Session, Window
 from kernelgym.judge.tensors import bytes_of
@@ -50,42 +52,51 @@ class Untimed(Exception):
 
 
 class Windows:
-    """Runs windows of a kernel and of its baseline.
+    """Runs windows of one or several kernels and of their baseline.
+
+    Sides are numbered: 0 is the baseline, and 1 the first kernel.
 
     Args:
-        run: The kernel's process, and the reference, which draws inputs and verifies outputs.
+        runs: The kernels' processes, and their one reference, which draws inputs and verifies
+            outputs. With several kernels it keeps no state.
         baseline: The reference's own process, constructed.
     """
 
-    def __init__(self, run: LiveRun, baseline: Session) -> None:
-        kernel = run.session
-        self._sides = (baseline, kernel)
+    def __init__(self, runs: Sequence[LiveRun], baseline: Session) -> None:
+        self._sides = (baseline, *(run.session for run in runs))
         # Judged calls may use public values. A kernel could hold the outputs for those ready, so
         # timed calls always use secret ones.
-        self._reference = run.reference
-        seeds = run.reference.seeds
+        self._reference = runs[0].reference
+        seeds = self._reference.seeds
         self._seeds = seeds if seeds.secret else Seeds(secrets.token_hex(16))
         self._drawn = 0
+        self._rounds = 0
         self.calls = 0
         """How many calls a window holds; 0 before `reserve`."""
-        self._on_device = kernel.device.type == "cuda"
+        self._on_device = runs[0].session.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
 
     def reserve(self, calls: int) -> None:
-        """Lay out windows of `calls` calls; on the CPU, time empty ones."""
+        """Lay out windows of `calls` calls; on the CPU, time empty ones.
+
+        Raises:
+            Untimed: If the device cannot hold the buffers of several kernels and the baseline.
+        """
         self.calls = calls
-        self._alternating = self._too_large_for_two()
-        for which in range(2):
+        self._alternating = self._too_large_together()
+        if self._alternating and len(self._sides) > 2:
+            raise Untimed("the device does not hold the calls of all kernels at once")
+        for which in range(len(self._sides)):
             self._move_in(which)
         if self._on_device:
             return  # `speedup.window_costs` takes the overhead from the reference's windows
         # The minimum: subtracting too much would make a short kernel look infinitely fast.
         self._null_ms = min(
             self._guarded(which, self._sides[which].timed_run, [], [], []).window_ms
-            for which in range(2)
+            for which in range(len(self._sides))
             for _ in range(_NULL_WINDOWS)
         )
 
@@ -97,19 +108,19 @@ class Windows:
         properties = torch.cuda.get_device_properties(device)
         if calls > 1:  # slots of 4 times the L2 cache: else short calls would find inputs in it
             calls = max(calls, int(4 * properties.L2_cache_size / size) + 1)
-        room = int(properties.total_memory) // 10 // size
+        room = int(properties.total_memory) // (5 * len(self._sides)) // size
         return max(1, min(calls, _MAX_DEVICE_CALLS, room))
 
     def _call_bytes(self) -> int:
         return max(1, bytes_of(list(self._sides[1].buffers.example)))
 
-    def _too_large_for_two(self) -> bool:
-        """Return True if a device cannot hold both sides' buffers at once."""
+    def _too_large_together(self) -> bool:
+        """Return True if a device cannot hold all sides' buffers at once."""
         device, (inputs, output) = self._sides[1].device, self._sides[1].buffers.example
         if device.type == "cpu":
             return False
         total = int(torch.cuda.get_device_properties(device).total_memory)
-        return not holds_both(total, bytes_of(inputs), bytes_of(output))
+        return not holds_all(total, bytes_of(inputs), bytes_of(output), len(self._sides) - 1)
 
     def _move_in(self, which: int) -> None:
         """Lay out a side's slots; if sides alternate, free the other's first."""
@@ -126,56 +137,76 @@ class Windows:
         self._guarded(which, side.channel.pause)
         return answer
 
-    def capture(self, kernel_too: bool = True) -> tuple[bool, bool]:
-        """Capture calls in CUDA graphs; return which sides (reference, kernel) could."""
+    def capture(self, kernels: Collection[int]) -> set[int]:
+        """Capture calls in CUDA graphs; return the sides whose calls could be captured.
+
+        Args:
+            kernels: Sides of the kernels to capture, beside the reference.
+        """
         if self._reference.draws:
-            return False, False  # the host seeds random numbers before each call: no graph can
-        reference = bool(self._awake(0, self._sides[0].capture))
-        return reference, kernel_too and bool(self._awake(1, self._sides[1].capture, not reference))
+            return set()  # the host seeds random numbers before each call: no graph can
+        captured = {0} if self._awake(0, self._sides[0].capture) else set()
+        tells = not captured
+        return captured | {k for k in kernels if self._awake(k, self._sides[k].capture, tells)}
 
-    def holds_what_it_captured(self) -> bool:
-        """Return True if the kernel's captured graph gives right outputs."""
+    def wrong_after_capture(self, captured: Collection[int]) -> int | None:
+        """Return a captured kernel's side whose graph gives wrong outputs; None without one."""
         try:
-            self.pair()
+            self.pairs()
         except Rejected as end:
-            if end.status is Status.WRONG:
-                return False
+            if end.status is Status.WRONG and 1 + end.kernel in captured:
+                return 1 + end.kernel
             raise
-        return True
+        return None
 
-    def pair(self) -> Pair:
-        """Run one window of each side on the same fresh inputs."""
+    def pairs(self) -> tuple[Pair, ...]:
+        """Run one window of each side on the same fresh inputs; return each kernel's pair."""
         chosen, kinds = self._choose()
         numbers = self._number_calls()
         forward_seeds = self._forward_seeds(numbers)
         keep = [chosen]
         if self._reference.stateful:
             keep = list(range(self.calls))
-        first, run, batches = self._secret.randrange(2), {}, []
+        run, batches = {}, []
         if not self._alternating:
             batches = self._draw_window(numbers, kinds)
-        for which in (first, 1 - first):
+        for which in self._order():
             if self._alternating:
                 self._take_turn(which)
                 batches = self._draw_window(numbers, kinds)
             run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
             if self._alternating:  # verify now: the other side's turn frees these slots
                 if which:
-                    self._verify(batches, forward_seeds, kinds, run[1][1], {})
+                    self._verify(which, batches, forward_seeds, kinds, run[which][1], {}, {})
                 run[which][1].kept.clear()
                 batches = []
-        (reference_ms, reference), (kernel_ms, kernel) = run[0], run[1]
-        if not self._alternating:
-            self._verify(batches, forward_seeds, kinds, kernel, reference.kept)
-        return Pair(
-            reference_ms,
-            kernel_ms,
-            reference.window_ms,
-            kernel.window_ms,
-            reference.layout_ms,
-            kernel.layout_ms,
-            self._waited(reference, kernel),
-        )
+        (reference_ms, reference), expected = run.pop(0), dict[int, Expected]()
+        pairs = []
+        for which, (kernel_ms, kernel) in sorted(run.items()):
+            if not self._alternating:
+                beside = reference.kept
+                self._verify(which, batches, forward_seeds, kinds, kernel, beside, expected)
+            pairs.append(
+                Pair(
+                    reference_ms,
+                    kernel_ms,
+                    reference.window_ms,
+                    kernel.window_ms,
+                    reference.layout_ms,
+                    kernel.layout_ms,
+                    self._waited(reference, kernel),
+                )
+            )
+        return tuple(pairs)
+
+    def _order(self) -> list[int]:
+        """Return the sides in the order of the next round; the reference's place is secret."""
+        kernels = list(range(1, len(self._sides)))
+        turn = self._rounds % len(kernels)
+        self._rounds += 1
+        order = [*kernels[turn:], *kernels[:turn]]
+        order.insert(self._secret.randrange(len(order) + 1), 0)
+        return order
 
     def _waited(self, reference: Window, kernel: Window) -> float | None:
         """Return the larger share that a pair's windows waited; None if unknown."""
@@ -217,8 +248,8 @@ class Windows:
         other, own = self._secret.sample(range(self.calls), 2)
         return other if on_other else own, {other: kind}
 
-    def forget_kernel(self) -> None:
-        """Run only the reference from now on: the kernel's process is gone."""
+    def forget_kernels(self) -> None:
+        """Run only the reference from now on: the kernels' processes are gone."""
         if self._alternating:
             self._alternating = False
             self._move_in(0)
@@ -268,15 +299,18 @@ class Windows:
 
     def _verify(
         self,
+        which: int,
         batches: list[list[Any]],
         forward_seeds: list[int],
         kinds: Mapping[int, str],
         window: Window,
         beside: dict[int, list[torch.Tensor]],
+        known: dict[int, Expected],
     ) -> None:
         """Compare the outputs that were kept from a kernel's window.
 
         Args:
+            which: The kernel's side.
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
             kinds: Kind of inputs by call, for calls on other kinds than the problem's own.
@@ -284,11 +318,12 @@ class Windows:
             beside: Outputs of the reference's process in its own window on the same inputs. A
                 kernel's output near one of them is right; for any other output the worker
                 computes the reference again and makes the whole comparison.
+            known: What the worker's reference gave for the last call, by its index; filled here.
 
         Raises:
             Rejected: If an output is wrong.
         """
-        kernel, reference = self._sides[1], self._reference
+        kernel, reference = self._sides[which], self._reference
         for index, outputs in window.kept.items():
             call = (index, batches[index], outputs, window.results[index])
             kind = kinds.get(index, GIVEN)
@@ -296,16 +331,19 @@ class Windows:
             if around is not None and index in beside:
                 if kernel.resembles(*call, beside[index], around):
                     continue
-            expected = reference.expect(batches[index], forward_seeds[index], kind)
-            outcome = kernel.compare(*call, expected)
+            if index not in known:
+                known.clear()  # one call's outputs at a time: a window may hold very many
+                known[index] = reference.expect(batches[index], forward_seeds[index], kind)
+            outcome = kernel.compare(*call, known[index])
             if not outcome.passed:
                 # Where the reference is ill-conditioned, a difference is no fault of the kernel.
-                if kind != GIVEN and not reference.bears(expected):
+                if kind != GIVEN and not reference.bears(known[index]):
                     continue
                 where = "" if kind == GIVEN else f"on {kind} inputs, "
                 message = f"while it was timed: {where}{outcome.message}"
-                raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
-            kernel.learn(reference, expected)
+                mismatch = outcome.mismatch
+                raise Rejected(Status.WRONG, message, mismatch=mismatch, kernel=which - 1)
+            kernel.learn(reference, known[index])
 
     def _draw(self, number: int, kind: str) -> list[Any]:
         """Draw a call's tensors; other arguments, which slots cannot hold, stay."""
@@ -325,5 +363,7 @@ class Windows:
         except Rejected as end:
             if which == 0:
                 raise our_failure(f"the reference cannot be timed: {end}") from None
-            message = f"while it was timed: {end}"
-            raise Rejected(end.status, message, end.log, failure=end.failure) from None
+            message, kernel = f"while it was timed: {end}", which - 1
+            raise Rejected(
+                end.status, message, end.log, failure=end.failure, kernel=kernel
+            ) from None

@@ -1,6 +1,6 @@
-"""Judge one kernel in a fresh process: load, compare, watch, time.
+"""Judge one kernel, or several of one problem, in fresh processes: load, compare, watch, time.
 
-Contract: the candidate runs in a process of its own. Everything in this module is trusted code,
+Contract: each candidate runs in a process of its own. Everything in this module is trusted code,
 which judges the bytes that the candidate left, by the worker's own clock.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from kernelgym.judge.evidence.finite_math import lost_nan
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.evidence.inline import Watch, can_be_watched
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.outcome import End, JudgeOutcome
+from kernelgym.judge.outcome import End, JudgeOutcome, TimingOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure
@@ -34,7 +34,7 @@ from kernelgym.judge.session.session import Rejected, Session
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
-from kernelgym.types import Status
+from kernelgym.types import Kernel, Status
 
 __all__ = ["Attempt", "Equipment"]
 
@@ -64,129 +64,182 @@ class Equipment:
     front_end: FrontEnd
     """Asks Triton's front end about interpreted launches."""
 
+    def times(self, kernels: Sequence[Kernel]) -> bool:
+        """Return True if correct kernels like these are timed here."""
+        return self.timing and all(
+            kernel.language != REFERENCE_LANGUAGE
+            and LANGUAGES[kernel.language].is_timed(self.device)
+            for kernel in kernels
+        )
+
 
 class Attempt:
-    """One attempt at judging a kernel. Call `outcome` once.
+    """One attempt at judging a kernel, or a round of several kernels of one problem.
+
+    Each kernel has a fresh process, and all get the same weights and inputs. Several kernels are
+    timed in turns. Evidence is gathered of a single kernel only: a round is for kernels whose
+    whole verdicts were correct, and until it is timed, a kernel's process sees in a round what it
+    sees in a verdict, so that it cannot tell the two apart. Call `outcomes` once.
 
     Args:
-        equipment: What the kernel is judged with.
-        case: The kernel, its problem, the ruleset and the seeds.
+        equipment: What the kernels are judged with.
+        cases: Each kernel, with the problem, the ruleset and the seeds, which all share.
         watched: Whether one of the judged calls may be watched, if the kernel allows that
             (`can_be_watched`).
     """
 
-    def __init__(self, equipment: Equipment, case: Case, watched: bool = False) -> None:
-        self._equipment, self._case, self._kernel = equipment, case, case.kernel
-        self._ruleset, self._accelerator = case.ruleset, equipment.accelerator
-        self._processes, self._clock = equipment.processes, equipment.accelerator.clock
+    def __init__(self, equipment: Equipment, cases: Sequence[Case], watched: bool = False) -> None:
+        self._equipment, self._cases, case = equipment, cases, cases[0]
+        self._problem, self._ruleset, self._seeds = case.problem, case.ruleset, case.seeds
+        self._accelerator, self._processes = equipment.accelerator, equipment.processes
+        self._clock = equipment.accelerator.clock
         # The reference in a kernel's place has no kernel of its own. Refused for that, it would
         # never show that the device computes, and no kernel could be blamed for a lost worker.
         is_reference = case.kernel.language == REFERENCE_LANGUAGE
-        self._needs_evidence = self._ruleset.require_custom_kernel and not is_reference
+        self._must_be_custom = self._ruleset.require_custom_kernel and not is_reference
+        self._needs_evidence = self._must_be_custom and len(cases) == 1
         self._may_watch = watched and self._needs_evidence and can_be_watched(case.kernel)
         self._watch: Watch | None = None
-        self._outcome = JudgeOutcome()
+        self._outcomes = tuple(JudgeOutcome() for _ in cases)
 
     @property
     def was_watched(self) -> bool:
         """Whether a judged call was watched."""
         return self._watch is not None and self._watch.begun
 
-    def outcome(self) -> JudgeOutcome:
-        """Judge the kernel.
+    def outcomes(self) -> tuple[JudgeOutcome, ...]:
+        """Judge the kernels; return each one's outcome.
+
+        A round ends at the first kernel that fails otherwise than by a wrong output. No outcome
+        of a round has a timing if the problem's reference keeps state: one process of the
+        reference cannot be in the state of several kernels.
 
         Raises:
             JudgeError: If the judge fails.
         """
-        kernel, clock, outcome = self._kernel, self._clock, self._outcome
         if self._accelerator.is_alone:
             # Examine the problem before a kernel takes memory: the device may not hold both.
             self._reference()
-        with clock.stage("load"), self._processes.open(kernel.language, kernel.source) as session:
-            session.public = None if self._ruleset.secret_seed else self._equipment.public
+        with self._clock.stage("load"), ExitStack() as opened:
+            sessions = [
+                opened.enter_context(self._processes.open(case.kernel.language, case.kernel.source))
+                for case in self._cases
+            ]
             try:
-                if self._may_watch:
-                    prepare(session)
-                session.model.load(kernel.source, "ModelNew")
-                with (
-                    self._accelerator.room(self._case.problem),
-                    self._accelerator.device_lock.shared(),
-                ):
-                    run = LiveRun(self._case, self._reference(), session)
-                    # Free the memory used to examine the problem: other workers need it.
-                    self._accelerator.tidy()
-                if self._may_watch:
-                    self._watch = Watch(run, clock)
+                runs = self._begin(sessions)
                 with ExitStack() as stack:
-                    self._judge(stack, run)
+                    if len(runs) == 1 or not runs[0].reference.stateful:
+                        self._judge(stack, runs)
             except Rejected as end:
-                outcome.end = End.of(end)
-            outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
-            if not session.channel.build_failed:
-                outcome.build = build_of(session.channel.made.values())
-                with contextlib.suppress(OSError):  # a note for later, not worth a verdict
-                    self._processes.note_builds(kernel, session)
-            return outcome
+                self._outcomes[end.kernel].end = End.of(end)
+            for case, session, outcome in zip(self._cases, sessions, self._outcomes, strict=True):
+                outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
+                if not session.channel.build_failed:
+                    outcome.build = build_of(session.channel.made.values())
+                    with contextlib.suppress(OSError):  # a note for later, not worth a verdict
+                        self._processes.note_builds(case.kernel, session)
+        if len(self._cases) > 1 and not all(outcome.is_right for outcome in self._outcomes):
+            untimed = TimingOutcome(untimed="a kernel that it was compared with failed")
+            for outcome in self._outcomes:
+                outcome.timing = outcome.timing or untimed
+        return self._outcomes
 
     def _reference(self) -> Reference:
         reference = Reference(
-            self._case.problem,
+            self._problem,
             self._ruleset,
-            self._case.seeds,
+            self._seeds,
             self._equipment.device,
             self._accelerator.shares_device,
         )
         reference.prepare()
         return reference
 
-    def _judge(self, stack: ExitStack, run: LiveRun) -> None:
-        """Run the kernel; hold its device memory until `stack` closes."""
-        session, outcome = run.session, self._outcome
-        outcome.calls.planned = len(run.reference.plan)
+    def _begin(self, sessions: Sequence[Session]) -> list[LiveRun]:
+        """Send the kernels to their processes, and prepare the reference meanwhile."""
+        for case, session in zip(self._cases, sessions, strict=True):
+            session.public = None if self._ruleset.secret_seed else self._equipment.public
+            if self._may_watch:
+                prepare(session)
+            session.model.load(case.kernel.source, "ModelNew")
+        with self._accelerator.room(self._problem), self._accelerator.device_lock.shared():
+            reference = self._reference()
+            # Free the memory used to examine the problem: other workers need it.
+            self._accelerator.tidy()
+        pairs = zip(self._cases, sessions, strict=True)
+        runs = [LiveRun(case, reference, session) for case, session in pairs]
+        if self._may_watch:
+            self._watch = Watch(runs[0], self._clock)
+        return runs
+
+    def _judge(self, stack: ExitStack, runs: list[LiveRun]) -> None:
+        """Run the kernels; hold their device memory until `stack` closes."""
+        for outcome in self._outcomes:
+            outcome.calls.planned = len(runs[0].reference.plan)
         try:
-            session.model.await_load()
-            stack.enter_context(self._accelerator.room(run.case.problem))
+            for number, run in enumerate(runs):
+                with _blamed(number):
+                    run.session.model.await_load()
+            stack.enter_context(self._accelerator.room(self._problem, len(runs)))
             # One share of the device lock, from the first call until just before timing: a worker
             # that gave it up in between would wait for every other worker's timing. The contexts
             # of processes on standby are made while the share is held.
             share = stack.enter_context(ExitStack())
             if self._accelerator.on_cuda:
-                stack.callback(self._clear, session)
+                stack.callback(self._clear, [run.session for run in runs])
             share.enter_context(self._accelerator.device_lock.shared())
             if self._accelerator.on_cuda:
                 share.callback(self._processes.settle)
             with self._clock.stage("check"):
                 self._processes.ask_for_contexts()
-                session.model.construct(run.reference)
-                self._call(run)
-                self._check_launches(session)
-            if outcome.refusal is not None:
+                for number, run in enumerate(runs):
+                    with _blamed(number):
+                        self._check(run, self._outcomes[number])
+            if not all(outcome.is_right for outcome in self._outcomes):
                 return
-            outcome.noticed = (*session.findings(self._kernel), *run.reference.findings())
-            if outcome.calls.failed:
+            if self._needs_evidence and not self._is_custom(runs[0], self._outcomes[0]):
                 return
-            if self._needs_evidence and not self._is_custom(run):
-                return
-            if self._is_timed():
+            if self._equipment.times([case.kernel for case in self._cases]):
                 with self._clock.stage("timing"):
-                    outcome.timing = self._equipment.timer.timed(run, share)
+                    found = self._equipment.timer.timed(runs, share)
+                for outcome, timing in zip(self._outcomes, found, strict=True):
+                    outcome.timing = timing
         except Rejected as end:
-            outcome.end = End.of(end)
+            self._outcomes[end.kernel].end = End.of(end)
         except Exception as full:
             # On a shared device other workers may hold the memory: only the retry, which has the
             # device's memory alone, decides whether the kernel is at fault.
-            if not lacked_memory(full) or self._accelerator.shares_device:
+            shared = self._accelerator.shares_device or len(runs) > 1
+            if not lacked_memory(full) or shared:
                 raise
             traceback.clear_frames(full.__traceback__)  # the frames keep tensors allocated
-            if not self._has_room_without(run):
+            if not self._has_room_without(runs[0]):
                 raise
             message = "its process took so much device memory that the reference had none left"
             said = f"{message}: {full}"
-            outcome.end = End(Status.RUNTIME_ERROR, said, failure=Failure.MEMORY)
+            self._outcomes[0].end = End(Status.RUNTIME_ERROR, said, failure=Failure.MEMORY)
 
-    def _call(self, run: LiveRun) -> None:
+    def _check(self, run: LiveRun, outcome: JudgeOutcome) -> None:
+        """Construct a kernel's model and make its judged calls.
+
+        In a round its process is halted afterwards and holds no buffers, so that the next
+        kernel's calls have the device.
+        """
+        session, reference = run.session, run.reference
+        session.model.construct(reference)
+        self._call(run, outcome)
+        self._check_launches(run, outcome)
+        if outcome.refusal is not None:
+            return
+        outcome.noticed = (*session.findings(run.case.kernel), *reference.findings())
+        if self._must_be_custom:
+            outcome.library = session.channel.library_work
+        if len(self._cases) > 1:
+            session.rest()
+
+    def _call(self, run: LiveRun, outcome: JudgeOutcome) -> None:
         """Make the judged calls, until one fails."""
-        watch, calls = self._watch, self._outcome.calls
+        watch, calls = self._watch, outcome.calls
         for index in range(calls.planned):
             call = run.session.call(run.reference, index) if watch is None else watch.call(index)
             calls.add(index, call)
@@ -194,36 +247,29 @@ class Attempt:
                 break
         if watch is not None:
             watch.end()
-        if calls.mismatch is not None and self._is_interpreted("gpu"):
-            told = interpreted_advice(self._kernel.source, bool(calls.mismatch.nonfinite))
+        interpreted = is_interpreted(run.case.kernel.language, self._equipment.device)
+        if calls.mismatch is not None and interpreted and self._ruleset.interpreter == "gpu":
+            told = interpreted_advice(run.case.kernel.source, bool(calls.mismatch.nonfinite))
             calls.complaint += f"; {told}" if told else ""
 
-    def _check_launches(self, session: Session) -> None:
+    def _check_launches(self, run: LiveRun, outcome: JudgeOutcome) -> None:
         """Ask Triton's front end whether it would compile what was interpreted."""
-        target = self._ruleset.front_end
-        if not target or not is_interpreted(self._kernel.language, self._equipment.device):
+        kernel, target = run.case.kernel, self._ruleset.front_end
+        if not target or not is_interpreted(kernel.language, self._equipment.device):
             return
-        self._outcome.checked_for = target
+        outcome.checked_for = target
         try:
-            self._equipment.front_end.check(session, self._kernel, target)
+            self._equipment.front_end.check(run.session, kernel, target)
         except Rejected as end:
-            self._outcome.refusal = End.of(end)
+            outcome.refusal = End.of(end)
 
-    def _is_interpreted(self, how: str) -> bool:
-        """Return True if the kernel is interpreted here, and in this way."""
-        interpreted = is_interpreted(self._kernel.language, self._equipment.device)
-        return interpreted and self._ruleset.interpreter == how
-
-    def _is_custom(self, run: LiveRun) -> bool:
+    def _is_custom(self, run: LiveRun, outcome: JudgeOutcome) -> bool:
         """Check evidence that the custom kernel, not torch, did the work."""
-        outcome = self._outcome
-        outcome.library = run.session.channel.library_work
-        if outcome.library.hidden:
-            return False
+        kernel = run.case.kernel
         evidence = None if self._watch is None else self._watch.found
         with self._clock.stage("evidence"):
-            evidence = evidence or self._evidence(run)
-        outcome.evidence = with_launches(evidence, run.session.tally, self._kernel)
+            evidence = evidence or self._evidence(run, outcome)
+        outcome.evidence = with_launches(evidence, run.session.tally, kernel)
         if outcome.evidence.complaint:
             return False
         if self._ruleset.ask_nan and run.session.channel.assumes_finite:
@@ -232,9 +278,9 @@ class Attempt:
             outcome.noticed = (*outcome.noticed, *filter(None, (lost,)))
         return True
 
-    def _evidence(self, run: LiveRun) -> Evidence:
+    def _evidence(self, run: LiveRun, outcome: JudgeOutcome) -> Evidence:
         """Gather evidence from a second process."""
-        library = self._outcome.library or NOTHING_LEFT
+        library = outcome.library or NOTHING_LEFT
         evidence = gather(run.case, *self._elsewhere(run), library)
         if evidence.crashed:
             self._accelerator.canary()
@@ -243,7 +289,7 @@ class Attempt:
     def _elsewhere(self, run: LiveRun) -> _Elsewhere:
         """Return how to open and load a second process, with a reference."""
         run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
-        kernel = self._kernel
+        kernel = run.case.kernel
 
         def unused() -> Reference:
             # A stateful reference changes from call to call, and timing still needs this one as
@@ -258,14 +304,6 @@ class Attempt:
             return self._processes.open(kernel.language, kernel.source)
 
         return fresh, load, unused
-
-    def _is_timed(self) -> bool:
-        language = self._kernel.language
-        return (
-            self._equipment.timing
-            and language != REFERENCE_LANGUAGE
-            and LANGUAGES[language].is_timed(self._equipment.device)
-        )
 
     def _has_room_without(self, run: LiveRun) -> bool:
         """End the kernel's process; return True if memory then suffices.
@@ -285,12 +323,28 @@ class Attempt:
             torch.cuda.empty_cache()
             return bool(torch.cuda.mem_get_info(self._accelerator.device)[0] >= needed)
 
-    def _clear(self, session: Session) -> None:
-        """Free a kernel's and its comparison's memory before another kernel needs it."""
-        if session.ended and not self._accelerator.is_untidy():
+    def _clear(self, sessions: Sequence[Session]) -> None:
+        """Free the kernels' and their comparisons' memory before another kernel needs it."""
+        ended = all(session.ended for session in sessions)
+        if ended and not self._accelerator.is_untidy():
             return  # freed after timing: another wait for the device lock would take long
         with self._accelerator.between_timings():
-            # `Process.__exit__` discards the process and handles a failure to end it.
-            with contextlib.suppress(JudgeError):
-                session.end()
+            for session in sessions:
+                # `Process.__exit__` discards the process and handles a failure to end it.
+                with contextlib.suppress(JudgeError):
+                    session.end()
             self._accelerator.tidy()
+
+
+@contextmanager
+def _blamed(number: int) -> Iterator[None]:
+    """Have a `Rejected` of the block name its kernel.
+
+    Args:
+        number: Index of the kernel among those that are judged together.
+    """
+    try:
+        yield
+    except Rejected as end:
+        end.kernel = number
+        raise

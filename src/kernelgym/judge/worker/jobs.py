@@ -56,14 +56,11 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
     if "baseline" in job:
         return _prepare(worker, problem, **job["baseline"])
     try:
-        if job.get("build"):
-            built = worker.build(Kernel(**job["kernel"]))
+        if "build" in job:
+            built = worker.build(Kernel(**job["build"]))
             return {"build": None if built is None else dataclasses.asdict(built)}
-        if "second" in job:
-            kernels = Kernel(**job["kernel"]), Kernel(**job["second"])
-            pair = worker.judge_in_turns(problem, *kernels, job["seed"])
-            return {"pair": None if pair is None else [verdict.to_dict() for verdict in pair]}
-        verdict = worker.judge(problem, Kernel(**job["kernel"]), job["seed"])
+        kernels = [Kernel(**fields) for fields in job["kernels"]]
+        verdicts = worker.judge(problem, kernels, job["seed"])
     except UsageError as error:
         return {"refused": str(error)}
     except DeviceLost as error:
@@ -72,7 +69,7 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # the boundary: an error raised up to here is the judge's failure
         worker.reset()
         return {"failed": f"{type(error).__name__}: {error}", "code": "judge_failed"}
-    return {"verdict": verdict.to_dict()}
+    return {"verdicts": None if verdicts is None else [each.to_dict() for each in verdicts]}
 
 
 def _prepare(worker: Worker, problem: Problem, refresh: bool) -> dict[str, Any]:

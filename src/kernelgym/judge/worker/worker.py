@@ -31,10 +31,9 @@ from kernelgym.judge.timing.baseline_store import Kept, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
-from kernelgym.judge.worker.in_turns import InTurns, can_take_turns
 from kernelgym.languages import REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Build, Kernel, Problem, Verdict
+from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 
 __all__ = ["Worker"]
 
@@ -110,86 +109,72 @@ class Worker:
             front_end=FrontEnd(self._processes),
         )
 
-    def judge(self, problem: Problem, kernel: Kernel, seed: str = "") -> Verdict:
-        """Judge one kernel.
+    def judge(
+        self, problem: Problem, kernels: Sequence[Kernel], seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
+        """Judge one kernel, or a round of several kernels that had correct verdicts before.
 
         Args:
             problem: The problem.
-            kernel: The kernel.
+            kernels: The kernels; the first one is timed first.
             seed: Hexadecimal secret of an earlier verdict, to repeat it; empty for a new one.
+
+        Returns:
+            Each kernel's verdict. Of a round None, unless all were timed or one was refused or
+            wrong: for what else may happen, whole verdicts give a kernel another attempt.
 
         Raises:
             JudgeError: If the judge fails.
             ProblemError: If the device has too little memory for the problem.
         """
+        is_round, rules = len(kernels) > 1, self._ruleset
+        if is_round and not self._equipment.times(kernels):
+            return None
         started, moment = time.monotonic(), time.time()
-        seeds = Seeds((seed or secrets.token_hex(16)) if self._ruleset.secret_seed else "")
-        case = Case(problem, kernel, self._ruleset, seeds)
-        self._processes.begin(kernel.language)
-        if self._ruleset.front_end and is_interpreted(kernel.language, self._equipment.device):
-            self._processes.begin(REFERENCE_LANGUAGE)  # the front end runs without an interpreter
+        seeds = Seeds((seed or secrets.token_hex(16)) if rules.secret_seed else "")
+        cases = [Case(problem, kernel, rules, seeds) for kernel in kernels]
+        for kernel in kernels:
+            self._processes.begin(kernel.language)
+            if rules.front_end and is_interpreted(kernel.language, self._equipment.device):
+                # The front end runs without an interpreter.
+                self._processes.begin(REFERENCE_LANGUAGE)
         # Before the zygote is waited for: the check's first imports run while the zygote starts.
         self._accelerator.check_room(problem)
-        zygote = self._processes.zygote(kernel.language)
+        if is_round and not self._accelerator.holds(problem, len(kernels)):
+            return None
+        tiers = [self._processes.zygote(kernel.language).tier for kernel in kernels]
         if not self._on_cuda:
             bound_own_memory()
         clock = self._accelerator.clock
         clock.read()
-        outcome = self._retried(lambda watched: self._attempt(case, watched), moment)
-        broke = outcome.failure in (Failure.ERROR, Failure.TIMEOUT, Failure.MEMORY)
+        outcomes = self._retried(
+            lambda watched: self._attempt(cases, watched), moment, once=is_round
+        )
+        broken = (Failure.ERROR, Failure.TIMEOUT, Failure.MEMORY)
+        broke = any(outcome.failure in broken for outcome in outcomes)
         if self._on_cuda and (broke or self._is_untidy()):
             with self._accelerator.between_timings():
                 if broke:
                     self._accelerator.canary()
                 self._accelerator.tidy()
                 self._settle()
-        circumstances = Circumstances(
-            device=self._caller_device,
-            isolation=zygote.tier,
-            ruleset=self._ruleset.label,
-            seed=seeds.secret,
-            wall_s=round(time.monotonic() - started, 6),
-            stages=clock.read(),
+        wall_s, stages = time.monotonic() - started, clock.read()
+        if is_round and not _decide(outcomes):
+            return None
+        return tuple(
+            verdict_of(
+                outcome,
+                Circumstances(
+                    device=self._caller_device,
+                    isolation=tier,
+                    ruleset=rules.label,
+                    seed=seeds.secret,
+                    wall_s=round(wall_s / len(kernels), 6),
+                    stages=None if is_round else stages,
+                ),
+            )
+            for outcome, tier in zip(outcomes, tiers, strict=True)
         )
-        return verdict_of(outcome, circumstances)
-
-    def judge_in_turns(
-        self, problem: Problem, first: Kernel, second: Kernel, seed: str = ""
-    ) -> tuple[Verdict, Verdict] | None:
-        """Judge two kernels, timed in turns; see `kernelgym.judge.worker.in_turns`.
-
-        Args:
-            problem: The problem.
-            first: The kernel that begins.
-            second: The other.
-            seed: Hexadecimal secret that inputs and weights follow from; empty for a new one.
-
-        Returns:
-            Their verdicts, each with half of the time taken; None if whole verdicts have to tell.
-
-        Raises:
-            JudgeError: If the judge fails.
-        """
-        kernels, rules = (first, second), self._ruleset
-        if not can_take_turns(self._equipment, kernels, rules.timing.baseline):
-            return None
-        started = time.monotonic()
-        seeds = Seeds((seed or secrets.token_hex(16)) if rules.secret_seed else "")
-        for kernel in kernels:
-            self._processes.begin(kernel.language)
-        self._accelerator.check_room(problem)
-        tiers = [self._processes.zygote(kernel.language).tier for kernel in kernels]
-        bound_own_memory()
-        cases = [Case(problem, kernel, rules, seeds) for kernel in kernels]
-        outcomes = InTurns(self._equipment, *cases).outcomes()
-        if outcomes is None:
-            return None
-        wall_s = round((time.monotonic() - started) / 2, 6)
-        at = [
-            Circumstances(self._caller_device, tier, rules.label, seeds.secret, wall_s)
-            for tier in tiers
-        ]
-        return verdict_of(outcomes[0], at[0]), verdict_of(outcomes[1], at[1])
 
     def build(self, kernel: Kernel) -> Build | None:
         """Build a kernel's extensions, without judging it.
@@ -215,7 +200,10 @@ class Worker:
             return build_of(session.channel.made.values())
 
     def _retried(
-        self, attempt: Callable[[bool], tuple[_Answer, Failure, bool]], moment: float
+        self,
+        attempt: Callable[[bool], tuple[_Answer, Failure, bool]],
+        moment: float,
+        once: bool = False,
     ) -> _Answer:
         """Make attempts as the table of retries says; return the answer of the last one.
 
@@ -223,6 +211,7 @@ class Worker:
             attempt: Makes one attempt. It is told whether it may watch one of its calls, and
                 returns an answer, how it failed, and whether it did watch a call.
             moment: Time of `time.time` when the work began.
+            once: Whether one attempt has to do.
 
         Raises:
             JudgeError: If the judge fails for another reason than memory that other workers may
@@ -235,7 +224,7 @@ class Worker:
                 with self._changed(done, failure):
                     answer, failure, was_watched = attempt(not done)
             except Exception as error:
-                if isinstance(error, DeviceLost) or not lacked_memory(error):
+                if once or isinstance(error, DeviceLost) or not lacked_memory(error):
                     raise
                 failure = Failure.JUDGE_MEMORY
                 retry = retry_for(failure, lambda when: self._holds(when, False, moment), done)
@@ -245,7 +234,7 @@ class Worker:
                 if self._on_cuda and failure is Failure.TIMEOUT:
                     self._accelerator.recent_kills.note()  # its launches may delay other kernels
                 holds = functools.partial(self._holds, was_watched=was_watched, moment=moment)
-                retry = retry_for(failure, holds, done)
+                retry = None if once else retry_for(failure, holds, done)
                 if retry is None:
                     return answer
             done.append(retry)
@@ -335,11 +324,15 @@ class Worker:
         if self._on_cuda:
             self._processes.settle(ahead)
 
-    def _attempt(self, case: Case, watched: bool) -> tuple[JudgeOutcome, Failure, bool]:
-        """Return a fresh process's outcome, its failure, and whether a call was watched."""
-        attempt = Attempt(self._equipment, case, watched)
-        outcome = attempt.outcome()
-        return outcome, outcome.failure, attempt.was_watched
+    def _attempt(
+        self, cases: Sequence[Case], watched: bool
+    ) -> tuple[tuple[JudgeOutcome, ...], Failure, bool]:
+        """Return fresh processes' outcomes, how they failed, and whether a call was watched."""
+        attempt = Attempt(self._equipment, cases, watched)
+        outcomes = attempt.outcomes()
+        failures = [outcome.failure for outcome in outcomes]
+        ended = (failed for failed in failures if failed not in (Failure.NONE, Failure.WRONG))
+        return outcomes, next(ended, failures[0]), attempt.was_watched
 
     def prepare_baseline(self, problem: Problem, refresh: bool = False) -> Baseline:
         """Prepare and time a problem's compiled baseline.
@@ -380,3 +373,12 @@ class Worker:
         self._equipment.front_end.end()
         self._baselines.dismiss()
         self._processes.close()
+
+
+def _decide(outcomes: Sequence[JudgeOutcome]) -> bool:
+    """Return True if a round's outcomes say which kernel is faster, or that one has lost."""
+    ends = [outcome.end for outcome in outcomes if outcome.end is not None]
+    if any(end.status not in (Status.WRONG, Status.REJECTED) for end in ends):
+        return False
+    lost = any(not each.is_right or each.failure is not Failure.NONE for each in outcomes)
+    return lost or all(each.timing is not None and each.timing.timing for each in outcomes)

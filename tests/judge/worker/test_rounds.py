@@ -1,4 +1,4 @@
-"""Two kernels timed in turns, by a worker in this process."""
+"""Rounds of several kernels timed in turns, by a worker in this process."""
 
 import contextlib
 
@@ -38,7 +38,7 @@ def worker(tmp_path_factory):
 
 
 def test_a_round_holds_the_lock_once(worker, monkeypatch):
-    exclusive, pair, holds, held = DeviceLock.exclusive, Windows.pair, [], []
+    exclusive, pairs, holds, held = DeviceLock.exclusive, Windows.pairs, [], []
 
     @contextlib.contextmanager
     def seen(lock):
@@ -50,14 +50,14 @@ def test_a_round_holds_the_lock_once(worker, monkeypatch):
 
     def counted(windows):
         holds[-1] += 1  # fails where the lock is not held
-        return pair(windows)
+        return pairs(windows)
 
     monkeypatch.setattr(DeviceLock, "exclusive", seen)
-    monkeypatch.setattr(Windows, "pair", counted)
-    verdicts = worker.judge_in_turns(AFFINE, CPP, ASLEEP)
+    monkeypatch.setattr(Windows, "pairs", counted)
+    verdicts = worker.judge(AFFINE, [CPP, ASLEEP])
     assert verdicts is not None and all(verdict.correct for verdict in verdicts)
     assert all(verdict.trials_passed == verdict.trials > 1 for verdict in verdicts)
-    assert len(held) == 1 and held[0] >= sum(len(v.timing.windows) for v in verdicts)
+    assert len(held) == 1 and held[0] >= max(len(v.timing.windows) for v in verdicts)
     assert verdicts[1].timing.kernel_ms > 1.9 > verdicts[0].timing.kernel_ms
     assert verdicts[0].seed == verdicts[1].seed != ""
 
@@ -67,7 +67,7 @@ def test_a_kernel_that_is_wrong_while_timed_is_wrong(worker, side):
     """Right in every judged call, it is found out by a timed output."""
     kernels = [CPP, CPP]
     kernels[side] = TIRED
-    verdicts = worker.judge_in_turns(AFFINE, *kernels)
+    verdicts = worker.judge(AFFINE, kernels)
     assert verdicts is not None
     assert verdicts[side].status is Status.WRONG and "while it was timed" in verdicts[side].message
     other = verdicts[1 - side]
@@ -80,7 +80,7 @@ def test_a_kernel_that_is_wrong_while_timed_is_wrong(worker, side):
     ids=["crash", "state", "triton"],
 )
 def test_what_whole_verdicts_have_to_tell(worker, about, kernel):
-    assert worker.judge_in_turns(about, CPP, kernel) is None
+    assert worker.judge(about, [CPP, kernel]) is None
 
 
 class Whole:
@@ -94,8 +94,8 @@ def test_quick_and_slow_duels_agree(timing):
     turns = []
 
     class Counting(Whole):
-        def evaluate_in_turns(self, *kernels, seed):
-            turns.append(timing.evaluate_in_turns(*kernels, seed=seed))
+        def duel_round(self, problem, kernels, *, seed):
+            turns.append(timing.duel_round(problem, kernels, seed=seed))
             return turns[-1]
 
     quick = duel(Counting(timing), AFFINE, CPP, ASLEEP)

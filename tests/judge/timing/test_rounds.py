@@ -1,0 +1,168 @@
+"""How several kernels are timed in turns, with processes that are made up."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.session.live_run import LiveRun
+from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.timing import measure
+from kernelgym.judge.timing.measure import Stopwatch
+from kernelgym.judge.timing.windows import Untimed
+from kernelgym.types import Status
+from support.made_up_sides import CUDA, LAYOUT_MS, Reference, Side
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch):
+    properties = SimpleNamespace(total_memory=1 << 37, L2_cache_size=60 << 20)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    return properties
+
+
+class Noted(Side):
+    """A side that notes in a shared list when it was timed."""
+
+    def __init__(self, call_ms, name, order, device, **how):
+        super().__init__(call_ms, device=device, **how)
+        self.name, self.order = name, order
+
+    def timed_run(self, batches, *arguments):
+        if batches:
+            self.order.append(self.name)
+        return super().timed_run(batches, *arguments)
+
+
+def in_turns(*times_ms, device=CPU, reference_ms=4.0, **how):
+    order, reference = [], Reference()
+    sides = [Noted(ms, n, order, device, **how) for n, ms in enumerate(times_ms)]
+    baseline = Noted(reference_ms, "reference", order, device)
+    watch = Stopwatch([LiveRun(None, reference, side) for side in sides], baseline)
+    return sides, watch, order
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("times_ms", [(0.05, 2.0), (2.0, 0.05), (1.0, 1.0), (0.5, 1.0, 2.0)])
+def test_every_kernel_is_timed_beside_one_reference(device, times_ms):
+    """Sides refuse more calls a window than were laid out."""
+    sides, watch, order = in_turns(*times_ms, device=device)
+    found = watch.measure()
+    ratios = [measured.timing.speedup for measured in found]
+    assert ratios == pytest.approx([4.0 / ms for ms in times_ms])
+    assert len({measured.timing.samples for measured in found}) == 1
+    assert order.count("reference") == order.count(0) == order.count(len(sides) - 1)
+
+
+def test_first_kernel_of_a_round_alternates():
+    _, watch, order = in_turns(1.0, 1.0)
+    watch.measure()
+    kernels = [name for name in order if name != "reference"]
+    turns = [kernels[at : at + 2] for at in range(0, len(kernels), 2)]
+    assert turns[::2] == [[0, 1]] * len(turns[::2])
+    assert turns[1::2] == [[1, 0]] * len(turns[1::2])
+
+
+def test_time_that_is_up_leaves_the_fewest_rounds(monkeypatch):
+    _, watch, _ = in_turns(1.0, 1.0)
+    watch._has_enough = lambda pairs: False
+    clock = iter(range(0, 1000, 100))
+    monkeypatch.setattr(measure.time, "monotonic", lambda: next(clock))
+    assert [measured.timing.samples for measured in watch.measure()] == [3, 3]
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_failure_names_the_kernel_that_failed(side, device):
+    sides, watch, _ = in_turns(1.0, 1.0, device=device)
+    sides[side].refuses = Rejected(Status.TIMEOUT, "no answer")
+    with pytest.raises(Rejected, match="while it was timed") as failed:
+        watch.measure()
+    assert (failed.value.kernel, failed.value.status) == (side, Status.TIMEOUT)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_wrong_output_names_the_kernel(side):
+    sides, watch, _ = in_turns(1.0, 1.0)
+    sides[side].outcome = Comparison(False, message="values differ")
+    with pytest.raises(Rejected, match="values differ") as failed:
+        watch.measure()
+    assert (failed.value.kernel, failed.value.status) == (side, Status.WRONG)
+
+
+def test_slowing_the_reference_gains_nothing():
+    """The reference alone is timed once, for both."""
+    _, watch, _ = in_turns(1.0, 2.0)
+    found = watch.measure()
+    watch._windows._sides[0].call_ms = 2.0
+    cleaned, alone_ms = watch.clean(found)
+    assert [each.timing.speedup for each in cleaned] == pytest.approx([2.0, 1.0])
+    assert alone_ms == pytest.approx(2.0)
+
+
+def test_lie_of_one_clock_leaves_the_other_kernels_believed():
+    sides, watch, _ = in_turns(0.1, 0.1, device=CUDA, reference_ms=0.1)
+    sides[1].claims = lambda ms: 0.1 * ms
+    honest, liar = watch.measure()
+    assert not honest.disputed and liar.disputed
+    assert liar.timing.speedup == pytest.approx(1.0, rel=0.05)
+
+
+def test_work_left_on_the_device_names_its_kernel():
+    sides, watch, _ = in_turns(0.1, 0.1, device=CUDA, reference_ms=0.1)
+    sides[1].layout_ms = 2 * LAYOUT_MS
+    with pytest.raises(Rejected, match="busy with the kernel's work") as failed:
+        watch.measure()
+    assert failed.value.kernel == 1
+
+
+@pytest.mark.parametrize("captures", [(True, False), (False, True), (False, False)])
+def test_kernel_that_cannot_be_captured_is_bounded_beside_one_that_can(captures):
+    sides, watch, _ = in_turns(0.05, 0.05, device=CUDA, reference_ms=0.1)
+    for side, able in zip(sides, captures, strict=True):
+        side.captures = able
+    found = watch.measure()
+    assert [each.timing.speedup for each in found] == pytest.approx([2.0, 2.0])
+    codes = [[finding.code for finding in each.findings] for each in found]
+    assert codes == [[] if able else ["host_bound"] for able in captures]
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_kernel_on_a_stream_of_its_own_leaves_the_other_captured(side):
+    sides, watch, _ = in_turns(0.05, 0.05, device=CUDA, reference_ms=0.1)
+    sides[side].graph_is_empty = True
+    found = watch.measure()
+    assert [each.timing.speedup for each in found] == pytest.approx([2.0, 2.0])
+    assert not sides[side].graph and sides[1 - side].graph
+
+
+def test_wrong_output_of_an_uncaptured_kernel_is_its_fault():
+    sides, watch, _ = in_turns(0.05, 0.05, device=CUDA, reference_ms=0.1)
+    sides[1].captures = False
+    capture = sides[0].capture
+
+    def captured(tells=False):
+        sides[1].outcome = Comparison(False, message="values differ")
+        return capture(tells)
+
+    sides[0].capture = captured
+    with pytest.raises(Rejected, match="values differ") as failed:
+        watch.measure()
+    assert failed.value.kernel == 1
+
+
+def test_kernels_that_a_device_does_not_hold_at_once_are_not_timed(gpu):
+    gpu.total_memory = 3 << 20  # a call takes half a megabyte
+    _, watch, _ = in_turns(1.0, 1.0, device=CUDA)
+    with pytest.raises(Untimed, match="does not hold"):
+        watch.measure()
+
+
+def test_each_kernel_distrusts_every_other_process():
+    sides, _, _ = in_turns(1.0, 1.0, 1.0)
+    for side in sides:
+        ((_, others),) = [what for what in side.asked if what[0] == "distrust"]
+        assert len(others) == 3 and side not in others
