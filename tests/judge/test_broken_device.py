@@ -191,7 +191,7 @@ def test_real_probe_passes_on_a_device_that_computes(tmp_path, ruleset):
     with LocalEvaluator(ruleset=ruleset, cache_dir=tmp_path) as evaluator:
         worker = evaluator._start("cpu")
         try:
-            verdict = local._judge_probe(worker)
+            verdict = local._verdict_on(local._PROBE, local._reference_kernel(local._PROBE))(worker)
         finally:
             worker.close()
     assert isinstance(verdict, Verdict) and verdict.correct

@@ -151,8 +151,9 @@ class FakeWorker:
         assert (ready, beside) == (1, 2) and budget > 0
         self.device = device
 
-    def judge(self, problem, kernel, seed):
-        return Verdict(Status.CORRECT, compiled=True, trials=1, trials_passed=1, device=self.device)
+    def judge(self, problem, kernels, seed):
+        correct = {"compiled": True, "trials": 1, "trials_passed": 1}
+        return (Verdict(Status.CORRECT, **correct, device=self.device),)
 
     def close(self):
         pass

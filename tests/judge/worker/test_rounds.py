@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from kernelgym import duel
+from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.timing.windows import Windows
 from kernelgym.judge.worker.worker import Worker
@@ -83,23 +84,29 @@ def test_what_whole_verdicts_have_to_tell(worker, about, kernel):
     assert worker.judge(about, [CPP, kernel]) is None
 
 
-class Whole:
-    """An evaluator that judges kernels one by one only."""
+class Whole(EvaluatorWrapper):
+    """Judges kernels one by one only."""
+
+    def ability(self, kind):
+        return None
+
+
+class Counted(EvaluatorWrapper):
+    """Counts rounds."""
 
     def __init__(self, evaluator):
-        self.evaluate = evaluator.evaluate
+        super().__init__(evaluator)
+        self.rounds = []
+
+    def duel_round(self, problem, kernels, *, seed=""):
+        self.rounds.append(self.evaluator.duel_round(problem, kernels, seed=seed))
+        return self.rounds[-1]
 
 
 def test_quick_and_slow_duels_agree(timing):
-    turns = []
-
-    class Counting(Whole):
-        def duel_round(self, problem, kernels, *, seed):
-            turns.append(timing.duel_round(problem, kernels, seed=seed))
-            return turns[-1]
-
-    quick = duel(Counting(timing), AFFINE, CPP, ASLEEP)
+    counted = Counted(timing)
+    quick = duel(counted, AFFINE, CPP, ASLEEP)
     slow = duel(Whole(timing), AFFINE, CPP, ASLEEP)
     assert quick.decided == slow.decided == "first"
-    assert len(turns) == quick.rounds - 1 and None not in turns
+    assert len(counted.rounds) == quick.rounds - 1 and None not in counted.rounds
     assert max(quick.low, slow.low) <= min(quick.high, slow.high)
