@@ -51,6 +51,7 @@ CASES = (
 CUDA_CASE = "l1_019_relu_cuda"
 GROUPS = ("l1_036_rms_norm", "l1_047_sum", "l2_040_epilogue")
 RULESETS = ("kernelbench", "strict")
+STREAM = ("l1_088_gelu", "l1_001_matmul_tf32", "l1_047_sum", "l2_040_epilogue")
 PARTS = ("cases", "groups", "stream", "starts")
 STARTED_WITH = "l1_088_gelu"
 UNSEEN = 2
@@ -293,16 +294,16 @@ def run_stream(options: argparse.Namespace, record: Record) -> None:
 
 
 def judge_stream(evaluator: PlacedEvaluator, root: Path, count: int) -> dict[str, Any]:
-    """Judge groups of eight answers to each problem, half of them wrong, a round for each GPU.
+    """Judge groups of eight answers to each problem, half of them wrong: two rounds for each GPU.
 
     First, every worker judges a kernel of the first problem, so that starts are not counted.
     """
-    cases = [read_case(name, root) for name in CASES]
+    cases = [read_case(name, root) for name in STREAM]
     prepare(evaluator, cases[0], evaluator.capabilities.workers)
     evaluator.changes = 0
     jobs = [
         Job(case.problem, answer(case.kernel, f"{turn} {number}", right=number % 2 == 0))
-        for turn in range(count)
+        for turn in range(2 * count)
         for case in cases
         for number in range(GROUP // 2)
     ]

@@ -126,20 +126,33 @@ class _Axis:
         self._low, self._high = size, -1
 
     def add(self, numbers: torch.Tensor) -> None:
-        """Count elements, given by their numbers in row-major order."""
-        places = numbers.div(self._stride, rounding_mode="floor").remainder_(self._size)
-        self._low = min(self._low, int(places.min()))
-        self._high = max(self._high, int(places.max()))
+        """Count elements, given by their ascending numbers in row-major order."""
+        places = numbers.div(self._stride, rounding_mode="floor")
+        first, last = int(places[0]), int(places[-1])
+        ascends = first // self._size == last // self._size
+        places = places.remainder_(self._size)
+        low, high = (first % self._size, last % self._size) if ascends else _ends(places)
+        self._low, self._high = min(self._low, low), max(self._high, high)
         if self._step > 1:
             places = places.div_(self._step, rounding_mode="floor")
-        counts = torch.bincount(places, minlength=self._length)
-        self._counts = counts if self._counts is None else self._counts.add_(counts)
+        if self._counts is None:
+            self._counts = places.new_zeros(self._length)
+        if ascends:
+            # A GPU's `bincount` would add millions to a few counters, one after the other.
+            found, counts = torch.unique_consecutive(places, return_counts=True)
+            self._counts.index_add_(0, found, counts)
+        else:
+            self._counts += torch.bincount(places, minlength=self._length)
 
     def result(self) -> Counts:
         """Return the counts along this axis."""
         assert self._counts is not None
         counts = self._counts.cpu().numpy()
         return Counts(self._size, self._step, counts, self._low, self._high)
+
+
+def _ends(places: torch.Tensor) -> tuple[int, int]:
+    return int(places.min()), int(places.max())
 
 
 def relation(out: Values, ref: Values) -> tuple[Relation, float]:
