@@ -30,7 +30,7 @@ from benchmarks.machine import machine
 from kernelgym.devices import CudaDevice
 from kernelgym.judge import LocalEvaluator, local, provenance
 from kernelgym.judge.outcome import JudgeFailure
-from kernelgym.judge.pool import Pool
+from kernelgym.judge.pool import WorkerPool
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Job, Kernel, Problem, Status, Verdict
 
@@ -199,7 +199,7 @@ def _stand_ins(
     yield local, "cuda_devices", found
     yield devices, "cuda_devices", found
     yield provenance, "cuda_devices", found
-    yield local, "Pool", functools.partial(Pool, clock=clock)
+    yield local, "WorkerPool", functools.partial(WorkerPool, clock=clock)
 
 
 def main() -> None:

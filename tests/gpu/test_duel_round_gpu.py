@@ -12,7 +12,7 @@ import pytest
 from kernelgym import duel
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.timing.windows import Windows
+from kernelgym.judge.timing.windows import TimingWindows
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Kernel, Problem, Status
@@ -88,7 +88,7 @@ def make(tmp_path: Path) -> Iterator[object]:
 @pytest.mark.parametrize("rows", [64, 4096, 1 << 15])
 def test_round_times_all_kernels_under_one_hold(make, monkeypatch, rows) -> None:  # type: ignore[no-untyped-def]
     """From kernels of microseconds, captured in graphs, to inputs of half a gigabyte."""
-    worker, quiet, pairs, holds = make(), Accelerator.quiet, Windows.pairs, []
+    worker, quiet, pairs, holds = make(), Accelerator.quiet, TimingWindows.pairs, []
 
     @contextlib.contextmanager
     def seen(accelerator, patience_s):  # type: ignore[no-untyped-def]
@@ -102,7 +102,7 @@ def test_round_times_all_kernels_under_one_hold(make, monkeypatch, rows) -> None
         return pairs(windows)
 
     monkeypatch.setattr(Accelerator, "quiet", seen)
-    monkeypatch.setattr(Windows, "pairs", counted)
+    monkeypatch.setattr(TimingWindows, "pairs", counted)
     verdicts = worker.judge(relu(rows), [FAST, SLOW, FAST])
     assert verdicts is not None
     assert all(v.correct and v.timing is not None for v in verdicts), verdicts

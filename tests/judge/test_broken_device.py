@@ -11,7 +11,7 @@ from kernelgym.devices import CudaDevice
 from kernelgym.judge import LocalEvaluator, local
 from kernelgym.judge.device_health import LOST_IN_A_ROW
 from kernelgym.judge.outcome import JudgeFailure
-from kernelgym.judge.pool import Pool
+from kernelgym.judge.pool import WorkerPool
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Job, Kernel, Problem, Status, Verdict
 
@@ -64,13 +64,15 @@ class Worker:
         pass
 
 
-def pool_of(devices: Devices, count: int, clock: list[float] | None = None) -> Pool:
+def pool_of(devices: Devices, count: int, clock: list[float] | None = None) -> WorkerPool:
     now = [0.0] if clock is None else clock
     names = [f"cuda:{number}" for number in range(count)]
-    return Pool(names, 2, devices.start, devices.probe, lambda: now[0])  # type: ignore[arg-type]
+    return WorkerPool(names, 2, devices.start, devices.probe, lambda: now[0])  # type: ignore[arg-type]
 
 
-def judge(pool: Pool, kernel: Kernel = KERNEL, only: str = "") -> Verdict | list[JudgeFailure]:
+def judge(
+    pool: WorkerPool, kernel: Kernel = KERNEL, only: str = ""
+) -> Verdict | list[JudgeFailure]:
     return pool.judge(local._verdict_on(PROBLEM, kernel), only=only)
 
 
@@ -172,7 +174,7 @@ def test_closed_pool_wakes_callers_without_a_device():
         closed.wait(30)
         raise EOFError("closed")
 
-    pool = Pool(["cuda:0", "cuda:1"], 1, devices.start, hang, lambda: 0.0)  # type: ignore[arg-type]
+    pool = WorkerPool(["cuda:0", "cuda:1"], 1, devices.start, hang, lambda: 0.0)  # type: ignore[arg-type]
     for _ in range(LOST_IN_A_ROW):
         pool.judge(local._verdict_on(PROBLEM, KERNEL), attempts=1, only="cuda:0")
     assert probing.wait(30)

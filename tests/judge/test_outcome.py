@@ -10,10 +10,10 @@ from kernelgym.judge.compiling.library_symbols import LibraryWork
 from kernelgym.judge.evidence.evidence import Evidence
 from kernelgym.judge.outcome import (
     Circumstances,
-    End,
     JudgedCalls,
     JudgeFailure,
     JudgeOutcome,
+    RunEnd,
     TimingOutcome,
     verdict_of,
     verdict_of_failures,
@@ -49,7 +49,7 @@ def timings(draw: st.DrawFn) -> TimingOutcome:
 
 
 ENDS = st.builds(
-    End,
+    RunEnd,
     st.sampled_from([Status.TIMEOUT, Status.RUNTIME_ERROR, Status.COMPILE_ERROR, Status.WRONG]),
     st.just("it ended"),
     st.sampled_from(["", "its log"]),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernelgym.devices import CudaDevice
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
-from kernelgym.judge.pool import Pool
+from kernelgym.judge.pool import WorkerPool
 from kernelgym.types import Job, Kernel, Problem, Status, Verdict
 
 GPU = CudaDevice("Imaginary 9", 8 << 30, (9, 0))
@@ -37,7 +37,7 @@ def staff():
 
 
 def test_workers_start_only_when_calls_overlap(staff):
-    pool = Pool(["cuda:0"], 3, staff.start)
+    pool = WorkerPool(["cuda:0"], 3, staff.start)
     for _ in range(5):
         pool.lend(lambda worker: None)
     assert len(staff.workers) == 1
@@ -49,7 +49,7 @@ def test_workers_start_only_when_calls_overlap(staff):
 def test_overlapping_calls_are_spread_evenly_over_devices(count, each):
     staff = Staff()
     devices = [f"cuda:{number}" for number in range(count)]
-    pool, lent = Pool(devices, each, staff.start), []
+    pool, lent = WorkerPool(devices, each, staff.start), []
 
     def deeper(worker):
         lent.append(worker.device)
@@ -63,7 +63,7 @@ def test_overlapping_calls_are_spread_evenly_over_devices(count, each):
 
 
 def test_a_worker_is_never_lent_to_two(staff):
-    pool, busy, wrong = Pool(["cuda:0", "cuda:1"], 2, staff.start), set(), []
+    pool, busy, wrong = WorkerPool(["cuda:0", "cuda:1"], 2, staff.start), set(), []
 
     def work(worker):
         wrong.extend(busy & {id(worker)})
@@ -82,7 +82,7 @@ def test_a_worker_is_never_lent_to_two(staff):
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, None])
 def test_one_whose_answer_is_no_good_is_replaced(staff, error):
-    pool = Pool(["cuda:0"], 1, staff.start)
+    pool = WorkerPool(["cuda:0"], 1, staff.start)
 
     def fail(worker):
         if error is not None:
@@ -100,7 +100,7 @@ def test_one_whose_answer_is_no_good_is_replaced(staff, error):
 
 
 def test_a_users_mistake_leaves_it_fit(staff):
-    pool = Pool(["cuda:0"], 1, staff.start)
+    pool = WorkerPool(["cuda:0"], 1, staff.start)
 
     def refuse(worker):
         raise UsageError("too large")
@@ -120,17 +120,17 @@ def test_a_worker_that_does_not_start_leaves_its_place_free(staff):
             raise OSError("no memory")
         return staff.start(device)
 
-    pool = Pool(["cuda:0"], 1, start)
+    pool = WorkerPool(["cuda:0"], 1, start)
     with pytest.raises(OSError):
         pool.lend(lambda worker: None)
     pool.lend(lambda worker: None)
 
 
 def test_dismissal_ends_the_busy_ones_and_starts_no_more(staff):
-    pool = Pool(["cuda:0"], 1, staff.start)
+    pool = WorkerPool(["cuda:0"], 1, staff.start)
     pool.lend(lambda worker: pool.dismiss())
     assert pool.dismissed and staff.workers[0].closed
-    pool = Pool(["cuda:0"], 1, staff.start)
+    pool = WorkerPool(["cuda:0"], 1, staff.start)
     pool.dismiss()
     with pytest.raises(ValueError, match="closed"):
         pool.lend(lambda worker: None)

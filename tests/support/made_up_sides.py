@@ -7,7 +7,7 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.processes.threads import RunTimes
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Window
+from kernelgym.judge.session.session import TimedWindow
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.rulesets import TimingProtocol
 
@@ -81,7 +81,7 @@ class Side:
         share = None if on_device else next(self.waits, 0.0)
         told = RunTimes(0, {"1": (0, int((share or 0.0) * window_ms * 1e6))})
         counts = (None, None) if share is None else (RunTimes(0, {}), told)
-        return Window(window_ms, claimed_ms, layout_ms, results, kept, counts)
+        return TimedWindow(window_ms, claimed_ms, layout_ms, results, kept, counts)
 
     def compare(self, index, inputs, outputs, result, expected):
         self.asked.append(("compare", index))

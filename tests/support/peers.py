@@ -13,7 +13,7 @@ import torch
 
 from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.reference import Seeds
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Problem
@@ -155,7 +155,7 @@ def meeting(folder, device=None, busy=False):
                     peer.start()
                     candidate.wait_ready(5.0)
                     extra = () if device is None else (device,)
-                    session = Session(candidate, strict, None, *extra)
+                    session = CandidateSession(candidate, strict, None, *extra)
                     yield session, peer, keeper, strict
                     session.buffers.close()
                     peer.die()

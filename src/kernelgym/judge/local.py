@@ -28,7 +28,7 @@ from kernelgym.evaluators.dispatch import Dispatcher
 from kernelgym.judge.compiling.library_cache import LibraryCache
 from kernelgym.judge.compiling.toolchain import check_tools
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
-from kernelgym.judge.pool import WORKER_LOST, Pool
+from kernelgym.judge.pool import WORKER_LOST, WorkerPool
 from kernelgym.judge.provenance import device_kind, provenance
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
@@ -130,7 +130,7 @@ class LocalEvaluator(EvaluatorBase):
         self._isolation = isolation
         self.workers, self.standby = workers, standby
         self._memory_bytes = memory_budget(memory_bytes, self._device)
-        self._pool = Pool(
+        self._pool = WorkerPool(
             self.devices, workers, self._start, _verdict_on(_PROBE, _reference_kernel(_PROBE))
         )
         self._dispatcher = Dispatcher(self._judge, self._pool.places(), by_problem=True)

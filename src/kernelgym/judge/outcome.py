@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Circumstances",
-    "End",
     "JudgeFailure",
     "JudgeOutcome",
     "JudgedCalls",
+    "RunEnd",
     "TimingOutcome",
     "moved_verdict",
     "verdict_of",
@@ -78,7 +78,7 @@ class TimingOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RunEnd:
     """The reason why a kernel's run ended before its last stage."""
 
     status: Status
@@ -90,7 +90,7 @@ class End:
     """Failure that decides about another attempt."""
 
     @classmethod
-    def of(cls, rejected: Rejected) -> End:
+    def of(cls, rejected: Rejected) -> RunEnd:
         """Return the end that a session's `Rejected` stands for."""
         return cls(
             status=rejected.status,
@@ -117,12 +117,12 @@ class JudgeOutcome:
     """What compilers made of its extensions."""
     checked_for: str = ""
     """The GPU that Triton's front end was asked to compile interpreted launches for."""
-    refusal: End | None = None
+    refusal: RunEnd | None = None
     """What the front end refused: no GPU would have run a call, so none counts as passed."""
     evidence: Evidence | None = None
     """Evidence that the custom kernel, not torch, did the work."""
     timing: TimingOutcome | None = None
-    end: End | None = None
+    end: RunEnd | None = None
     log: str = ""
     """The kernel's output."""
 

@@ -33,7 +33,7 @@ from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.types import Verdict
 
-__all__ = ["WORKER_LOST", "Pool"]
+__all__ = ["WORKER_LOST", "WorkerPool"]
 
 WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
 """Raised by a request to a worker that is gone or sends an unreadable answer."""
@@ -57,7 +57,7 @@ class _Place:
     busy: bool = False
 
 
-class Pool:
+class WorkerPool:
     """A fixed number of workers on each device.
 
     Args:

@@ -20,7 +20,15 @@ from enum import StrEnum
 
 from kernelgym.types import Status
 
-__all__ = ["RETRIES", "Change", "Failure", "Retry", "When", "attempts_at", "retry_for"]
+__all__ = [
+    "RETRIES",
+    "Failure",
+    "Retry",
+    "RetryChange",
+    "RetryCondition",
+    "attempts_at",
+    "retry_for",
+]
 
 
 class Failure(StrEnum):
@@ -49,7 +57,7 @@ _BY_STATUS = {
 }
 
 
-class When(StrEnum):
+class RetryCondition(StrEnum):
     """Condition under which a failure is worth another attempt."""
 
     ALWAYS = "always"
@@ -58,7 +66,7 @@ class When(StrEnum):
     SHARED = "other workers may have held the device's memory"
 
 
-class Change(StrEnum):
+class RetryChange(StrEnum):
     """Change that the next attempt makes."""
 
     UNWATCHED = "no call is watched: watching leaves launches out, which can make a kernel fail"
@@ -74,8 +82,8 @@ class Retry:
 
     failures: frozenset[Failure]
     """Failures of the last attempt that the row is for."""
-    when: When
-    change: Change
+    when: RetryCondition
+    change: RetryChange
     attempts: int = 2
     """Most attempts altogether, the one that failed included."""
 
@@ -83,19 +91,21 @@ class Retry:
 RETRIES = (
     Retry(
         frozenset({Failure.WRONG, Failure.ERROR, Failure.IDLE, Failure.TIMEOUT}),
-        When.WATCHED,
-        Change.UNWATCHED,
+        RetryCondition.WATCHED,
+        RetryChange.UNWATCHED,
     ),
-    Retry(frozenset({Failure.TIMEOUT}), When.HELD_UP, Change.IDLE_DEVICE),
-    Retry(frozenset({Failure.MEMORY, Failure.JUDGE_MEMORY}), When.SHARED, Change.ALONE),
-    Retry(frozenset({Failure.EVIDENCE_RUN}), When.ALWAYS, Change.ANOTHER_PROCESS),
-    Retry(frozenset({Failure.JUDGE}), When.ALWAYS, Change.ANOTHER_WORKER),
+    Retry(frozenset({Failure.TIMEOUT}), RetryCondition.HELD_UP, RetryChange.IDLE_DEVICE),
+    Retry(
+        frozenset({Failure.MEMORY, Failure.JUDGE_MEMORY}), RetryCondition.SHARED, RetryChange.ALONE
+    ),
+    Retry(frozenset({Failure.EVIDENCE_RUN}), RetryCondition.ALWAYS, RetryChange.ANOTHER_PROCESS),
+    Retry(frozenset({Failure.JUDGE}), RetryCondition.ALWAYS, RetryChange.ANOTHER_WORKER),
 )
 """The rows in the order in which they apply: no row follows one that stands below it."""
 
 
 def retry_for(
-    failure: Failure, holds: Callable[[When], bool], done: Sequence[Retry] = ()
+    failure: Failure, holds: Callable[[RetryCondition], bool], done: Sequence[Retry] = ()
 ) -> Retry | None:
     """Return the row for the next attempt; None if the last attempt counts.
 

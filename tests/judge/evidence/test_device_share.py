@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.evidence.device_share import (
     DeviceKernel,
-    Names,
+    OwnNames,
     device_share,
     read_kernels,
 )
@@ -21,7 +21,7 @@ namespace fast { template <typename T> __global__ void scale(T* out, int n) {} }
 extern "C" __global__ void add_rows(float* out) {}
 static __global__ void reduce_kernel(float* out) {}
 """
-OWN = Names(SOURCE)
+OWN = OwnNames(SOURCE)
 GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8"
 RELU = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::relu, std::array<char*, 2>>(int)"
@@ -49,7 +49,7 @@ def test_names_of_libraries_are_not(name):
 
 
 def test_a_name_that_triton_gave_is_own():
-    assert "made_up_at_run_time" in Names("", ["made_up_at_run_time"])
+    assert "made_up_at_run_time" in OwnNames("", ["made_up_at_run_time"])
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_a_name_that_triton_gave_is_own():
     ],
 )
 def test_a_name_that_is_only_mentioned_is_not_own(source):
-    assert GEMM not in Names(source)
+    assert GEMM not in OwnNames(source)
 
 
 def test_a_triton_kernel_in_a_graph_is_own_by_its_text():
     source = "@triton.autotune(CONFIGS, [])\n@triton.jit\ndef add_kernel(x, y):\n    pass\n"
-    assert "add_kernel" in Names(source)
+    assert "add_kernel" in OwnNames(source)
 
 
 def test_instances_in_an_extension_are_own():
     library = b"\x7fELF\0_ZN3cub18DeviceReduceKernelIfEEvPT_i\0plain_kernel\0rest"
-    own = Names("", libraries=[library])
+    own = OwnNames("", libraries=[library])
     assert "void cub::DeviceReduceKernel<float>(float*, int)" in own
     assert "plain_kernel" in own
     assert "void cub::DeviceScanKernel<float>(float*, int)" not in own

@@ -13,9 +13,9 @@ from kernelgym.judge.evidence.evidence import (
     from_watched_call,
     with_launches,
 )
-from kernelgym.judge.evidence.torch_share import Work
+from kernelgym.judge.evidence.torch_share import TorchWork
 from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
-from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.testing import SAMPLE_KERNELS
 from kernelgym.types import Kernel, Severity, Status, Verdict
@@ -384,7 +384,7 @@ def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, sha
     kernel = SAMPLE_KERNELS["triton"]
 
     def judged(evidence: Evidence) -> Verdict:
-        found = with_launches(evidence, Tally(4, 0), kernel)
+        found = with_launches(evidence, LaunchTally(4, 0), kernel)
         return verdict_of(
             JudgeOutcome(JudgedCalls(4, 4), loaded=True, evidence=found), Circumstances()
         )
@@ -396,7 +396,7 @@ def test_a_verdict_holds_the_share_that_custom_kernels_replaced(left: float, sha
 
 def _shares(own, left, unknown="dear", **calls):
     """Return evidence of a kernel that leaves `left` of a relu and calls other operators, too."""
-    reference = Work({"relu": 1000.0}, 0.0, 0.0, {"relu": 2})
+    reference = TorchWork({"relu": 1000.0}, 0.0, 0.0, {"relu": 2})
     seen = {"launches": 1, "working": 1, "bytes": left, "calls": calls}
     rules = Ruleset("r", unknown_operators=unknown, small_share=0.1, least_share=0.02)
     return from_watched_call(seen, reference, SAMPLE_KERNELS["triton"], own and rules)

@@ -13,7 +13,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.finite_math import lost_nan, with_nan
 from kernelgym.judge.reference.reference import Reference, Seeds
-from kernelgym.judge.session.live_run import Case
+from kernelgym.judge.session.live_run import JudgedCase
 from kernelgym.judge.session.session import Rejected
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Severity, Status
@@ -43,7 +43,7 @@ def _asked(answer, judged=AFFINE, probe=lambda: None):
     reference = Reference(judged, RULES, SEEDS)
     reference.prepare()
     return lost_nan(
-        Case(judged, CPP, RULES, SEEDS),
+        JudgedCase(judged, CPP, RULES, SEEDS),
         lambda: contextlib.nullcontext(session),
         lambda session: None,
         lambda: reference,

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compare.compare import Comparison
 from kernelgym.judge.evidence.evidence import prepare
-from kernelgym.judge.evidence.inline import Watch, can_be_watched
+from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.session.live_run import Case, LiveRun
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.rulesets import RULESETS
@@ -68,8 +68,8 @@ def _reference(plan, secret="00", stateful=False, telling=GIVEN):
 
 def _watch(session, reference):
     kernel = Kernel(TRITON_SOURCE, "triton")
-    case = Case(AFFINE, kernel, RULESETS["strict"], reference.seeds)
-    watch = Watch(LiveRun(case, reference, session), StageClock())
+    case = JudgedCase(AFFINE, kernel, RULESETS["strict"], reference.seeds)
+    watch = InlineWatch(LiveRun(case, reference, session), StageClock())
     for index in range(len(reference.plan)):
         if not watch.call(index).passed:
             break

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.evidence.torch_share import Work, torch_share
+from kernelgym.judge.evidence.torch_share import TorchWork, torch_share
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter
 
 X = torch.randn(6, 4, 32, 16)
@@ -16,7 +16,7 @@ W, B = torch.randn(8, 16), torch.randn(8)
 def work(program, *arguments):
     with torch.no_grad(), Counter() as counter:
         program(*arguments)
-    return Work.of(counter)
+    return TorchWork.of(counter)
 
 
 def left(program, *arguments):
@@ -24,7 +24,7 @@ def left(program, *arguments):
     with torch.no_grad(), Counter() as counter:
         program(*arguments)
     done = counter.work
-    return Work(dict(done.bytes), done.products + done.estimated, done.elements)
+    return TorchWork(dict(done.bytes), done.products + done.estimated, done.elements)
 
 
 def share_left(reference, kernel, *arguments):
@@ -200,7 +200,7 @@ def test_operators_are_seen_in_inference_mode_and_behind_composite_ones():
 
 NAMES = st.sampled_from(["mm", "add", "gelu", "_softmax", "cat", "clone", "attention_scale"])
 WORKS = st.builds(
-    Work,
+    TorchWork,
     st.dictionaries(NAMES, st.integers(1, 10**12).map(float)),
     st.just(0.0),
     st.just(0.0),
@@ -209,7 +209,7 @@ WORKS = st.builds(
 
 @given(WORKS)
 def test_nothing_gone_is_a_share_of_one_and_everything_gone_of_zero(done):
-    assert torch_share(done, Work({}, 0.0, 0.0)) == 0.0
+    assert torch_share(done, TorchWork({}, 0.0, 0.0)) == 0.0
     counted = {k for k in done.bytes if k != "attention_scale"}
     if counted - COPIES or counted & COPIES == counted != set():
         assert torch_share(done, done) >= 1.0 or not counted - COPIES - JOINS
@@ -217,14 +217,14 @@ def test_nothing_gone_is_a_share_of_one_and_everything_gone_of_zero(done):
 
 @given(WORKS, WORKS, NAMES, st.integers(1, 10**12))
 def test_more_torch_never_makes_the_share_smaller(reference, kernel, name, more):
-    larger = Work(kernel.bytes | {name: kernel.bytes.get(name, 0.0) + more}, 0.0, 0.0)
+    larger = TorchWork(kernel.bytes | {name: kernel.bytes.get(name, 0.0) + more}, 0.0, 0.0)
     before, after = torch_share(reference, kernel), torch_share(reference, larger)
     assert after >= before * (1 - 1e-9) or name in COPIES | JOINS
 
 
 @given(st.dictionaries(st.text(max_size=8), st.floats(0, 1e9), max_size=5))
 def test_dear_operators_never_count_less(moved):
-    reference = Work({"relu": 1000.0, "mul": 10.0}, 0.0, 0.0)
-    kernel = Work(moved, 0.0, 0.0)
+    reference = TorchWork({"relu": 1000.0, "mul": 10.0}, 0.0, 0.0)
+    kernel = TorchWork(moved, 0.0, 0.0)
     cheap = torch_share(reference, kernel)
     assert torch_share(reference, kernel, unknown_is_dear=True) >= cheap

@@ -14,7 +14,7 @@ from kernelgym.judge.reference.reference import Seeds
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.timing import baseline_store, baselines
-from kernelgym.judge.timing.baseline_store import Kept
+from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.measure import Untimed
 from kernelgym.rulesets import RULESETS, Limits, precise_rules
@@ -37,19 +37,23 @@ def rules(baseline, **changes):
 
 
 def test_baselines_are_kept_by_what_decides_them(tmp_path):
-    own = Kept(tmp_path, STRICT, "device")
-    assert Kept(tmp_path, rules("best", name="mine"), "device").path(PROBLEM) == own.path(PROBLEM)
+    own = BaselineStore(tmp_path, STRICT, "device")
+    assert BaselineStore(tmp_path, rules("best", name="mine"), "device").path(PROBLEM) == own.path(
+        PROBLEM
+    )
     others = [
         own.path(OTHER),
-        Kept(tmp_path, STRICT, "another device").path(PROBLEM),
-        Kept(tmp_path, dataclasses.replace(STRICT, precision="bf16"), "device").path(PROBLEM),
-        Kept(tmp_path, dataclasses.replace(STRICT, tf32="torch"), "device").path(PROBLEM),
+        BaselineStore(tmp_path, STRICT, "another device").path(PROBLEM),
+        BaselineStore(tmp_path, dataclasses.replace(STRICT, precision="bf16"), "device").path(
+            PROBLEM
+        ),
+        BaselineStore(tmp_path, dataclasses.replace(STRICT, tf32="torch"), "device").path(PROBLEM),
     ]
     assert len({own.path(PROBLEM), *others}) == 5
 
 
 def test_what_is_kept_is_found_and_replaced(tmp_path):
-    kept = Kept(tmp_path / "not there yet", STRICT, "device")
+    kept = BaselineStore(tmp_path / "not there yet", STRICT, "device")
     assert kept.find(PROBLEM) is None
     for content in (b"one", b"two"):
         kept.keep(PROBLEM, content)
@@ -59,9 +63,9 @@ def test_what_is_kept_is_found_and_replaced(tmp_path):
 
 
 def test_a_library_of_another_version_does_not_find_it(tmp_path, monkeypatch):
-    Kept(tmp_path, STRICT, "device").keep(PROBLEM, b"old")
+    BaselineStore(tmp_path, STRICT, "device").keep(PROBLEM, b"old")
     monkeypatch.setattr(baseline_store, "_triton_version", lambda: "0.1")
-    assert Kept(tmp_path, STRICT, "device").find(PROBLEM) is None
+    assert BaselineStore(tmp_path, STRICT, "device").find(PROBLEM) is None
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -74,7 +78,7 @@ def test_the_command_prepares_what_the_ruleset_asks_for(tmp_path, name, precisio
     assert options.pop("--device") == "cuda:1"
     prepared = precise_rules(options.pop("--ruleset"), options.pop("--precision", ""))
     assert not options
-    paths = [Kept(tmp_path, each, "device").path(PROBLEM) for each in (prepared, wanted)]
+    paths = [BaselineStore(tmp_path, each, "device").path(PROBLEM) for each in (prepared, wanted)]
     assert paths[0] == paths[1]
 
 
@@ -133,7 +137,7 @@ class Bench:
             return contextlib.nullcontext(self.opened[-1])
 
         monkeypatch.setattr(baselines, "Stopwatch", Race)
-        self.kept = Kept(folder, STRICT, "device")
+        self.kept = BaselineStore(folder, STRICT, "device")
         device_lock = DeviceLock(folder / "lock", StageClock())
         self._all = Baselines(self.kept, rules(baseline), "cpu", device_lock, open_process)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.processes.threads import RunTimes, Threads
 from kernelgym.judge.timing import host, speedup
-from kernelgym.judge.timing.speedup import Pair
+from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.types import Severity
 from kernelgym.verdict import HOST_BUSY
 
@@ -79,11 +79,11 @@ def test_threads_on_an_idle_host_never_wait_for_others(
     assert host.waited_share(NONE, after, float(ticks), trusted=False) == 0.0
 
 
-def pair(ratio: float, waited: float | None = 0.0) -> Pair:
-    return Pair(ratio, 1.0, ratio, 1.0, waited_share=waited)
+def pair(ratio: float, waited: float | None = 0.0) -> WindowPair:
+    return WindowPair(ratio, 1.0, ratio, 1.0, waited_share=waited)
 
 
-def low_of(pairs: list[Pair]) -> float:
+def low_of(pairs: list[WindowPair]) -> float:
     return host.timing_of(host.sift(pairs), SPREAD).speedup_low
 
 
@@ -92,7 +92,7 @@ judged = st.lists(st.builds(pair, ratios, st.sampled_from((0.0, 0.03, 0.3))), mi
 
 
 @given(judged)
-def test_pairs_that_waited_are_discarded_up_to_a_third(pairs: list[Pair]) -> None:
+def test_pairs_that_waited_are_discarded_up_to_a_third(pairs: list[WindowPair]) -> None:
     sifted = host.sift(pairs)
     assert 3 * (len(sifted.taken) - len(sifted.kept)) <= len(pairs) == len(sifted.taken)
     assert (sifted.host == "busy") == (3 * sifted.waited > len(pairs))
@@ -102,7 +102,7 @@ def test_pairs_that_waited_are_discarded_up_to_a_third(pairs: list[Pair]) -> Non
 
 
 @given(judged)
-def test_discarding_windows_never_raises_the_low_end(pairs: list[Pair]) -> None:
+def test_discarding_windows_never_raises_the_low_end(pairs: list[WindowPair]) -> None:
     """So a candidate that had its slow windows discarded would be paid no more for it."""
     everything = speedup.summarise([(p.reference_ms, p.kernel_ms) for p in pairs], SPREAD)
     timing = host.timing_of(host.sift(pairs), SPREAD)
@@ -120,7 +120,9 @@ def test_discarding_own_slow_windows_gains_nothing() -> None:
 
 
 @given(judged, st.sampled_from((None, 0.9)))
-def test_interval_of_a_busy_host_holds_every_pair(pairs: list[Pair], waited: float | None) -> None:
+def test_interval_of_a_busy_host_holds_every_pair(
+    pairs: list[WindowPair], waited: float | None
+) -> None:
     noisy = [pair(each.reference_ms, waited) for each in pairs]
     sifted = host.sift(noisy)
     timing = host.timing_of(sifted, SPREAD)

@@ -12,7 +12,7 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.reference.runner import Expected
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Session
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.judging_memory import SPARE_BYTES
 from kernelgym.rulesets import RULESETS, TimingProtocol
@@ -286,7 +286,7 @@ def test_outputs_of_which_nothing_is_known_are_always_compared():
     assert not any(what[0] == "resembles" for what in kernel.asked)
 
 
-class Learner(Session):
+class Learner(CandidateSession):
     """A session on a device, without a process."""
 
     def __init__(self, device=CUDA):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge.timing import speedup
-from kernelgym.judge.timing.speedup import Pair
+from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.rulesets import TimingProtocol
 
 
@@ -62,13 +62,13 @@ def test_windows_beyond_the_limit_keep_the_last():
 
 
 times = st.floats(1e-3, 1e3)
-some_pairs = st.lists(st.builds(Pair, times, times, times, times), min_size=1, max_size=20)
+some_pairs = st.lists(st.builds(WindowPair, times, times, times, times), min_size=1, max_size=20)
 
 
 def _windows(reference_ms, kernel_ms, costs, calls, claimed_ms=None, kernel_costs=None):
     """Pairs of windows that take what they cost and their calls; the kernel may claim less."""
     return [
-        Pair(
+        WindowPair(
             reference_ms,
             kernel_ms if claimed_ms is None else claimed_ms,
             cost + calls * reference_ms,
@@ -114,7 +114,7 @@ def test_claiming_less_is_never_believed_more_and_slack_never_less(
     costs = speedup.window_costs(pairs, calls)
     bounds = speedup.outside_bounds(pairs, costs, calls)
     bold = [
-        Pair(p.reference_ms, p.kernel_ms * factor, p.reference_window_ms, p.kernel_window_ms)
+        WindowPair(p.reference_ms, p.kernel_ms * factor, p.reference_window_ms, p.kernel_window_ms)
         for p in pairs
     ]
     if speedup.disbelief(pairs, bounds, costs, more, calls):
@@ -164,7 +164,9 @@ def test_what_is_faster_than_memory_or_than_belief_needs_a_second_process():
 @given(st.floats(0, 100), st.lists(st.floats(0, 3), min_size=1, max_size=20))
 def test_a_device_is_occupied_only_if_the_kernels_values_took_longer_to_lay_out(base, extra):
     def occupied(layouts):
-        return speedup.is_occupied([Pair(1.0, 1.0, 1.0, 1.0, base, kernel) for kernel in layouts])
+        return speedup.is_occupied(
+            [WindowPair(1.0, 1.0, 1.0, 1.0, base, kernel) for kernel in layouts]
+        )
 
     assert not occupied([base] * len(extra))
     assert occupied([1.5 * base + 0.6] * len(extra))

@@ -10,7 +10,7 @@ from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.judge.timing.baseline_store import Kept
+from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem, Status
@@ -49,7 +49,9 @@ def baselines(tmp_path, made):
         made[-1].ended = True
 
     device_lock = DeviceLock(tmp_path / "lock", StageClock())
-    return Baselines(Kept(tmp_path, RULES, "gpu"), RULES, "cuda:0", device_lock, open_process)
+    return Baselines(
+        BaselineStore(tmp_path, RULES, "gpu"), RULES, "cuda:0", device_lock, open_process
+    )
 
 
 def reference(name, secret="5ec2e7", stateful=False, state=()):

@@ -10,8 +10,8 @@ import torch
 from kernelgym.judge.compare.compare import Comparison
 from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.reference.reference import Reference
-from kernelgym.judge.session.launch_count import Tally
-from kernelgym.judge.session.live_run import Case, LiveRun
+from kernelgym.judge.session.launch_count import LaunchTally
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing.measure import Measurement, Untimed
 from kernelgym.judge.timing.timer import Timer
@@ -75,7 +75,7 @@ class Keeper(Timer):
             floor_ms=lambda _: 0.0,
             device=torch.device("cpu"),
         )
-        self.processes = Processes(outcome or Comparison(True), tally or Tally(9, 0))
+        self.processes = Processes(outcome or Comparison(True), tally or LaunchTally(9, 0))
         super().__init__(RULESETS[ruleset], accelerator, self.processes, None)
         self._left = list(measurements)
 
@@ -87,8 +87,10 @@ class Keeper(Timer):
 
     def verdict(self, reference=REFERENCE):
         """Time a kernel that was judged correct."""
-        session = SimpleNamespace(buffers=SimpleNamespace(example=([], ())), tally=Tally(9, 0))
-        case = Case(None, KERNEL, self._ruleset, None)
+        session = SimpleNamespace(
+            buffers=SimpleNamespace(example=([], ())), tally=LaunchTally(9, 0)
+        )
+        case = JudgedCase(None, KERNEL, self._ruleset, None)
         run = LiveRun(case, reference, session)
         (timed,) = self.timed([run], contextlib.ExitStack())
         calls = JudgedCalls(planned=5, passed=5)
@@ -220,7 +222,7 @@ def test_a_wrong_output_in_the_second_process_ends_it():
 
 @pytest.mark.parametrize("first", [measured(0.8, disputed=True), measured(20.0)])
 def test_who_launches_nothing_in_the_second_process_is_refused(first):
-    keeper = Keeper(first, measured(20.0), tally=Tally(9, 8))
+    keeper = Keeper(first, measured(20.0), tally=LaunchTally(9, 8))
     with pytest.raises(Rejected, match=r"second process.* 8 of 9 calls") as end:
         keeper.verdict()
     assert end.value.status is Status.REJECTED
@@ -232,6 +234,6 @@ def test_only_rules_that_want_a_custom_kernel_ask_for_launches():
         measured(0.8, disputed=True),
         measured(0.9),
         ruleset="kernelbench",
-        tally=Tally(9, 9),
+        tally=LaunchTally(9, 9),
     )
     assert keeper.verdict().speedup == 0.9

@@ -12,11 +12,11 @@ import torch
 from kernelgym.errors import DeviceFull
 from kernelgym.judge import retries
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.outcome import End, JudgeOutcome
+from kernelgym.judge.outcome import JudgeOutcome, RunEnd
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import RETRIES, Failure
-from kernelgym.judge.session.launcher import Processes
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.launcher import CandidateProcesses
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.worker import worker as worker_module
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
@@ -27,7 +27,7 @@ WRONG = replaced(TRITON, "* 2", "* 3")
 
 
 def ended(status, failure=None):
-    return JudgeOutcome(end=End(status, "it ended", failure=failure or Failure.of(status)))
+    return JudgeOutcome(end=RunEnd(status, "it ended", failure=failure or Failure.of(status)))
 
 
 UNLOADED = ended(Status.COMPILE_ERROR, Failure.MEMORY)
@@ -54,13 +54,13 @@ def worker(tmp_path_factory):
     ids=["triton", "wrong", "cpp"],
 )
 def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kernel, status):
-    device_lock, call, held = worker._accelerator.device_lock, Session.call, []
+    device_lock, call, held = worker._accelerator.device_lock, CandidateSession.call, []
 
     def seen(session, *arguments):
         held.append(device_lock.is_shared)
         return call(session, *arguments)
 
-    monkeypatch.setattr(Session, "call", seen)
+    monkeypatch.setattr(CandidateSession, "call", seen)
     monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)  # which is the tests', too
     (verdict,) = worker.judge(AFFINE, [kernel])
     assert verdict.status is status, verdict.message
@@ -227,7 +227,7 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
     worker, monkeypatch, full
 ):
     alive, left = [], []
-    begin, expect, call = Reference.__init__, Reference.expect, Session.call
+    begin, expect, call = Reference.__init__, Reference.expect, CandidateSession.call
 
     def note(reference, *arguments, **options):
         begin(reference, *arguments, **options)
@@ -253,7 +253,7 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
 
     monkeypatch.setattr(Reference, "__init__", note)
     monkeypatch.setattr(Reference, "expect", expected)
-    monkeypatch.setattr(Session, "call", fails)
+    monkeypatch.setattr(CandidateSession, "call", fails)
     monkeypatch.setattr(worker._accelerator, "room", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(worker._accelerator, "_memory_budget", object())
     monkeypatch.setattr(worker._accelerator, "alone", alone)
@@ -280,7 +280,7 @@ def test_on_a_device_that_nobody_shares_it_is_the_judges_failure_at_once(
 
 @pytest.fixture
 def processes(tmp_path):
-    made = Processes(
+    made = CandidateProcesses(
         RULESETS["strict"], Accelerator("cpu", tmp_path), tmp_path, tmp_path, "auto", "cpu"
     )
     yield made

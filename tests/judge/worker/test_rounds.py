@@ -7,7 +7,7 @@ import pytest
 from kernelgym import duel
 from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.judge.device.lock import DeviceLock
-from kernelgym.judge.timing.windows import Windows
+from kernelgym.judge.timing.windows import TimingWindows
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
@@ -39,7 +39,7 @@ def worker(tmp_path_factory):
 
 
 def test_a_round_holds_the_lock_once(worker, monkeypatch):
-    exclusive, pairs, holds, held = DeviceLock.exclusive, Windows.pairs, [], []
+    exclusive, pairs, holds, held = DeviceLock.exclusive, TimingWindows.pairs, [], []
 
     @contextlib.contextmanager
     def seen(lock):
@@ -54,7 +54,7 @@ def test_a_round_holds_the_lock_once(worker, monkeypatch):
         return pairs(windows)
 
     monkeypatch.setattr(DeviceLock, "exclusive", seen)
-    monkeypatch.setattr(Windows, "pairs", counted)
+    monkeypatch.setattr(TimingWindows, "pairs", counted)
     verdicts = worker.judge(AFFINE, [CPP, ASLEEP])
     assert verdicts is not None and all(verdict.correct for verdict in verdicts)
     assert all(verdict.trials_passed == verdict.trials > 1 for verdict in verdicts)

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DeviceKernel", "DeviceShare", "Names", "device_share", "read_kernels"]
+__all__ = ["DeviceKernel", "DeviceShare", "OwnNames", "device_share", "read_kernels"]
 
 _MOST = 200
 _EMPTY_MS = 0.002
@@ -84,7 +84,7 @@ class DeviceShare:
         return self.own_busy_ms / (self.own_busy_ms + self.library_busy_ms)
 
 
-class Names:
+class OwnNames:
     """The names that a candidate's text was compiled to.
 
     Args:
@@ -153,7 +153,7 @@ def read_kernels(seen: dict[str, Any]) -> tuple[DeviceKernel, ...] | None:
 
 
 def device_share(
-    kernels: Iterable[DeviceKernel], own: Names, *, captured: bool = False
+    kernels: Iterable[DeviceKernel], own: OwnNames, *, captured: bool = False
 ) -> DeviceShare:
     """Return who the device worked for.
 
@@ -182,7 +182,7 @@ def device_share(
     )
 
 
-def _owner(kernel: DeviceKernel, own: Names, captured: bool) -> str:
+def _owner(kernel: DeviceKernel, own: OwnNames, captured: bool) -> str:
     if kernel.operator.startswith(_TORCH):
         return "torch"
     if kernel.name in own:

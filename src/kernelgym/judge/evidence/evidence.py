@@ -42,16 +42,16 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork, computes
 from kernelgym.judge.evidence.device_share import (
     DeviceShare,
-    Names,
+    OwnNames,
     device_share,
     read_kernels,
 )
-from kernelgym.judge.evidence.torch_share import Work, torch_share
+from kernelgym.judge.evidence.torch_share import TorchWork, torch_share
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure, attempts_at
-from kernelgym.judge.session.launch_count import Tally
-from kernelgym.judge.session.live_run import Case, LiveRun
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.launch_count import LaunchTally
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
@@ -104,7 +104,7 @@ class Evidence:
     """Failure behind the complaint, if another attempt could do without it."""
 
 
-def prepare(session: Session) -> None:
+def prepare(session: CandidateSession) -> None:
     """Make a process watchable before it holds any kernel code.
 
     Raises:
@@ -117,9 +117,9 @@ def prepare(session: Session) -> None:
 
 
 def gather(
-    case: Case,
-    open_session: Callable[[], AbstractContextManager[Session]],
-    load: Callable[[Session], None],
+    case: JudgedCase,
+    open_session: Callable[[], AbstractContextManager[CandidateSession]],
+    load: Callable[[CandidateSession], None],
     reference: Callable[[], Reference],
     library: LibraryWork = NOTHING_LEFT,
 ) -> Evidence:
@@ -156,7 +156,7 @@ def gather(
             if not outcome.passed:
                 failure, last = Failure.WRONG, outcome.message
                 continue
-            evidence = from_watched_call(seen, Work.of(counter), case.kernel, case.ruleset)
+            evidence = from_watched_call(seen, TorchWork.of(counter), case.kernel, case.ruleset)
             if message := _in_threads(seen, library | session.channel.library_work):
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
@@ -187,9 +187,9 @@ def gather(
 
 
 def started(
-    case: Case,
-    session: Session,
-    load: Callable[[Session], None],
+    case: JudgedCase,
+    session: CandidateSession,
+    load: Callable[[CandidateSession], None],
     reference: Callable[[], Reference],
 ) -> LiveRun:
     """Load and construct a kernel in a session's process; return the live run.
@@ -255,7 +255,7 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
             libraries.append(Path(built.path).read_bytes())
     compiled = seen.get("compiled_names")
     names = map(str, compiled) if isinstance(compiled, list) else ()
-    share = device_share(kernels, Names(kernel.source, names, libraries), captured=captured)
+    share = device_share(kernels, OwnNames(kernel.source, names, libraries), captured=captured)
     return _with_device_share(evidence, share, rules, noun_of(kernel.language))
 
 
@@ -316,7 +316,7 @@ def read_profile(seen: dict[str, Any]) -> Profile | None:
 
 
 def from_watched_call(
-    seen: dict[str, Any], work: Work, kernel: Kernel, rules: Ruleset | None = None
+    seen: dict[str, Any], work: TorchWork, kernel: Kernel, rules: Ruleset | None = None
 ) -> Evidence:
     """Return evidence that answers the first two questions.
 
@@ -390,12 +390,12 @@ def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
     return {**first, **dataclasses.asdict(work), **again}
 
 
-def _claimed(seen: Any) -> Work:
+def _claimed(seen: Any) -> TorchWork:
     """Return the work that a candidate says torch's operators did."""
     said = seen if isinstance(seen, dict) else {}
     moved, calls = (_numbers(said.get(name)) for name in ("bytes", "calls"))
     counts = {name: int(count) for name, count in calls.items()}
-    return Work(moved, _number(said.get("products")), _number(said.get("elements")), counts)
+    return TorchWork(moved, _number(said.get("products")), _number(said.get("elements")), counts)
 
 
 def _numbers(seen: Any) -> dict[str, float]:
@@ -403,7 +403,7 @@ def _numbers(seen: Any) -> dict[str, float]:
     return {str(name): _number(count) for name, count in named.items()}
 
 
-def _on_host(seen: dict[str, Any], work: Work, name: str) -> str:
+def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
     """Return a complaint if much data left PyTorch, else ''."""
     instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
     library = seen.get("library")
@@ -435,7 +435,7 @@ def _in_threads(seen: dict[str, Any], library: LibraryWork) -> str:
     )
 
 
-def with_launches(evidence: Evidence, tally: Tally, kernel: Kernel) -> Evidence:
+def with_launches(evidence: Evidence, tally: LaunchTally, kernel: Kernel) -> Evidence:
     """Return evidence that also takes the judged calls' launches into account.
 
     Args:

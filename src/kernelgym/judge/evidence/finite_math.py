@@ -25,8 +25,8 @@ import torch
 from kernelgym.errors import JudgeError
 from kernelgym.judge.evidence.evidence import started
 from kernelgym.judge.reference.reference import Reference, tensors_of
-from kernelgym.judge.session.live_run import Case, LiveRun
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.types import Finding, Severity
 
 __all__ = ["lost_nan", "with_nan"]
@@ -35,9 +35,9 @@ _CODE = "nan_not_propagated"
 
 
 def lost_nan(
-    case: Case,
-    open_session: Callable[[], AbstractContextManager[Session]],
-    load: Callable[[Session], None],
+    case: JudgedCase,
+    open_session: Callable[[], AbstractContextManager[CandidateSession]],
+    load: Callable[[CandidateSession], None],
     reference: Callable[[], Reference],
     probe: Callable[[], object] = lambda: None,
 ) -> Finding | None:

@@ -28,8 +28,8 @@ from kernelgym.judge.processes.candidate_handle import (
     CandidateTimedOut,
 )
 from kernelgym.judge.retries import Failure
-from kernelgym.judge.session.launcher import Processes
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.launcher import CandidateProcesses
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Finding, Kernel, Severity, Status
 from kernelgym.verdict import FRONT_END
@@ -57,12 +57,12 @@ class FrontEnd:
         processes: Opens that process.
     """
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: CandidateProcesses) -> None:
         self._processes = processes
         self._candidate: Candidate | None = None
         self._served = 0
 
-    def check(self, session: Session, kernel: Kernel, target: str) -> None:
+    def check(self, session: CandidateSession, kernel: Kernel, target: str) -> None:
         """Compile a kernel's interpreted launches for a GPU, without one.
 
         Args:

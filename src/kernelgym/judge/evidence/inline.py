@@ -20,13 +20,13 @@ from kernelgym.judge.evidence.evidence import (
     profiled,
     without_own_kernels,
 )
-from kernelgym.judge.evidence.torch_share import Work
+from kernelgym.judge.evidence.torch_share import TorchWork
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.languages import LANGUAGES
 from kernelgym.types import Kernel
 
-__all__ = ["Watch", "can_be_watched"]
+__all__ = ["InlineWatch", "can_be_watched"]
 
 _WORKS_APART = re.compile(
     "compile|thread|concurrent|asyncio|numpy|ctypes|dlpack|__array|memoryview|storage"
@@ -71,7 +71,7 @@ def _word(node: ast.AST) -> str:
     return ""
 
 
-class Watch:
+class InlineWatch:
     """Evidence from the judged process, gathered between its judged calls.
 
     After `begun`, any failure may come from a kernel that does not work with its launches taken
@@ -112,12 +112,12 @@ class Watch:
         if outcome.passed:
             left_s = self._session.channel.left_s
             with self._clock.stage("evidence"):
-                self._learn(seen, Work.of(counter))
+                self._learn(seen, TorchWork.of(counter))
             self._session.channel.grant(left_s)
         self._session.trace("off")
         return outcome
 
-    def _learn(self, seen: dict[str, Any], work: Work) -> None:
+    def _learn(self, seen: dict[str, Any], work: TorchWork) -> None:
         case = self._run.case
         evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
         if evidence.complaint or seen.get("captured") is True:

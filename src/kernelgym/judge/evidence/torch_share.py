@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter, is_untold
 
-__all__ = ["Work", "torch_share"]
+__all__ = ["TorchWork", "torch_share"]
 
 _UNKNOWN = 30.0
 """Most that an operator counts which is known neither to be cheap nor what it costs: an FFT,
@@ -70,7 +70,7 @@ _WRITTEN_OUT: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class TorchWork:
     """Work of torch's operators in one call; see `untrusted/watch/operator_work.py`."""
 
     bytes: dict[str, float]
@@ -79,27 +79,27 @@ class Work:
     calls: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, counter: Counter) -> Work:
+    def of(cls, counter: Counter) -> TorchWork:
         """Return the work that a trusted counter counted."""
         done = counter.work
         return cls(dict(done.bytes), done.products, done.elements, dict(done.calls))
 
-    def __add__(self, other: Work) -> Work:
+    def __add__(self, other: TorchWork) -> TorchWork:
         bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}
         calls = {k: self.calls.get(k, 0) + v for k, v in other.calls.items()}
-        return Work(
+        return TorchWork(
             {**self.bytes, **bytes_},
             self.products + other.products,
             self.elements + other.elements,
             {**self.calls, **calls},
         )
 
-    def fewer_than(self, reference: Work) -> bool:
+    def fewer_than(self, reference: TorchWork) -> bool:
         """Return True if some operator of the reference is called less often, or not at all."""
         return any(self.calls.get(name, 0) < count for name, count in reference.calls.items())
 
 
-def torch_share(reference: Work, kernel: Work, *, unknown_is_dear: bool = False) -> float:
+def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: bool = False) -> float:
     """Return the work a kernel leaves to torch, relative to the reference's.
 
     Work that both do under the same name counts the same on both sides. The kernel's other work

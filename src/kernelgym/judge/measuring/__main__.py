@@ -55,12 +55,12 @@ def _prepared(device: str, digests: list[str], rules: dict[str, Any]) -> dict[st
     """Return the digests of problems whose compiled baseline is stored."""
     import torch
 
-    from kernelgym.judge.timing.baseline_store import Kept, device_name
+    from kernelgym.judge.timing.baseline_store import BaselineStore, device_name
     from kernelgym.paths import cache_folder
     from kernelgym.rulesets import Ruleset
 
     name = device_name(torch.device(device))
-    kept = Kept(cache_folder() / "baselines", Ruleset.from_dict(rules), name)
+    kept = BaselineStore(cache_folder() / "baselines", Ruleset.from_dict(rules), name)
     return {"digests": [digest for digest in digests if kept.has(digest)]}
 
 

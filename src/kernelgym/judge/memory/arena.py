@@ -26,7 +26,7 @@ import torch
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.untrusted import cuda_ipc
 
-__all__ = ["Arena", "Region", "encode", "new_arena"]
+__all__ = ["Arena", "ArenaRegion", "encode", "new_arena"]
 
 _HOST_GAP_BYTES = 1 << 20  # wide gaps cost nothing: untouched pages of the file take no memory
 _DEVICE_GAP_BYTES = 1 << 16
@@ -36,7 +36,7 @@ _POISON_FLOAT, _POISON_OTHER = 0xFF, 0xA5  # NaN; a large negative number
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class ArenaRegion:
     """The place of one tensor in an arena."""
 
     offset: int
@@ -95,7 +95,7 @@ class Arena:
         """Free all regions for new ones, without erasing what lies there."""
         self._next = self._gap_bytes
 
-    def place(self, like: torch.Tensor, contiguous: bool = False) -> Region:
+    def place(self, like: torch.Tensor, contiguous: bool = False) -> ArenaRegion:
         """Reserve a region for a tensor with the layout of `like`.
 
         Args:
@@ -110,7 +110,7 @@ class Arena:
             strides = torch.empty(like.shape, device="meta").stride()
         count = _spanned(like.shape, strides)
         shape, dtype = tuple(like.shape), like.dtype
-        region = Region(self._next, dtype, shape, tuple(strides), count, self._number)
+        region = ArenaRegion(self._next, dtype, shape, tuple(strides), count, self._number)
         size = count * like.element_size()
         self._next += size + self._gap_bytes
         self._next += -self._next % self._alignment
@@ -118,7 +118,7 @@ class Arena:
             raise ValueError(f"the arena of {self.bytes} bytes is full")
         return region
 
-    def view(self, region: Region) -> torch.Tensor:
+    def view(self, region: ArenaRegion) -> torch.Tensor:
         """Return a tensor that shares a region's memory."""
         raise NotImplementedError
 
@@ -130,13 +130,13 @@ class Arena:
         """Return its address on the device, and its size in bytes."""
         raise NotImplementedError
 
-    def poison(self, region: Region) -> None:
+    def poison(self, region: ArenaRegion) -> None:
         """Fill a region with values that make an unwritten output wrong."""
         if region.count:
             value = _POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER
             self._bytes_of(region).fill_(value)
 
-    def _bytes_of(self, region: Region) -> torch.Tensor:
+    def _bytes_of(self, region: ArenaRegion) -> torch.Tensor:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class _HostArena(Arena):
         self._memory = mmap.mmap(fd, self.bytes, mmap.MAP_SHARED)
         self._finalizer = weakref.finalize(self, os.close, fd)
 
-    def view(self, region: Region) -> torch.Tensor:
+    def view(self, region: ArenaRegion) -> torch.Tensor:
         if region.count == 0:
             return torch.empty_strided(region.shape, region.strides, dtype=region.dtype)
         flat = torch.frombuffer(
@@ -166,7 +166,7 @@ class _HostArena(Arena):
     def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
         return {"bytes": self.bytes}, (self._fd,)
 
-    def _bytes_of(self, region: Region) -> torch.Tensor:
+    def _bytes_of(self, region: ArenaRegion) -> torch.Tensor:
         size = region.count * region.dtype.itemsize
         return torch.frombuffer(self._memory, dtype=torch.uint8, count=size, offset=region.offset)
 
@@ -189,7 +189,7 @@ class _DeviceArena(Arena):
         # Without this, a kernel could read what lay there before, such as expected outputs.
         cuda_ipc.view(self._address, self.bytes, device).fill_(_POISON_FLOAT)
 
-    def view(self, region: Region) -> torch.Tensor:
+    def view(self, region: ArenaRegion) -> torch.Tensor:
         if region.count == 0:
             return torch.empty_strided(
                 region.shape, region.strides, dtype=region.dtype, device=self._device
@@ -204,7 +204,7 @@ class _DeviceArena(Arena):
     def span(self) -> tuple[int, int]:
         return self._address, self.bytes
 
-    def _bytes_of(self, region: Region) -> torch.Tensor:
+    def _bytes_of(self, region: ArenaRegion) -> torch.Tensor:
         size = region.count * region.dtype.itemsize
         return cuda_ipc.view(self._address + region.offset, size, self._device)
 
@@ -243,7 +243,7 @@ def encode(value: Any, place: Any) -> Any:
 
     Args:
         value: Tensor, number, string, None, dtype, or a list, tuple or dict of these.
-        place: Called with each tensor; returns its `Region`.
+        place: Called with each tensor; returns its `ArenaRegion`.
 
     Raises:
         TypeError: If a value cannot be sent to another process.

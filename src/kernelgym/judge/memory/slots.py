@@ -16,24 +16,24 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.memory.arena import Arena, Region, encode
+from kernelgym.judge.memory.arena import Arena, ArenaRegion, encode
 from kernelgym.judge.processes.threads import RunTimes
 
-__all__ = ["Slot", "Window", "alike", "encode_all", "fill"]
+__all__ = ["CallSlot", "TimedWindow", "alike", "encode_all", "fill"]
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class CallSlot:
     """The room for one call's inputs and outputs."""
 
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
-    regions: tuple[Region, ...]
+    regions: tuple[ArenaRegion, ...]
     """Regions of the outputs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimedWindow:
     """The times and outputs of one timed window."""
 
     window_ms: float
@@ -58,7 +58,7 @@ def alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:
     )
 
 
-def encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> list[Any]:
+def encode_all(values: list[Any], place: Callable[[torch.Tensor], ArenaRegion]) -> list[Any]:
     """Encode arguments for a candidate; `place` gives each tensor its region.
 
     Raises:
@@ -70,7 +70,7 @@ def encode_all(values: list[Any], place: Callable[[torch.Tensor], Region]) -> li
         raise JudgeError(f"this problem cannot be judged: {error}") from None
 
 
-def fill(arena: Arena, tensor: torch.Tensor) -> Region:
+def fill(arena: Arena, tensor: torch.Tensor) -> ArenaRegion:
     """Copy a tensor to a new region of an arena; return it."""
     region = arena.place(tensor)
     arena.view(region).copy_(tensor)

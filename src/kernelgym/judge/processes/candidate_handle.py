@@ -38,9 +38,9 @@ __all__ = [
     "BoundedStream",
     "Candidate",
     "CandidateEnded",
+    "CandidateKeeper",
+    "CandidateKind",
     "CandidateTimedOut",
-    "Keeper",
-    "Kind",
     "makes_streams",
 ]
 
@@ -63,7 +63,7 @@ def makes_streams(source: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CandidateKind:
     """What a candidate is forked for."""
 
     exec: bool = False
@@ -74,7 +74,7 @@ class Kind:
     takes three times as long."""
 
 
-USUAL = Kind()
+USUAL = CandidateKind()
 
 
 _KEPT_OUTPUT_BYTES = 16_384
@@ -111,7 +111,7 @@ class CandidateTimedOut(Exception):
     """The candidate did not answer by its deadline."""
 
 
-class Keeper(Protocol):
+class CandidateKeeper(Protocol):
     """The part of the zygote's handle that its candidates' handles use."""
 
     def pid(self, candidate_id: int) -> int:
@@ -130,7 +130,7 @@ class Keeper(Protocol):
 class Candidate:
     """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
 
-    def __init__(self, keeper: Keeper, number: int, root: Path, limits: Limits) -> None:
+    def __init__(self, keeper: CandidateKeeper, number: int, root: Path, limits: Limits) -> None:
         self._keeper, self._id, self._limits = keeper, number, limits
         self._output_bytes = limits.output_bytes
         self.scratch = tempfile.mkdtemp(prefix="run-", dir=root)
@@ -158,7 +158,7 @@ class Candidate:
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
-    def start(self, control: socket.socket, kind: Kind = USUAL) -> None:
+    def start(self, control: socket.socket, kind: CandidateKind = USUAL) -> None:
         """Ask the zygote to fork the process of this handle."""
         message = {"op": "spawn", "id": self._id, "scratch": self.scratch, **asdict(kind)}
         protocol.send(control, message, (self._their_channel.fileno(), *self._their_fds))

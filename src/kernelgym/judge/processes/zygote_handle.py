@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.environment import ZYGOTE, kept_variables
-from kernelgym.judge.processes.candidate_handle import USUAL, Candidate, Kind
+from kernelgym.judge.processes.candidate_handle import USUAL, Candidate, CandidateKind
 from kernelgym.judge.sandbox.paths import (
     compiler_paths,
     driver_paths,
@@ -72,9 +72,9 @@ class Zygote:
         self._exits: dict[int, int] = {}
         self._pids: dict[int, int] = {}
         self._on_device = device != "cpu"
-        self._standby: dict[Kind, list[Candidate]] = {}
-        self._coming: dict[Kind, Candidate] = {}
-        self._wanted: set[Kind] = set()
+        self._standby: dict[CandidateKind, list[Candidate]] = {}
+        self._coming: dict[CandidateKind, Candidate] = {}
+        self._wanted: set[CandidateKind] = set()
         self._decoder = protocol.Decoder()
         self._errors = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
@@ -134,7 +134,7 @@ class Zygote:
             if not self.pump(max(0.0, deadline - time.monotonic())):
                 raise JudgeError(f"the zygote did not start: {self._complaint()}")
 
-    def take(self, kind: Kind = USUAL) -> Candidate:
+    def take(self, kind: CandidateKind = USUAL) -> Candidate:
         """Return a fresh candidate, one on standby if there is one.
 
         `replenish` forks its successor.
@@ -219,7 +219,7 @@ class Zygote:
     def _all_standing(self) -> list[Candidate]:
         return [candidate for standing in self._standby.values() for candidate in standing]
 
-    def _next(self, kind: Kind) -> Candidate:
+    def _next(self, kind: CandidateKind) -> Candidate:
         """Return the candidate forked ahead, or fork one."""
         coming = self._coming.pop(kind, None)
         if coming is not None and coming.ended():
@@ -227,7 +227,7 @@ class Zygote:
             coming = None
         return coming or self._spawn(kind)
 
-    def _longest_standing(self, kind: Kind) -> Candidate | None:
+    def _longest_standing(self, kind: CandidateKind) -> Candidate | None:
         standing = self._standby.get(kind, [])
         while standing:
             candidate = standing.pop(0)
@@ -241,7 +241,7 @@ class Zygote:
         if self._on_device:
             candidate.wait_for_context(patience_s)
 
-    def _spawn(self, kind: Kind) -> Candidate:
+    def _spawn(self, kind: CandidateKind) -> Candidate:
         self._next_id += 1
         candidate = Candidate(self, self._next_id, self._scratch_root, self._limits)
         try:

@@ -18,9 +18,9 @@ import torch
 
 from kernelgym.judge.compare.structure import outline
 from kernelgym.judge.device.l2_cache import L2Cache
-from kernelgym.judge.memory.arena import Arena, Region, new_arena
+from kernelgym.judge.memory.arena import Arena, ArenaRegion, new_arena
 from kernelgym.judge.memory.device_outputs import DeviceOutputs, Unreadable
-from kernelgym.judge.memory.slots import Slot, alike, encode_all
+from kernelgym.judge.memory.slots import CallSlot, alike, encode_all
 from kernelgym.judge.reference.reference import tensors_of
 from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.types import Status
@@ -45,7 +45,7 @@ class CallBuffers:
     def __init__(self, channel: Channel, device: torch.device) -> None:
         self._channel, self._device = channel, device
         self._arenas: dict[int, Arena] = {}
-        self.slots: list[Slot] = []
+        self.slots: list[CallSlot] = []
         """The slots of the calls that are laid out, one for each call."""
         self._moving = False
         self._old: Arena | None = None  # earlier inputs; freed once the next ones lie elsewhere
@@ -94,9 +94,9 @@ class CallBuffers:
         arena, beside = self._arenas[_INPUTS], self._arenas[_OUTPUTS if apart else _INPUTS]
         self.slots, calls = [], []
         for _ in range(count):
-            regions: list[Region] = []
+            regions: list[ArenaRegion] = []
 
-            def place(tensor: torch.Tensor, regions: list[Region] = regions) -> Region:
+            def place(tensor: torch.Tensor, regions: list[ArenaRegion] = regions) -> ArenaRegion:
                 regions.append(arena.place(tensor))
                 return regions[-1]
 
@@ -104,7 +104,7 @@ class CallBuffers:
             places = [beside.place(t, contiguous=True) for t in outputs]
             calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
             self.slots.append(
-                Slot(
+                CallSlot(
                     tuple(arena.view(r) for r in regions),
                     tuple(beside.view(r) for r in places),
                     tuple(places),

@@ -15,11 +15,11 @@ from typing import Any
 from kernelgym.languages import noun_of
 from kernelgym.types import Finding, Kernel, Severity
 
-__all__ = ["Tally"]
+__all__ = ["LaunchTally"]
 
 
 @dataclass(slots=True)
-class Tally:
+class LaunchTally:
     """Number of calls in a session, and of idle ones without launches."""
 
     calls: int = 0

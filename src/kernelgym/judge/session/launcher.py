@@ -1,8 +1,8 @@
 """Open and end the sandboxed processes that run code for a worker.
 
-Contract: `Processes.open` returns a fresh candidate process, forked by a zygote. Zygotes keep
-further processes on standby; on a CUDA device these create their contexts ahead of need. One zygote
-forks the processes whose kernels are interpreted, another one all the rest.
+Contract: `CandidateProcesses.open` returns a fresh candidate process, forked by a zygote. Zygotes
+keep further processes on standby; on a CUDA device these create their contexts ahead of need. One
+zygote forks the processes whose kernels are interpreted, another one all the rest.
 
 Not covered:
 - starting and forking: `kernelgym.judge.processes`;
@@ -18,19 +18,19 @@ from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.builder import Away, Builder
 from kernelgym.judge.compiling.library_cache import Built
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.processes.candidate_handle import Candidate, Kind, makes_streams
+from kernelgym.judge.processes.candidate_handle import Candidate, CandidateKind, makes_streams
 from kernelgym.judge.processes.zygote_handle import Zygote, start_zygote
 from kernelgym.judge.sandbox import tiers
 from kernelgym.judge.sandbox.paths import readable_paths
-from kernelgym.judge.session.session import Session
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel
 
-__all__ = ["Process", "Processes"]
+__all__ = ["CandidateProcess", "CandidateProcesses"]
 
 
-class Processes:
+class CandidateProcesses:
     """Opens sandboxed processes on one device.
 
     Args:
@@ -59,7 +59,7 @@ class Processes:
         self._begun = {} if begun is None else {begun.interpreted: begun}  # not ready yet
         self._builder: Builder | None = None
 
-    def open(self, language: str, source: str, exec_allowed: bool = False) -> Process:
+    def open(self, language: str, source: str, exec_allowed: bool = False) -> CandidateProcess:
         """Return a fresh process for a source, for a ``with`` block.
 
         Its zygote forks the next standby process meanwhile; `settle` waits for that one's context
@@ -75,18 +75,18 @@ class Processes:
             UsageError: If the required sandbox tier is not available.
         """
         zygote = self.zygote(language)
-        candidate = zygote.take(Kind(exec_allowed, makes_streams(source)))
+        candidate = zygote.take(CandidateKind(exec_allowed, makes_streams(source)))
         zygote.replenish()
         build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
         accelerator = self._accelerator
         entry = LANGUAGES.get(language)  # None for the reference
         if entry is not None and entry.is_assembled(self._name) and self._builder is not None:
             self._builder.stand_by()  # the builder starts while the kernel is compiled
-        session = Session(
+        session = CandidateSession(
             candidate, self._ruleset, build, accelerator.device, accelerator.device_lock
         )
         session.buffers.alone = accelerator.is_alone
-        return Process(self, candidate, session)
+        return CandidateProcess(self, candidate, session)
 
     def ask_for_contexts(self) -> None:
         """Have standby processes create their contexts on the device."""
@@ -194,7 +194,7 @@ class Processes:
         with self._accelerator.clock.stage("build"):
             return self._builder.build(arguments, away)
 
-    def note_builds(self, kernel: Kernel, session: Session) -> None:
+    def note_builds(self, kernel: Kernel, session: CandidateSession) -> None:
         """Note what was built for a kernel, to find it again."""
         if self._builder is not None and session.channel.made:
             self._builder.note(kernel.digest, session.channel.made)
@@ -217,13 +217,15 @@ class Processes:
             zygotes.clear()
 
 
-class Process:
+class CandidateProcess:
     """A candidate process and its session, for one ``with`` block."""
 
-    def __init__(self, owner: Processes, candidate: Candidate, session: Session) -> None:
+    def __init__(
+        self, owner: CandidateProcesses, candidate: Candidate, session: CandidateSession
+    ) -> None:
         self._owner, self._candidate, self._session = owner, candidate, session
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> CandidateSession:
         return self._session
 
     def __exit__(self, *_: object) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kernelgym.judge.reference.reference import Reference, Seeds
-from kernelgym.judge.session.session import Session
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["Case", "LiveRun"]
+__all__ = ["JudgedCase", "LiveRun"]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgedCase:
     """A kernel, its problem, and rules and seeds to judge it by."""
 
     problem: Problem
@@ -26,6 +26,6 @@ class Case:
 class LiveRun:
     """A kernel's live process, and the reference to compare it with."""
 
-    case: Case
+    case: JudgedCase
     reference: Reference
-    session: Session
+    session: CandidateSession

@@ -4,7 +4,7 @@ Contract: a failure on the candidate's side is raised as `Rejected`, with the st
 worker draws inputs into private tensors, copies them to the candidate's slot just before the call,
 and compares them with the slot afterwards; the reference never reads a slot.
 
-Not covered, but held by a `Session`:
+Not covered, but held by a `CandidateSession`:
 - requests and answers: `kernelgym.judge.session.channel`;
 - making the model: `kernelgym.judge.session.model`;
 - the memory of calls: `kernelgym.judge.session.call_buffers`.
@@ -30,24 +30,24 @@ from kernelgym.judge.compare.compare import (
 from kernelgym.judge.compare.structure import describe_shape_of, outline
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.kinds import GIVEN, is_salted
-from kernelgym.judge.memory.slots import Slot, Window
+from kernelgym.judge.memory.slots import CallSlot, TimedWindow
 from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Expected, Reference, same_bytes, tensors_of
 from kernelgym.judge.session.advice import advice
 from kernelgym.judge.session.call_buffers import CallBuffers
 from kernelgym.judge.session.channel import Channel, Rejected
-from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.model import CandidateModel
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
-__all__ = ["Rejected", "Session", "Slot", "Window"]
+__all__ = ["CallSlot", "CandidateSession", "Rejected", "TimedWindow"]
 
 _CPU = torch.device("cpu")
 
 
-class Session:
+class CandidateSession:
     """Drives one candidate.
 
     Args:
@@ -79,7 +79,7 @@ class Session:
         self.around: dict[str, Surroundings] = {}
         """How near timed outputs must lie to the reference process's, by kind of inputs; learned
         from calls that had the whole comparison."""
-        self.tally = Tally()
+        self.tally = LaunchTally()
         """Counts launches in calls, judged or timed, on the problem's own kind of inputs."""
         self._is_advised = False
         self.ended = False
@@ -119,7 +119,7 @@ class Session:
         forward_seeds: list[int],
         keep: list[int],
         others: int = 0,
-    ) -> Window:
+    ) -> TimedWindow:
         """Make one call per batch within one window of the worker's clock.
 
         The candidate is halted between windows: values reach its slots while none of its threads
@@ -166,7 +166,7 @@ class Session:
             }
         said = answer.get("device_ms", 0.0)
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
-        return Window(window_ms, claimed_ms, layout_ms, results, kept, (before, after))
+        return TimedWindow(window_ms, claimed_ms, layout_ms, results, kept, (before, after))
 
     def capture(self, tells: bool = False) -> bool:
         """Capture the reserved calls in a CUDA graph; return False if impossible.

@@ -20,12 +20,12 @@ import torch
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 
-__all__ = ["Kept", "device_name"]
+__all__ = ["BaselineStore", "device_name"]
 
 _FORMAT = "1"  # raise it when `torch_compile.py` changes its options: old files would be used
 
 
-class Kept:
+class BaselineStore:
     """Compiled baselines in a folder that all workers share.
 
     Args:

@@ -22,9 +22,9 @@ from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.out_of_memory import is_out_of_memory, our_failure
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.session.compiled_cache import pack
-from kernelgym.judge.session.live_run import Case, LiveRun
-from kernelgym.judge.session.session import Rejected, Session
-from kernelgym.judge.timing.baseline_store import Kept
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun
+from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.measure import Stopwatch, Untimed
 from kernelgym.judge.untrusted.torch_compile import FOLDER
 from kernelgym.languages import REFERENCE_LANGUAGE
@@ -54,11 +54,11 @@ class Baselines:
 
     def __init__(
         self,
-        kept: Kept,
+        kept: BaselineStore,
         ruleset: Ruleset,
         device: str,
         device_lock: DeviceLock,
-        open_process: Callable[[str, bool], AbstractContextManager[Session]],
+        open_process: Callable[[str, bool], AbstractContextManager[CandidateSession]],
         called: str = "",
         shares_device: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -68,7 +68,7 @@ class Baselines:
         self._device_lock, self._open = device_lock, open_process
         self._standing: _Standing | None = None
 
-    def start(self, stack: ExitStack, reference: Reference) -> tuple[Session, str]:
+    def start(self, stack: ExitStack, reference: Reference) -> tuple[CandidateSession, str]:
         """Start a baseline; return it, and its kind: ``eager`` or ``compile``.
 
         Args:
@@ -162,7 +162,9 @@ class Baselines:
             _check_complete(compiled)
             return times
 
-    def _race(self, eager: Session, compiled: Session, reference: Reference) -> tuple[float, float]:
+    def _race(
+        self, eager: CandidateSession, compiled: CandidateSession, reference: Reference
+    ) -> tuple[float, float]:
         with self._device_lock.exclusive():
             try:
                 run = LiveRun(_case_of(reference, self._ruleset), reference, compiled)
@@ -170,7 +172,7 @@ class Baselines:
             except Rejected as end:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
-    def _stand(self, stack: ExitStack, reference: Reference) -> Session:
+    def _stand(self, stack: ExitStack, reference: Reference) -> CandidateSession:
         """Return an eager reference, kept for later verdicts on its problem."""
         standing, session, problem = self._standing, None, reference.problem
         built_from = _built_from(reference)
@@ -214,7 +216,7 @@ class Baselines:
         if standing is not None:
             standing.stack.close()
 
-    def _eager(self, stack: ExitStack, reference: Reference) -> Session:
+    def _eager(self, stack: ExitStack, reference: Reference) -> CandidateSession:
         problem = reference.problem
         session = stack.enter_context(self._open(problem.source, False))
         session.channel.grant(_BUDGET_S)
@@ -226,13 +228,13 @@ class Baselines:
             raise our_failure(f"the reference cannot be timed: {end}") from None
         return session
 
-    def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
+    def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
         session = self._begin(stack, reference, packed)
         _check_complete(session)
         session.buffers.vacate()
         return session
 
-    def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> Session:
+    def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
         """Start a compiled reference; call it until all is compiled."""
         problem = reference.problem
         session = stack.enter_context(self._open(problem.source, True))
@@ -269,7 +271,7 @@ class _Standing:
 
     digest: str
     """Digest of its problem."""
-    session: Session
+    session: CandidateSession
     stack: ExitStack
     """Ends its process when it is closed."""
     built_from: int | None
@@ -290,7 +292,7 @@ def _unfit(message: str) -> Exception:
     return DeviceFull(message) if is_out_of_memory(message) else _Unfit(message)
 
 
-def _check_complete(session: Session) -> None:
+def _check_complete(session: CandidateSession) -> None:
     """Check that a process compiled nothing, because it found everything compiled.
 
     Raises:
@@ -304,7 +306,7 @@ def _check_complete(session: Session) -> None:
         raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
 
 
-def _case_of(reference: Reference, ruleset: Ruleset) -> Case:
+def _case_of(reference: Reference, ruleset: Ruleset) -> JudgedCase:
     """Return the case that judges a problem's own model as the kernel."""
     kernel = Kernel(reference.problem.source, REFERENCE_LANGUAGE)
-    return Case(reference.problem, kernel, ruleset, reference.seeds)
+    return JudgedCase(reference.problem, kernel, ruleset, reference.seeds)

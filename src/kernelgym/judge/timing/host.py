@@ -26,22 +26,22 @@ from typing import Literal
 
 from kernelgym.judge.processes.threads import RunTimes
 from kernelgym.judge.timing import speedup
-from kernelgym.judge.timing.speedup import Pair
+from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.types import Finding, Severity, Timing
 from kernelgym.verdict import HOST_BUSY
 
-__all__ = ["Sifted", "finding", "has_waited", "sift", "timing_of", "waited_share"]
+__all__ = ["SiftedPairs", "finding", "has_waited", "sift", "timing_of", "waited_share"]
 
 _WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway
 _SPARED = 3  # one of so many pairs may be discarded
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class SiftedPairs:
     """Pairs of windows by what the host did beside them."""
 
-    taken: tuple[Pair, ...]
-    kept: tuple[Pair, ...]
+    taken: tuple[WindowPair, ...]
+    kept: tuple[WindowPair, ...]
     """Those that did not wait; all of them if more than a third waited."""
     host: Literal["quiet", "busy", "unknown"]
 
@@ -78,18 +78,18 @@ def has_waited(share: float | None) -> bool:
     return share is not None and share > _WAITED
 
 
-def sift(pairs: Sequence[Pair]) -> Sifted:
+def sift(pairs: Sequence[WindowPair]) -> SiftedPairs:
     """Discard the pairs that waited, if these are a third at most."""
     taken = tuple(pairs)
     if any(pair.waited_share is None for pair in taken):
-        return Sifted(taken, taken, "unknown")
+        return SiftedPairs(taken, taken, "unknown")
     kept = tuple(pair for pair in taken if not has_waited(pair.waited_share))
     if _SPARED * (len(taken) - len(kept)) > len(taken):
-        return Sifted(taken, taken, "busy")
-    return Sifted(taken, kept, "quiet")
+        return SiftedPairs(taken, taken, "busy")
+    return SiftedPairs(taken, kept, "quiet")
 
 
-def timing_of(sifted: Sifted, between_process: float) -> Timing:
+def timing_of(sifted: SiftedPairs, between_process: float) -> Timing:
     """Return the kept pairs' timing, with an interval for all pairs.
 
     On a busy or unknown host the interval holds every pair's ratio: its windows do not vary by
@@ -115,11 +115,11 @@ def timing_of(sifted: Sifted, between_process: float) -> Timing:
     )
 
 
-def _times(pairs: Sequence[Pair]) -> list[tuple[float, float]]:
+def _times(pairs: Sequence[WindowPair]) -> list[tuple[float, float]]:
     return [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
 
 
-def finding(sifted: Sifted) -> Finding | None:
+def finding(sifted: SiftedPairs) -> Finding | None:
     """Return what a reader should know of the host, or None."""
     if sifted.host == "quiet":
         return None

@@ -30,10 +30,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.timing import host, speedup
-from kernelgym.judge.timing.speedup import Pair
-from kernelgym.judge.timing.windows import Untimed, Windows
+from kernelgym.judge.timing.speedup import WindowPair
+from kernelgym.judge.timing.windows import TimingWindows, Untimed
 from kernelgym.types import Finding, Severity, Status, Timing
 from kernelgym.verdict import CLOCK_MISMATCH
 
@@ -49,7 +49,7 @@ _SLACK_MS = 0.1
 _EAGER_PAIRS = 4
 _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
 
-_Rounds = list[tuple[Pair, ...]]  # rounds of windows, each with one pair a kernel
+_Rounds = list[tuple[WindowPair, ...]]  # rounds of windows, each with one pair a kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class Stopwatch:
         baseline: The reference's own process, constructed.
     """
 
-    def __init__(self, runs: Sequence[LiveRun], baseline: Session) -> None:
+    def __init__(self, runs: Sequence[LiveRun], baseline: CandidateSession) -> None:
         self._kernels = [run.session for run in runs]
         self._protocol = self._kernels[0].protocol
         self._on_device = self._kernels[0].device.type == "cuda"
-        self._windows = Windows(runs, baseline)
+        self._windows = TimingWindows(runs, baseline)
         self._eager_costs: list[float] = []
         self._first: _Rounds = []
         self._threads = [0 for _ in runs]
@@ -137,7 +137,7 @@ class Stopwatch:
         return measurements
 
     def _judged(
-        self, number: int, pairs: Sequence[Pair], captured: Collection[int]
+        self, number: int, pairs: Sequence[WindowPair], captured: Collection[int]
     ) -> Measurement | None:
         """Return what a kernel's pairs on a device come to, by the clock that counts.
 
@@ -170,7 +170,7 @@ class Stopwatch:
         timing = speedup.summarise(times, self._protocol.device_between_process)
         return Measurement(timing, tuple(findings), bool(complaint))
 
-    def _on_cpu(self, number: int, pairs: Sequence[Pair]) -> Measurement:
+    def _on_cpu(self, number: int, pairs: Sequence[WindowPair]) -> Measurement:
         """Return what a kernel's pairs on the CPU come to."""
         findings, sifted = self._new_threads(number), host.sift(pairs)
         if (found := host.finding(sifted)) is not None:
@@ -185,7 +185,7 @@ class Stopwatch:
         for _ in range(self._protocol.warmup_pairs):
             self._windows.pairs()
 
-    def _has_enough(self, pairs: Sequence[Pair]) -> bool:
+    def _has_enough(self, pairs: Sequence[WindowPair]) -> bool:
         """Return True if a kernel's timing needs no more pairs."""
         protocol, stop_at = self._protocol, self._protocol
         if self._on_device:

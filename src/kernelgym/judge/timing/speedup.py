@@ -25,7 +25,7 @@ from kernelgym.types import Timing
 from kernelgym.verdict import MOST_WINDOWS
 
 __all__ = [
-    "Pair",
+    "WindowPair",
     "disbelief",
     "enough",
     "is_occupied",
@@ -46,7 +46,7 @@ _NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class WindowPair:
     """One window of each side.
 
     Times per call are by the process's own clock where it has one.
@@ -176,7 +176,7 @@ def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:
     return ""
 
 
-def window_costs(pairs: Sequence[Pair], calls: int) -> list[float]:
+def window_costs(pairs: Sequence[WindowPair], calls: int) -> list[float]:
     """Return the overhead of each of the reference's windows, in milliseconds.
 
     The overhead is the time of a window minus the time of its calls.
@@ -188,7 +188,7 @@ def window_costs(pairs: Sequence[Pair], calls: int) -> list[float]:
     return [p.reference_window_ms - calls * p.reference_ms for p in pairs]
 
 
-def outside_bounds(pairs: Sequence[Pair], costs: Sequence[float], calls: int) -> list[float]:
+def outside_bounds(pairs: Sequence[WindowPair], costs: Sequence[float], calls: int) -> list[float]:
     """Return the kernel's time per call by the judge's clock, in milliseconds.
 
     The overhead of a window is subtracted as it was for the reference, whose process is trusted.
@@ -203,7 +203,7 @@ def outside_bounds(pairs: Sequence[Pair], costs: Sequence[float], calls: int) ->
 
 
 def disbelief(
-    pairs: Sequence[Pair],
+    pairs: Sequence[WindowPair],
     bounds: Sequence[float],
     costs: Sequence[float],
     slack_ms: float,
@@ -235,7 +235,7 @@ def disbelief(
     )
 
 
-def is_occupied(pairs: Sequence[Pair]) -> bool:
+def is_occupied(pairs: Sequence[WindowPair]) -> bool:
     """Return True if a halted kernel's work kept the device busy.
 
     Copying values into the kernel's slots takes as long as into the reference's, unless work that

@@ -20,9 +20,9 @@ from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.outcome import TimingOutcome
 from kernelgym.judge.reference.reference import Reference, tensors_of
 from kernelgym.judge.retries import Failure
-from kernelgym.judge.session.launcher import Processes
+from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.measure import Measurement, Stopwatch, Untimed
@@ -49,7 +49,7 @@ class Timer:
         self,
         ruleset: Ruleset,
         accelerator: Accelerator,
-        processes: Processes,
+        processes: CandidateProcesses,
         baselines: Baselines,
     ) -> None:
         self._ruleset, self._accelerator, self._processes = ruleset, accelerator, processes
@@ -265,7 +265,7 @@ class Timer:
         finding = Finding("speedup_confirmed", found, Severity.INFO)
         return replace(slower, findings=(*slower.findings, finding))
 
-    def _moved_bytes(self, session: Session) -> int:
+    def _moved_bytes(self, session: CandidateSession) -> int:
         inputs, output = session.buffers.example
         moved = tensors_of([inputs, output]) if self._accelerator.on_cuda else tensors_of(output)
         return int(sum(t.numel() * t.element_size() for t in moved))

@@ -28,13 +28,13 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.reference.reference import Expected, Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Rejected, Session, Window
+from kernelgym.judge.session.session import CandidateSession, Rejected, TimedWindow
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing import host
-from kernelgym.judge.timing.speedup import Pair
+from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.types import Finding, Status
 
-__all__ = ["Untimed", "Windows"]
+__all__ = ["TimingWindows", "Untimed"]
 
 _MAX_CALLS = 64
 _MAX_DEVICE_CALLS = 256
@@ -51,7 +51,7 @@ class Untimed(Exception):
         self.findings = findings
 
 
-class Windows:
+class TimingWindows:
     """Runs windows of one or several kernels and of their baseline.
 
     Sides are numbered: 0 is the baseline, and 1 the first kernel.
@@ -62,7 +62,7 @@ class Windows:
         baseline: The reference's own process, constructed.
     """
 
-    def __init__(self, runs: Sequence[LiveRun], baseline: Session) -> None:
+    def __init__(self, runs: Sequence[LiveRun], baseline: CandidateSession) -> None:
         self._sides = (baseline, *(run.session for run in runs))
         # Judged calls may use public values. A kernel could hold the outputs for those ready, so
         # timed calls always use secret ones.
@@ -159,7 +159,7 @@ class Windows:
             raise
         return None
 
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[WindowPair, ...]:
         """Run one window of each side on the same fresh inputs; return each kernel's pair."""
         chosen, kinds = self._choose()
         numbers = self._number_calls()
@@ -187,7 +187,7 @@ class Windows:
                 beside = reference.kept
                 self._verify(which, batches, forward_seeds, kinds, kernel, beside, expected)
             pairs.append(
-                Pair(
+                WindowPair(
                     reference_ms,
                     kernel_ms,
                     reference.window_ms,
@@ -208,7 +208,7 @@ class Windows:
         order.insert(self._secret.randrange(len(order) + 1), 0)
         return order
 
-    def _waited(self, reference: Window, kernel: Window) -> float | None:
+    def _waited(self, reference: TimedWindow, kernel: TimedWindow) -> float | None:
         """Return the larger share that a pair's windows waited; None if unknown."""
         if self._on_device:
             return 0.0
@@ -286,12 +286,14 @@ class Windows:
         forward_seeds: list[int],
         keep: list[int],
         others: int = 0,
-    ) -> tuple[float, Window]:
+    ) -> tuple[float, TimedWindow]:
         """Run one window; return ms per call, and the window."""
         side = self._sides[which]
         if not which and not self._on_device:
             keep = []
-        window: Window = self._guarded(which, side.timed_run, batches, forward_seeds, keep, others)
+        window: TimedWindow = self._guarded(
+            which, side.timed_run, batches, forward_seeds, keep, others
+        )
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
         spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
@@ -303,7 +305,7 @@ class Windows:
         batches: list[list[Any]],
         forward_seeds: list[int],
         kinds: Mapping[int, str],
-        window: Window,
+        window: TimedWindow,
         beside: dict[int, list[torch.Tensor]],
         known: dict[int, Expected],
     ) -> None:

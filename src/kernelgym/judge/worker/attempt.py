@@ -21,16 +21,16 @@ from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
 from kernelgym.judge.evidence.finite_math import lost_nan
 from kernelgym.judge.evidence.front_end import FrontEnd
-from kernelgym.judge.evidence.inline import Watch, can_be_watched
+from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.outcome import End, JudgeOutcome, TimingOutcome
+from kernelgym.judge.outcome import JudgeOutcome, RunEnd, TimingOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.advice import interpreted_advice
-from kernelgym.judge.session.launcher import Processes
-from kernelgym.judge.session.live_run import Case, LiveRun
-from kernelgym.judge.session.session import Rejected, Session
+from kernelgym.judge.session.launcher import CandidateProcesses
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun
+from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
@@ -39,8 +39,8 @@ from kernelgym.types import Kernel, Status
 __all__ = ["Attempt", "Equipment"]
 
 _Elsewhere = tuple[
-    Callable[[], AbstractContextManager[Session]],
-    Callable[[Session], None],
+    Callable[[], AbstractContextManager[CandidateSession]],
+    Callable[[CandidateSession], None],
     Callable[[], Reference],
 ]
 
@@ -55,7 +55,7 @@ class Equipment:
     """The device's name: ``cpu``, or for example ``cuda:0``."""
     accelerator: Accelerator
     """The device as the worker sees it."""
-    processes: Processes
+    processes: CandidateProcesses
     """Opens processes on the device."""
     public: PublicCalls
     """Inputs and reference outputs of calls under public seeds."""
@@ -88,7 +88,9 @@ class Attempt:
             (`can_be_watched`).
     """
 
-    def __init__(self, equipment: Equipment, cases: Sequence[Case], watched: bool = False) -> None:
+    def __init__(
+        self, equipment: Equipment, cases: Sequence[JudgedCase], watched: bool = False
+    ) -> None:
         self._equipment, self._cases, case = equipment, cases, cases[0]
         self._problem, self._ruleset, self._seeds = case.problem, case.ruleset, case.seeds
         self._accelerator, self._processes = equipment.accelerator, equipment.processes
@@ -99,7 +101,7 @@ class Attempt:
         self._must_be_custom = self._ruleset.require_custom_kernel and not is_reference
         self._needs_evidence = self._must_be_custom and len(cases) == 1
         self._may_watch = watched and self._needs_evidence and can_be_watched(case.kernel)
-        self._watch: Watch | None = None
+        self._watch: InlineWatch | None = None
         self._outcomes = tuple(JudgeOutcome() for _ in cases)
 
     @property
@@ -131,7 +133,7 @@ class Attempt:
                     if len(runs) == 1 or not runs[0].reference.stateful:
                         self._judge(stack, runs)
             except Rejected as end:
-                self._outcomes[end.kernel].end = End.of(end)
+                self._outcomes[end.kernel].end = RunEnd.of(end)
             for case, session, outcome in zip(self._cases, sessions, self._outcomes, strict=True):
                 outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
                 if not session.channel.build_failed:
@@ -155,7 +157,7 @@ class Attempt:
         reference.prepare()
         return reference
 
-    def _begin(self, sessions: Sequence[Session]) -> list[LiveRun]:
+    def _begin(self, sessions: Sequence[CandidateSession]) -> list[LiveRun]:
         """Send the kernels to their processes, and prepare the reference meanwhile."""
         for case, session in zip(self._cases, sessions, strict=True):
             session.public = None if self._ruleset.secret_seed else self._equipment.public
@@ -169,7 +171,7 @@ class Attempt:
         pairs = zip(self._cases, sessions, strict=True)
         runs = [LiveRun(case, reference, session) for case, session in pairs]
         if self._may_watch:
-            self._watch = Watch(runs[0], self._clock)
+            self._watch = InlineWatch(runs[0], self._clock)
         return runs
 
     def _judge(self, stack: ExitStack, runs: list[LiveRun]) -> None:
@@ -205,7 +207,7 @@ class Attempt:
                 for outcome, timing in zip(self._outcomes, found, strict=True):
                     outcome.timing = timing
         except Rejected as end:
-            self._outcomes[end.kernel].end = End.of(end)
+            self._outcomes[end.kernel].end = RunEnd.of(end)
         except Exception as full:
             # On a shared device other workers may hold the memory: only the retry, which has the
             # device's memory alone, decides whether the kernel is at fault.
@@ -217,7 +219,7 @@ class Attempt:
                 raise
             message = "its process took so much device memory that the reference had none left"
             said = f"{message}: {full}"
-            self._outcomes[0].end = End(Status.RUNTIME_ERROR, said, failure=Failure.MEMORY)
+            self._outcomes[0].end = RunEnd(Status.RUNTIME_ERROR, said, failure=Failure.MEMORY)
 
     def _check(self, run: LiveRun, outcome: JudgeOutcome) -> None:
         """Construct a kernel's model and make its judged calls.
@@ -261,7 +263,7 @@ class Attempt:
         try:
             self._equipment.front_end.check(run.session, kernel, target)
         except Rejected as end:
-            outcome.refusal = End.of(end)
+            outcome.refusal = RunEnd.of(end)
 
     def _is_custom(self, run: LiveRun, outcome: JudgeOutcome) -> bool:
         """Check evidence that the custom kernel, not torch, did the work."""
@@ -296,11 +298,11 @@ class Attempt:
             # it is now: evidence calls then get a new reference.
             return self._reference() if run.reference.stateful else run.reference
 
-        def load(session: Session) -> None:
+        def load(session: CandidateSession) -> None:
             session.model.load(kernel.source, "ModelNew")
             self._processes.ask_for_contexts()  # made while this process compiles the kernel
 
-        def fresh() -> AbstractContextManager[Session]:
+        def fresh() -> AbstractContextManager[CandidateSession]:
             return self._processes.open(kernel.language, kernel.source)
 
         return fresh, load, unused
@@ -323,7 +325,7 @@ class Attempt:
             torch.cuda.empty_cache()
             return bool(torch.cuda.mem_get_info(self._accelerator.device)[0] >= needed)
 
-    def _clear(self, sessions: Sequence[Session]) -> None:
+    def _clear(self, sessions: Sequence[CandidateSession]) -> None:
         """Free the kernels' and their comparisons' memory before another kernel needs it."""
         ended = all(session.ended for session in sessions)
         if ended and not self._accelerator.is_untidy():

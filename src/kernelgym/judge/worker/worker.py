@@ -23,11 +23,11 @@ from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Seeds
-from kernelgym.judge.retries import Change, Failure, Retry, When, retry_for
-from kernelgym.judge.session.launcher import Processes
-from kernelgym.judge.session.live_run import Case
+from kernelgym.judge.retries import Failure, Retry, RetryChange, RetryCondition, retry_for
+from kernelgym.judge.session.launcher import CandidateProcesses
+from kernelgym.judge.session.live_run import JudgedCase
 from kernelgym.judge.session.session import Rejected
-from kernelgym.judge.timing.baseline_store import Kept, device_name
+from kernelgym.judge.timing.baseline_store import BaselineStore, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
@@ -85,12 +85,12 @@ class Worker:
             device, folder, self._caller_device, workers_on_device * (standby - 1), memory_bytes
         )
         self._on_cuda = self._accelerator.on_cuda
-        self._processes = Processes(
+        self._processes = CandidateProcesses(
             ruleset, self._accelerator, folder, scratch, tier, device, starting
         )
         self._accelerator.device_lock.before_release = functools.partial(self._settle, ahead=True)
         self._baselines = Baselines(
-            Kept(folder / "baselines", ruleset, device_name(self._accelerator.device)),
+            BaselineStore(folder / "baselines", ruleset, device_name(self._accelerator.device)),
             ruleset,
             device,
             self._accelerator.device_lock,
@@ -132,7 +132,7 @@ class Worker:
             return None
         started, moment = time.monotonic(), time.time()
         seeds = Seeds((seed or secrets.token_hex(16)) if rules.secret_seed else "")
-        cases = [Case(problem, kernel, rules, seeds) for kernel in kernels]
+        cases = [JudgedCase(problem, kernel, rules, seeds) for kernel in kernels]
         for kernel in kernels:
             self._processes.begin(kernel.language)
             if rules.front_end and is_interpreted(kernel.language, self._equipment.device):
@@ -239,14 +239,14 @@ class Worker:
                     return answer
             done.append(retry)
 
-    def _holds(self, when: When, was_watched: bool, moment: float) -> bool:
+    def _holds(self, when: RetryCondition, was_watched: bool, moment: float) -> bool:
         """Return True if a condition for another attempt holds."""
         match when:
-            case When.WATCHED:
+            case RetryCondition.WATCHED:
                 return was_watched
-            case When.HELD_UP:
+            case RetryCondition.HELD_UP:
                 return self._on_cuda and self._was_held_up(moment)
-            case When.SHARED:
+            case RetryCondition.SHARED:
                 return self._accelerator.shares_device
         return True
 
@@ -264,12 +264,12 @@ class Worker:
         accelerator, limits = self._accelerator, self._ruleset.limits
         with contextlib.ExitStack() as stack:
             match done[-1].change if done else None:
-                case Change.UNWATCHED if self._on_cuda and failure is not Failure.WRONG:
+                case RetryChange.UNWATCHED if self._on_cuda and failure is not Failure.WRONG:
                     with accelerator.between_timings():
                         accelerator.canary()
-                case Change.IDLE_DEVICE:
+                case RetryChange.IDLE_DEVICE:
                     stack.enter_context(accelerator.second_chance(2 * limits.run_s))
-                case Change.ALONE:
+                case RetryChange.ALONE:
                     # The baseline's kept process takes memory, and the failure may have stopped it
                     # in any state.
                     with accelerator.between_timings():
@@ -325,7 +325,7 @@ class Worker:
             self._processes.settle(ahead)
 
     def _attempt(
-        self, cases: Sequence[Case], watched: bool
+        self, cases: Sequence[JudgedCase], watched: bool
     ) -> tuple[tuple[JudgeOutcome, ...], Failure, bool]:
         """Return fresh processes' outcomes, how they failed, and whether a call was watched."""
         attempt = Attempt(self._equipment, cases, watched)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.session.launch_count import Tally
+from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.untrusted.watch import launches as module
 from kernelgym.types import Kernel, Severity
 
@@ -62,7 +62,7 @@ def test_a_replay_is_unseen_if_the_graph_was_captured_outside_of_calls(graph_cla
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(-3, 10**6)), min_size=1))
 def test_calls_are_idle_only_where_fewer_launches_are_claimed(answers):
-    tally = Tally()
+    tally = LaunchTally()
     for calls, launched in answers:
         tally.add(calls, launched)
     assert 0 <= tally.idle <= tally.calls
@@ -72,7 +72,7 @@ def test_calls_are_idle_only_where_fewer_launches_are_claimed(answers):
 
 @pytest.mark.parametrize("claim", [None, "9", 2.0, True, [], {}])
 def test_a_claim_that_is_no_count_is_none(claim):
-    tally = Tally()
+    tally = LaunchTally()
     tally.add(2, claim)
     assert tally.idle == 2
 
@@ -86,5 +86,5 @@ def test_a_claim_that_is_no_count_is_none(claim):
     ],
 )
 def test_messages_say_which_calls_launched_nothing(calls, idle, watched, said):
-    finding = Tally(calls, idle).finding(KERNEL, Severity.HARD, watched)
+    finding = LaunchTally(calls, idle).finding(KERNEL, Severity.HARD, watched)
     assert said in finding.message and finding.code == "no_kernel_launch"
