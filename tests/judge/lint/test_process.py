@@ -58,8 +58,8 @@ def test_a_sound_problem(process: HygieneProcess) -> None:
     ("forward", "says"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV"),
-        ("os._exit(7)", "exit code 7"),
-        ("raise SystemExit(3)", "SystemExit"),
+        pytest.param("os._exit(7)", "exit code 7", marks=pytest.mark.slow),
+        pytest.param("raise SystemExit(3)", "SystemExit", marks=pytest.mark.slow),
         ("raise ValueError('not so')", "not so"),
     ],
 )

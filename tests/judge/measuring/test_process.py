@@ -59,6 +59,7 @@ def test_a_failing_reference_says_why() -> None:
     assert not found.measured and found.message == "ValueError: no way"
 
 
+@pytest.mark.slow
 def test_a_reference_has_no_network() -> None:
     found = measure_reference(with_forward("socket.socket(); return x"), EAGER, "cpu", trials=3)
     assert "PermissionError" in found.message

@@ -110,23 +110,21 @@ def into_what_was_there_before(x):
     return write_into(KEPT, x) * 2
 
 
+def slow(*forwards):
+    """Return parameters for `make test-all`: what differs from one to the next is torch's part."""
+    return [pytest.param(forward, marks=pytest.mark.slow) for forward in forwards]
+
+
 @pytest.mark.parametrize(
     "forward",
     [
-        into_fresh_memory,
-        into_an_output_of_torch,
-        into_what_is_returned,
-        into_the_input,
-        by_address,
-        through_a_view,
-        into_an_operand_in_place,
-        into_memory_of_numpy,
-        into_memory_of_a_storage,
-        into_what_was_there_before,
-        into_the_values_of_a_sparse_one,
-        into_what_is_laid_out_anew,
-        into_a_part_of_what_is_filled,
-        into_a_resized_storage,
+        *(into_fresh_memory, into_an_output_of_torch, into_the_input, by_address, through_a_view),
+        *slow(
+            *(into_what_is_returned, into_an_operand_in_place, into_memory_of_numpy),
+            *(into_memory_of_a_storage, into_what_was_there_before),
+            *(into_the_values_of_a_sparse_one, into_what_is_laid_out_anew),
+            *(into_a_part_of_what_is_filled, into_a_resized_storage),
+        ),
     ],
 )
 def test_what_is_written_past_torch_is_found_where_it_is_read(forward):
@@ -253,14 +251,13 @@ def filled_first(x):
 @pytest.mark.parametrize(
     "forward",
     [
-        nn.LSTM(16, 16, num_layers=2),
-        nn.MultiheadAttention(16, 2),
-        nn.TransformerEncoderLayer(16, 2, 32).eval(),
-        nn.Conv2d(2, 3, 3),
-        Norm(),
-        Scripted(),
-        *(listed, resized, masked, spectral, attended, differentiated, sparse, compressed),
-        *(Twice(), NamesakesOfMethods(), Lazy(), copied, grown, nested, filled_first),
+        *(nn.LSTM(16, 16, num_layers=2), nn.Conv2d(2, 3, 3), Norm(), Twice()),
+        *(listed, resized, differentiated, copied),
+        *slow(
+            *(nn.MultiheadAttention(16, 2), nn.TransformerEncoderLayer(16, 2, 32).eval()),
+            *(Scripted(), masked, spectral, attended, sparse, compressed, NamesakesOfMethods()),
+            *(Lazy(), grown, nested, filled_first),
+        ),
     ],
 )
 def test_torch_itself_is_not_taken_for_somebody_else(forward):

@@ -127,7 +127,7 @@ def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served
         (["optimiser.loss=dapo"], "unknown loss of backend tinker"),
         (["model.lora_rank=0"], "model.lora_rank=0"),
         (["sampling.max_prompt_tokens=10"], "above sampling.max_prompt_tokens"),
-        (["sampling.at_once=0"], "sampling.at_once must be at least 1"),
+        (["sampling.at_once=0"], "sampling.at_once must be above 0"),
         (["tinker.step_timeout_s=0"], "tinker.step_timeout_s must be above 0"),
     ],
 )

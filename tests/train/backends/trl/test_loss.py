@@ -216,7 +216,7 @@ def test_cispos_ratio_is_not_clipped_on_policy(tmp_path: Path) -> None:
     ("normaliser", "estimator"),
     [
         ("sequence", "kevin"),
-        ("constant", "dr_grpo"),
+        pytest.param("constant", "dr_grpo", marks=pytest.mark.slow),
         pytest.param("sequence", "dr_grpo", marks=pytest.mark.slow),
         pytest.param("constant", "kevin", marks=pytest.mark.slow),
     ],
