@@ -76,9 +76,9 @@ SECTIONS = (
     Section(
         "How many verdicts an hour?",
         ResultTable(
-            "judge_stream_h100.json",
+            "judge_stream_h200.json",
             "python -m benchmarks.judge.judge_throughput --kernelbench-root DIR --parts stream "
-            "--gpus 1,2,4 --workers 6 --without-theirs --out FILE",
+            "--gpus 2,1 --workers 6 --without-theirs --out FILE",
             verdicts.stream,
             "Groups of eight answers to one problem, half of them wrong, as a training run sends "
             "them, by `strict`; every source its own. A preparation is a worker that meets another "

@@ -13,13 +13,14 @@ Not covered: how a real device breaks; ``tests/gpu/test_broken_device_gpu.py`` b
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import random
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -97,7 +98,9 @@ class SimulatedWorker:
         if self.closed.wait(seconds * SCALE):
             raise EOFError("closed")
 
-    def judge(self, problem: Problem, kernel: Kernel, seed: str) -> Verdict | JudgeFailure:
+    def judge(
+        self, problem: Problem, kernels: Sequence[Kernel], seed: str
+    ) -> tuple[Verdict] | JudgeFailure:
         """Return a correct verdict, after a while, if the device computes."""
         machine = self.machine
         if machine.fails(self.device, "judge"):
@@ -109,10 +112,12 @@ class SimulatedWorker:
                 return JudgeFailure("JudgeError: the reference could not run: CUDA error")
             raise EOFError("CUDA error: unspecified launch failure")
         self._pass(machine.random.uniform(1.0, 3.0))
+        (kernel,) = kernels
         if HOSTILE in kernel.source and kernel.language != REFERENCE_LANGUAGE:
             raise EOFError("it exited with -9")
         machine.verdicts += self.device == BROKEN
-        return Verdict(Status.CORRECT, compiled=True, trials=1, trials_passed=1, device=self.device)
+        right = Verdict(Status.CORRECT, compiled=True, trials=1, trials_passed=1)
+        return (dataclasses.replace(right, device=self.device),)
 
     def close(self) -> None:
         """End the worker."""
