@@ -5,6 +5,8 @@ judge (`splits`, `dialogue`, `corpus`, `tokenizer`). The problems are left as fo
 Models are made and fitted (`model`, `warmstart`), trained by the project's own loop (`learning`)
 and played on held-out problems (`heldout`, `scores`, `intervals`); what they read is the short
 prompt (`kernelgym.prompts.short`).
+
+The room may import kernelgym and every room of kernelgym_train but `mcgs` and `adapters`.
 """
 
 __all__ = ()

@@ -1,1 +1,4 @@
-"""Episodes played with a policy: problems drawn, turns, records."""
+"""Episodes played with a policy: problems drawn, turns, records.
+
+The room may import kernelgym, `kernelgym_train.types`, `config`, `credit` and `metrics`.
+"""

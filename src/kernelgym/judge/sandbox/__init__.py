@@ -1,1 +1,4 @@
-"""The trusted side of the sandbox: readable paths, and the tier that the host allows."""
+"""The trusted side of the sandbox: readable paths, and the tier that the host allows.
+
+The room may import `judge.untrusted.sandbox`.
+"""

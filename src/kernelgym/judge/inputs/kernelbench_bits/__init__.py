@@ -1,1 +1,4 @@
-"""KernelBench's public inputs, drawn faster but bit for bit the same."""
+"""KernelBench's public inputs, drawn faster but bit for bit the same.
+
+The room may import the rooms that `judge.inputs` may import.
+"""

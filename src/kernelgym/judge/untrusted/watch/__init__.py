@@ -1,1 +1,4 @@
-"""Records what a watched call does: launches, torch operators, host memory."""
+"""Records what a watched call does: launches, torch operators, host memory.
+
+The room may import the standard library, torch, and files of `judge/untrusted`, by their names.
+"""
