@@ -171,16 +171,28 @@ class KernelEnv(gym.Env[str, str]):
         )
         self.problems = self._choice.problems
         count = estimate_tokens if count_tokens is None else check_counter(count_tokens)
+        parts: tuple[Part, ...] = ()
+        if retrieval is not None:
+            parts = (ready_retrieval(retrieval, self.language, self.device),)
+        self.observer = Observer(
+            self.language,
+            self.device,
+            self.ruleset,
+            max_turns,
+            examples,
+            hardware,
+            parts,
+            context,
+            context_tokens,
+            count,
+            prompt_tokens,
+        )
         self._config = EpisodeConfig(
-            language=self.language,
-            ruleset=self.ruleset,
-            max_turns=max_turns,
             reward=reward,
             stop_when=stop_when,
             feedback_level=feedback_level,
             feedback_tokens=feedback_tokens,
-            count=count,
-        )
+        ).read_by(self.observer)
         # Built once here so that a wrong option fails now and not at the first reset.
         trial = Episode(self.problems[0], self._config)
         self.max_turns = max_turns
@@ -188,22 +200,6 @@ class KernelEnv(gym.Env[str, str]):
         self._owns_evaluator = False
         self.reward = trial.reward
         check_stop_rule(trial.stop_when, self.language, self.device)
-        parts: tuple[Part, ...] = ()
-        if retrieval is not None:
-            parts = (ready_retrieval(retrieval, self.language, self.device),)
-        shown: dict[str, Any] = {"hardware": hardware, "context": context}  # or mappings of fields
-        self.observer = Observer(
-            self.language,
-            self.device,
-            self.ruleset,
-            max_turns,
-            examples,
-            parts=parts,
-            context_tokens=context_tokens,
-            count=count,
-            prompt_tokens=prompt_tokens,
-            **shown,
-        )
         self.observation_space = KernelText()
         self.action_space = KernelText()
         self._spec: EnvSpec | None = None

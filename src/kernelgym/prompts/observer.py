@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
@@ -53,24 +54,39 @@ _SUMMARY_TOKENS = 100
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """What a model is shown. Two equal observers show the same."""
+    """Settings of the prompts, and the prompts that follow from them.
+
+    Two equal observers write equal prompts.
+
+    Raises:
+        UsageError: If a setting is unknown or out of range.
+    """
 
     language: str
+    """Language that the model is asked to write kernels in."""
     device: str
+    """Device that kernels run on, such as ``cuda:0``."""
     ruleset: str | Ruleset = "strict"
+    """Ruleset that the prompt describes, or its name."""
     max_turns: int = 1
+    """Number of answers that an episode allows, which the prompt tells."""
     examples: int | str = "one_shot"
     """Worked examples in the prompt; see `kernelgym.prompts.problem.problem_prompt`."""
-    hardware: Hardware | None = None
+    hardware: Hardware | Mapping[str, Any] | str | None = None
+    """Facts about the device that the prompt tells: a `Hardware`, a mapping of its fields, or the
+    name of a GPU; None to tell none."""
     parts: tuple[Part, ...] = ()
-    context: str | ContextPolicy = "recent"
-    """Policy that chooses what is shown of earlier turns, or its name in `CONTEXTS`."""
+    """Functions that add text to the first user message, such as retrieved examples."""
+    context: str | ContextPolicy | Mapping[str, Any] = "recent"
+    """Policy that chooses what is shown of earlier turns: its name in `CONTEXTS`, itself, or a
+    mapping of the fields of a `Context`."""
     context_tokens: int = HISTORY_TOKENS
-    """Most tokens that earlier turns may take."""
+    """Largest number of tokens that earlier turns may take."""
     count: TokenCounter = estimate_tokens
-    """Counts tokens; four characters each if not given."""
+    """Counter of tokens; it takes four characters for one by default."""
     prompt_tokens: int | None = None
-    """Most tokens of the whole prompt, without what a chat template adds; None for no limit."""
+    """Largest number of tokens of the whole prompt, without what a chat template adds; None for no
+    limit."""
 
     def __post_init__(self) -> None:
         # Faults of the caller show here, not at the first observation.
@@ -257,7 +273,7 @@ class Observer:
                 self.language,
                 self.device,
                 examples=self.examples,
-                hardware=self.hardware,
+                hardware=hardware_of(self.hardware),
                 ruleset=self.ruleset,
                 max_turns=self.max_turns,
             )

@@ -82,7 +82,7 @@ CHANGES = {
     "ruleset": ({"ruleset": "kernelbench"}, "ruleset was"),
     "prompt": ({"examples": 0}, "examples was"),
     "kind": ({"prompt": "short"}, "prompt was"),
-    "context": ({"context_tokens": 9}, "context_tokens was null, and 9"),
+    "context": ({"context_tokens": 9}, "context_tokens was 6000, and 9"),
     "reward": ({"stop_when": "never"}, "stop_when was"),
     "problems": ({"limit": 3}, "problems was 2 with other ids or sources, and 3 others"),
     "seed": ({"seed": 1}, "seed was 0, and 1"),

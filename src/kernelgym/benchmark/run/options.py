@@ -4,7 +4,7 @@
 of problems, and `PolicyOptions` are the options of policies. The command line takes its options
 from these classes, and their descriptions are its help.
 
-Contract: frozen data; nothing is checked here. May import nouns and prompts only.
+Contract: frozen data; nothing is checked here. May import nouns, feedback and prompts only.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.hardware import Hardware
+from kernelgym.prompts.observer import HISTORY_TOKENS
 from kernelgym.types import Problem
 
 __all__ = ["EvalSettings", "EvalTask", "PolicyOptions", "json_object"]
@@ -63,16 +65,16 @@ class EvalSettings:
     context: str | Context | Mapping[str, Any] = "recent"
     """Earlier turns that a prompt shows: last, recent, best, kernels, window, whole or
     transcript."""
-    context_tokens: int | None = None
-    """Largest number of tokens for earlier turns; 6000 if not given."""
+    context_tokens: int = HISTORY_TOKENS
+    """Largest number of tokens for earlier turns."""
     reward: str = "stage2"
     """Reward preset that scores the turns."""
     stop_when: str = "correct"
     """Rule that ends an episode early: correct, never, speedup:<x> or no_improvement:<k>."""
     feedback_level: str = "standard"
     """Level of detail of the feedback: minimal, standard or profile."""
-    feedback_tokens: int | None = None
-    """Largest number of tokens of a turn's feedback; 1000 if not given."""
+    feedback_tokens: int = FEEDBACK_TOKENS
+    """Largest number of tokens of a turn's feedback."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,9 +27,9 @@ from typing import Any, Literal, Self
 from kernelgym.benchmark.run.options import EvalSettings
 from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.prompts.observer import Observer, render
+from kernelgym.prompts.parts import Part
 from kernelgym.records.observer_settings import observer_settings
 from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.retrieval.part import ready_retrieval
@@ -93,19 +93,20 @@ class EvalPlan(EvalSettings):
         """
         if self.prompt not in PROMPTS:
             raise UnknownName("prompt", self.prompt, PROMPTS)
-        shown: dict[str, Any] = {"hardware": self.hardware, "context": self.context}
-        if self.context_tokens is not None:
-            shown["context_tokens"] = self.context_tokens
+        parts: tuple[Part, ...] = ()
         if self.retrieval is not None:
-            shown["parts"] = (ready_retrieval(self.retrieval, self.language, self.device),)
+            parts = (ready_retrieval(self.retrieval, self.language, self.device),)
         return PROMPTS[self.prompt](
             self.language,
             self.device,
             self.rules,
             self.turns,
-            examples=self.examples,
+            self.examples,
+            self.hardware,
+            parts,
+            self.context,
+            self.context_tokens,
             prompt_tokens=self.prompt_tokens,
-            **shown,
         )
 
     def episode(self, problem: Problem) -> Episode:
@@ -114,7 +115,6 @@ class EvalPlan(EvalSettings):
         Raises:
             UsageError: If a setting of reward or feedback makes no sense.
         """
-        tokens = FEEDBACK_TOKENS if self.feedback_tokens is None else self.feedback_tokens
         config = EpisodeConfig(
             language=self.language,
             ruleset=self.rules,
@@ -122,7 +122,7 @@ class EvalPlan(EvalSettings):
             reward=self.reward,
             stop_when=self.stop_when,
             feedback_level=self.feedback_level,
-            feedback_tokens=tokens,
+            feedback_tokens=self.feedback_tokens,
         )
         return Episode(problem, config)
 
