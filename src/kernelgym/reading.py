@@ -136,7 +136,7 @@ def _in_words(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
             names += [str(each) for each in branch.get("enum", [branch.get("const")])]
         elif branch["type"] == "array":
             told.append(f"a list such as [a, b], each {_in_words(branch['items'], defs)}")
-        elif branch["type"] == "object" and isinstance(branch["additionalProperties"], dict):
+        elif branch["type"] == "object" and isinstance(branch.get("additionalProperties"), dict):
             each = _in_words(branch["additionalProperties"], defs)
             told.append(f"a mapping such as {{name: value}}, each value {each}")
         elif branch["type"] == "object":

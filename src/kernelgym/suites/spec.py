@@ -39,11 +39,11 @@ from kernelgym.suites.spec_files import (
 )
 
 __all__ = [
-    "DTYPE_BYTES",
-    "STORED_DTYPES",
+    "DTYPES",
     "Arange",
     "ConstAxis",
     "Contract",
+    "Dtype",
     "ExprAxis",
     "Full",
     "Init",
@@ -67,21 +67,14 @@ __all__ = [
     "spec_from",
 ]
 
-DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
+DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
-        **{"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2},
-        **{"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1},
+        **{"float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2)},
+        **{"bfloat16": ("BF16", 2), "int64": ("I64", 8), "int32": ("I32", 4)},
+        **{"int16": ("I16", 2), "int8": ("I8", 1), "uint8": ("U8", 1), "bool": ("BOOL", 1)},
     }
 )
-"""Bytes of one element, by the name of its type."""
-STORED_DTYPES: Mapping[str, str] = MappingProxyType(
-    {
-        **{"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"},
-        **{"int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8"},
-        **{"uint8": "U8", "bool": "BOOL"},
-    }
-)
-"""What safetensors files call a type, by its name."""
+"""By a type's name: its name in safetensors files, and the bytes of one element."""
 Dtype = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
@@ -380,7 +373,7 @@ class KernelSpec:
         values, taken = self.sizes(shape), [0, 0]
         for tensor in self.contract.tensors:
             count = math.prod(evaluate(size, values) for size in tensor.shape)
-            number = count * DTYPE_BYTES[tensor.dtype]
+            number = count * DTYPES[tensor.dtype][1]
             taken[0] += number if tensor.role != "output" else 0
             taken[1] += number if tensor.role != "input" else 0
         return taken[0], taken[1]

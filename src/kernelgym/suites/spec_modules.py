@@ -16,8 +16,7 @@ from pathlib import Path
 from kernelgym.errors import UsageError
 from kernelgym.suites.arithmetic import as_python, evaluate
 from kernelgym.suites.spec import (
-    DTYPE_BYTES,
-    STORED_DTYPES,
+    DTYPES,
     Arange,
     Full,
     Init,
@@ -63,7 +62,7 @@ def _read_tensor(path, key, digest):
 
 def _read_tensor_source() -> str:
     """Return `_READ_TENSOR` with the types that files have."""
-    rows = [f'"{stored}": torch.{name}' for name, stored in STORED_DTYPES.items()]
+    rows = [f'"{stored}": torch.{name}' for name, (stored, _) in DTYPES.items()]
     lines = [f"{', '.join(rows[at : at + 4])}," for at in range(0, len(rows), 4)]
     return _READ_TENSOR.replace("DTYPES", "\n        ".join(lines))
 
@@ -290,9 +289,7 @@ def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> list[str
     """Return lines that make a tensor."""
     sizes = [evaluate(size, values) for size in tensor.shape]
     shape, kind = repr(tuple(sizes)), f"dtype=torch.{tensor.dtype}"
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
     match init:
         case Randn(mean=mean, std=std):
             made = f"torch.randn({shape}, {kind})"
@@ -342,13 +339,13 @@ def _digest(path: str, key: str, tensor: SpecTensor, sizes: list[int]) -> str:
         known = header if isinstance(header, dict) else ()
         listed = ", ".join(repr(name) for name in [*known][:10] if name != "__metadata__")
         raise UsageError(f"{path} holds no tensor {key!r}; it holds {listed or 'none'}")
-    stored = STORED_DTYPES[tensor.dtype]
+    stored, item_bytes = DTYPES[tensor.dtype]
     if (entry.get("dtype"), entry.get("shape")) != (stored, sizes):
         raise UsageError(
             f"{key!r} in {path} is {entry.get('dtype')} of {entry.get('shape')}, and tensor "
             f"{tensor.name!r} is {stored} of {sizes}"
         )
-    size = math.prod(sizes) * DTYPE_BYTES[tensor.dtype]
+    size = math.prod(sizes) * item_bytes
     match entry.get("data_offsets"):
         case [int() as begin, int() as end] if 0 <= begin == end - size:
             if 8 + length + end > len(data):
