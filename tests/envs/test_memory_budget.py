@@ -46,8 +46,6 @@ class Level1:
         level: int | None = None,
         ids: Ids | None = None,
         split: str | None = None,
-        exclude_degenerate: bool = False,
-        precision: str = "fp32",
     ) -> tuple[Problem, ...]:
         return non_empty(TABLE if ids is None else select_ids(TABLE, ids), self.name)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import ProblemError, UnknownName
 from kernelgym.hub import PROBE_S
+from kernelgym.rulesets import ruleset
 from kernelgym.suites import base, kernelbench
 from kernelgym.suites.kernelbench import (
     REPRESENTATIVE,
@@ -18,6 +19,7 @@ from kernelgym.suites.kernelbench import (
     KernelBenchSuite,
     split_of,
 )
+from kernelgym.suites.known_hygiene import passing
 from kernelgym.types import Problem
 
 SOURCE = """\
@@ -146,7 +148,7 @@ def test_hub_rows_become_problems_lazily_and_once(monkeypatch: pytest.MonkeyPatc
     assert suite.get("KernelBench/L2/9").name == "9_Matmul_Subtract_Multiply_ReLU"
     assert suite.get("KernelBench/L1/23").family == "activation"
     assert asked == ["level_1", "level_2"]
-    kept = suite.problems(level=1, exclude_degenerate=True)
+    kept = passing(suite.problems(level=1), ruleset("kernelbench"))
     assert [p.id for p in kept] == ["KernelBench/L1/3"]
 
 

@@ -142,7 +142,6 @@ def test_selection_by_number_range_name_and_id() -> None:
 def test_numbers_stay_with_the_suites_own_seed_and_size() -> None:
     s = SyntheticSuite(seed=2, size="gpu")
     assert [p.id for p in s.problems(level=1, ids=[5])] == ["Synthetic/L1/5@seed2-gpu"]
-    assert s.problems(exclude_degenerate=True) == s.problems()
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,6 @@ class Suite(Protocol):
         level: int | None = None,
         ids: Ids | None = None,
         split: str | None = None,
-        exclude_degenerate: bool = False,
-        precision: str = "own",
     ) -> tuple[Problem, ...]:
         """Return the problems that meet every condition given.
 
@@ -75,10 +73,6 @@ class Suite(Protocol):
             level: One level; None for all.
             ids: Ids, numbers or ranges; the result keeps their order.
             split: One of `splits`; None for all.
-            exclude_degenerate: Leave out what the suite itself knows to be degenerate. (What
-                ``kernelgym lint`` found is known to `kernelgym.suites.known_hygiene`, not to
-                suites.)
-            precision: ``own``, ``fp32``, ``fp16`` or ``bf16``: what `exclude_degenerate` goes by.
 
         Raises:
             UnknownName: If the level, an id or the split does not exist.

@@ -60,10 +60,8 @@ class DirectorySuite:
         level: int | None = None,
         ids: Ids | None = None,
         split: str | None = None,
-        exclude_degenerate: bool = False,
-        precision: str = "own",
     ) -> tuple[Problem, ...]:
-        """See `kernelgym.suites.base.Suite.problems`; nothing is known to be degenerate here."""
+        """See `kernelgym.suites.base.Suite.problems`."""
         if not self._files:
             raise ProblemError(
                 f"folder {str(self.path)!r} holds no problem file (*.py, in it or in its folders "

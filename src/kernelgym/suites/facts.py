@@ -16,20 +16,18 @@ uses the same numbers.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType
 
 from kernelgym.errors import UnknownName
 from kernelgym.hygiene import REASONS
 from kernelgym.rulesets import HALF_PRECISIONS, PRECISIONS
-from kernelgym.suites.small_sizes import SMALL
+from kernelgym.suites.small_sizes import SMALL, packaged_rows
 
-__all__ = ["REASONS", "Fact", "degenerate", "fact", "facts", "no_small_form"]
+__all__ = ["REASONS", "Fact", "degenerate", "fact", "facts"]
 
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"any": PRECISIONS, "fp32": ("own", "fp32"), "half": HALF_PRECISIONS}
@@ -71,11 +69,13 @@ class Fact:
     removed_by_metr: bool
     """METR's filtered copy, made from the older data version 0, left the problem out."""
     note: str = ""
+    no_small_form: str = ""
+    """Reason why the problem has no small form; empty if it has one."""
 
 
 def facts() -> Mapping[str, Fact]:
     """Return the facts of problems in full size, by id, in order."""
-    return _table()
+    return MappingProxyType({name: each for name, each in _facts().items() if SMALL not in name})
 
 
 def fact(problem_id: str, name: str = "") -> Fact | None:
@@ -85,20 +85,8 @@ def fact(problem_id: str, name: str = "") -> Fact | None:
         problem_id: Such as ``KernelBench/L1/23``, or ``KernelBench/L1/23@small``.
         name: If given, the fact is returned only if its name is this one.
     """
-    small = problem_id.endswith(SMALL)
-    found = _small_table()[0].get(problem_id) if small else _table().get(problem_id)
+    found = _facts().get(problem_id)
     return found if found and name in ("", found.name) else None
-
-
-def no_small_form(problem_id: str, name: str = "") -> str:
-    """Return why a problem has no small form; '' if not known.
-
-    Args:
-        problem_id: Such as ``KernelBench/L3/11``.
-        name: As for `fact`.
-    """
-    entry = fact(problem_id, name)
-    return _small_table()[1].get(problem_id, "") if entry else ""
 
 
 def degenerate(problem_id: str, precision: str = "own", name: str = "") -> tuple[str, ...]:
@@ -122,36 +110,31 @@ def degenerate(problem_id: str, precision: str = "own", name: str = "") -> tuple
 
 
 @cache
-def _table() -> Mapping[str, Fact]:
-    text = files("kernelgym.suites").joinpath("kernelbench_facts.tsv").read_text("utf-8")
-    rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return MappingProxyType({entry.problem_id: entry for entry in map(_fact_from_row, rows)})
+def _facts() -> Mapping[str, Fact]:
+    """Return the facts of all problems, full and small, by id."""
+    found = {each.problem_id: each for each in map(_full, packaged_rows("kernelbench_facts.tsv"))}
+    for row in packaged_rows("kernelbench_small_facts.tsv"):
+        full = found[f"KernelBench/L{row['level']}/{row['id']}"]
+        if why := row["no_small_form"]:
+            found[full.problem_id] = dataclasses.replace(full, no_small_form=why)
+        else:
+            found[full.problem_id + SMALL] = _small(full, row)
+    return MappingProxyType(found)
 
 
-@cache
-def _small_table() -> tuple[Mapping[str, Fact], Mapping[str, str]]:
-    """Return facts of small forms, and why others are missing."""
-    text = files("kernelgym.suites").joinpath("kernelbench_small_facts.tsv").read_text("utf-8")
-    forms: dict[str, Fact] = {}
-    missing: dict[str, str] = {}
-    for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
-        full = _table()[f"KernelBench/L{row['level']}/{row['id']}"]
-        if row["no_small_form"]:
-            missing[full.problem_id] = row["no_small_form"]
-            continue
-        forms[full.problem_id + SMALL] = dataclasses.replace(
-            full,
-            problem_id=full.problem_id + SMALL,
-            input_bytes=int(row["input_bytes"]),
-            output_bytes=int(row["output_bytes"]),
-            param_bytes=int(row["param_bytes"]),
-            gflop=None,
-            h100_eager_ms=None,
-            tested=True,
-            reasons=_reasons(row["degenerate"]),
-            note="",
-        )
-    return MappingProxyType(forms), MappingProxyType(missing)
+def _small(full: Fact, row: dict[str, str]) -> Fact:
+    return dataclasses.replace(
+        full,
+        problem_id=full.problem_id + SMALL,
+        input_bytes=int(row["input_bytes"]),
+        output_bytes=int(row["output_bytes"]),
+        param_bytes=int(row["param_bytes"]),
+        gflop=None,
+        h100_eager_ms=None,
+        tested=True,
+        reasons=_reasons(row["degenerate"]),
+        note="",
+    )
 
 
 def _reasons(text: str) -> tuple[tuple[str, str], ...]:
@@ -159,7 +142,7 @@ def _reasons(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((reason, scope) for reason, _, scope in reasons)
 
 
-def _fact_from_row(row: dict[str, str]) -> Fact:
+def _full(row: dict[str, str]) -> Fact:
     return Fact(
         problem_id=f"KernelBench/L{row['level']}/{row['id']}",
         level=int(row["level"]),

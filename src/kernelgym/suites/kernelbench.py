@@ -37,7 +37,7 @@ from kernelgym.suites.base import (
     read_source,
     select_ids,
 )
-from kernelgym.suites.facts import degenerate, fact
+from kernelgym.suites.facts import fact
 from kernelgym.suites.small_sizes import SMALL, small_form
 from kernelgym.types import Problem
 
@@ -114,8 +114,6 @@ class KernelBenchSuite:
         level: int | None = None,
         ids: Ids | None = None,
         split: str | None = None,
-        exclude_degenerate: bool = False,
-        precision: str = "own",
     ) -> tuple[Problem, ...]:
         """See `kernelgym.suites.base.Suite.problems`."""
         hint = "Level 4 has no small forms." if level == 4 and self.sizes == "small" else ""
@@ -130,15 +128,12 @@ class KernelBenchSuite:
             chosen = select_ids(chosen, ids)
         if split is not None:
             chosen = tuple(problem for problem in chosen if split in split_of(problem))
-        if exclude_degenerate:
-            chosen = tuple(p for p in chosen if not degenerate(p.id, precision, p.name))
         return non_empty(
             chosen,
             self.name,
             level=level,
             ids=ids,
             split=split,
-            exclude_degenerate=exclude_degenerate,
             sizes="small" if self.sizes == "small" else "",
         )
 

@@ -25,7 +25,15 @@ from types import MappingProxyType
 from kernelgym.errors import ProblemError
 from kernelgym.types import Problem
 
-__all__ = ["SMALL", "SizeConstant", "resized", "size_constants", "small_form", "small_sizes"]
+__all__ = [
+    "SMALL",
+    "SizeConstant",
+    "packaged_rows",
+    "resized",
+    "size_constants",
+    "small_form",
+    "small_sizes",
+]
 
 SMALL = "@small"
 """What the id of a small form ends in."""
@@ -99,7 +107,7 @@ def resized(source: str, values: Mapping[str, int]) -> str:
 
 
 def small_sizes(problem_id: str) -> Mapping[str, tuple[int, int]]:
-    """Return a problem's replaced values as (old, new), by constant.
+    """Return the values that a problem's small form replaces, as (old, new), by constant.
 
     Args:
         problem_id: The id of the problem in full size.
@@ -113,10 +121,11 @@ def small_form(problem: Problem) -> Problem:
     Raises:
         ProblemError: If it has none, or its source is not the one that the table was made for.
     """
-    from kernelgym.suites.facts import fact, no_small_form
+    from kernelgym.suites.facts import fact
 
     if fact(problem.id + SMALL, problem.name) is None:
-        why = no_small_form(problem.id, problem.name) or "the table of small sizes lacks it"
+        full = fact(problem.id, problem.name)
+        why = (full and full.no_small_form) or "the table of small sizes lacks it"
         raise ProblemError(
             f"{problem.id} ({problem.name}) has no small form: {why}. Choose another problem, or "
             "leave sizes='small' out to get the problem in full size"
@@ -193,11 +202,16 @@ def _value(node: ast.expr) -> int | None:
     return None
 
 
+def packaged_rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a tab-separated table beside this module, each by column."""
+    text = files("kernelgym.suites").joinpath(name).read_text("utf-8")
+    yield from csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
 @cache
 def _table() -> Mapping[str, Mapping[str, tuple[int, int]]]:
-    text = files("kernelgym.suites").joinpath("kernelbench_small_sizes.tsv").read_text("utf-8")
     found: dict[str, dict[str, tuple[int, int]]] = {}
-    for row in csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
+    for row in packaged_rows("kernelbench_small_sizes.tsv"):
         constants = found.setdefault(f"KernelBench/L{row['level']}/{row['id']}", {})
         constants[row["constant"]] = int(row["old"]), int(row["new"])
     return MappingProxyType({key: MappingProxyType(value) for key, value in found.items()})

@@ -99,10 +99,8 @@ class SpecSuite:
         level: int | None = None,
         ids: Ids | None = None,
         split: str | None = None,
-        exclude_degenerate: bool = False,
-        precision: str = "own",
     ) -> tuple[Problem, ...]:
-        """See `kernelgym.suites.base.Suite.problems`; nothing is known to be degenerate here."""
+        """See `kernelgym.suites.base.Suite.problems`."""
         check_choice(f"level of {self.name}", level, self.levels)
         check_choice(f"split of {self.name}", split, self.splits)
         hidden = {None: None, "tune": False, "hidden": True}[split]

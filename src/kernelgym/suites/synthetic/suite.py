@@ -96,10 +96,8 @@ class SyntheticSuite:
         level: int | None = None,
         ids: Ids | None = None,
         split: str | None = None,
-        exclude_degenerate: bool = False,
-        precision: str = "own",
     ) -> tuple[Problem, ...]:
-        """See `kernelgym.suites.base.Suite.problems`; no problem here is degenerate."""
+        """See `kernelgym.suites.base.Suite.problems`."""
         check_choice("level of Synthetic", level, self.levels)
         check_choice("split of Synthetic", split, self.splits)
         levels = self.levels if level is None else (level,)
