@@ -43,7 +43,7 @@ HEAVY = {
     *("torch", "triton", "datasets", "faiss", "transformers", "pandas", "pyarrow"),
     *("sentence_transformers", "sklearn", "scipy", "openai", "optuna"),
 }
-READS_AT_IMPORT = {"kernelgym.suites.spec"}
+READS_AT_IMPORT = {"kernelgym.suites.spec", "kernelgym.suites.spec_imports"}
 """Modules whose classes need pydantic when they are imported. `kernelgym.reading`, which all rooms
 use, imports it when something is read."""
 LIGHT_ROOMS = set(ROOMS[: ROOMS.index("judge")]) - {"judge"}
