@@ -58,6 +58,16 @@ def test_a_kernel_that_returns_agrees_with_run(
     assert BUILT[-1]["extra_cflags"] == ["-O2"] and BUILT[-1]["cpp_sources"].strip() == CPP.strip()
 
 
+def test_an_axis_named_as_an_attribute_of_modules_hides_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(SPEC).replace("rows", "train").replace("columns", "forward")
+    made = problem(tmp_path, json.loads(text))
+    built = kernel(tmp_path, json.loads(text), torch.mul, monkeypatch)
+    assert callable(made["Model"](4, 8, 32, 1.5).train)
+    torch.testing.assert_close(output(built, made, "ModelNew"), output(made, made, "Model"))
+
+
 def test_a_kernel_that_writes_is_handed_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ from kernelgym.suites.spec_files import (
     file_in,
     text_in,
 )
+from kernelgym.suites.spec_sources import is_jit
 
 __all__ = [
     "DTYPES",
@@ -79,7 +80,11 @@ Dtype = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""A whole number of 64 bits."""
+"""Whole number of 64 bits."""
+AxisSize = Annotated[int, Field(ge=1, lt=2**63)]
+"""Number of elements along an axis."""
+Weight = Annotated[float, Field(gt=0.0)]
+Tolerance = Annotated[float, Field(ge=0.0)]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -87,7 +92,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 class ConstAxis:
     """An axis that has one size."""
 
-    value: Whole
+    value: AxisSize
     type: Literal["const"] = "const"
     description: str = ""
 
@@ -244,9 +249,9 @@ class SpecScalar:
 class SpecShape:
     """Sizes to be judged at."""
 
-    axes: Mapping[str, Whole]
+    axes: Mapping[str, AxisSize]
     """Of each variable axis."""
-    weight: float = 1.0
+    weight: Weight = 1.0
     """How much its speedup counts, beside the other shapes' weights."""
     role: Literal["tune", "hidden", "both"] = "tune"
     """``tune``: its time counts. ``hidden``: the kernel has to be correct, and what proposes
@@ -268,8 +273,8 @@ class SpecShape:
 class Tolerances:
     """How much may differ: ``atol + rtol * abs(kernel's value)``."""
 
-    atol: float
-    rtol: float
+    atol: Tolerance
+    rtol: Tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,9 +337,31 @@ class KernelSpec:
     contract: Contract = field(default_factory=Contract)
     launch: SpecLaunch = field(default_factory=SpecLaunch)
     description: str = ""
-    weight: float = 1.0
+    weight: Weight = 1.0
     """Share of a budget, beside the weights of other specs in a folder."""
-    version: int = 1
+    version: Literal[1] = 1
+
+    @property
+    def called_with(self) -> tuple[int | str, ...]:
+        """Arguments that the entry is called with, in order."""
+        if self.arguments:
+            return self.arguments
+        tensors = self.contract.tensors
+        given = [tensor.name for tensor in tensors if tensor.role != "output"]
+        if self.returns == "arguments":
+            given += [tensor.name for tensor in tensors if tensor.role == "output"]
+        return (*given, *(scalar.name for scalar in self.contract.scalars))
+
+    @property
+    def is_jit(self) -> bool:
+        """True if the entry is a function that Triton compiles, and launches by a grid."""
+        plain = self.is_extension or self.entry == "ModelNew"
+        return not plain and is_jit(self.source, self.entry)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the tensors that the kernel is given, in order."""
+        return tuple(t.name for t in self.contract.tensors if t.role != "output")
 
     @property
     def is_extension(self) -> bool:
@@ -428,12 +455,13 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
 
     spec = read(KernelSpec, data)
     spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
-    if spec.reference is not None and not spec.reference.problem:
-        run = _text(spec.reference.run, spec.reference.path, folder, "reference.run")
-        spec = dataclasses.replace(spec, reference=SpecReference(run=run, path=spec.reference.path))
-    if spec.reference is not None and spec.reference.problem:
-        problem = _problem(spec.reference.problem, folder)
-        spec = dataclasses.replace(spec, reference=SpecReference(problem=problem))
+    if (given := spec.reference) is not None:
+        if given.problem:
+            given = SpecReference(problem=_problem(given.problem, folder))
+        else:
+            run = _text(given.run, given.path, folder, "reference.run")
+            given = SpecReference(run=run, path=given.path)
+        spec = dataclasses.replace(spec, reference=given)
     spec = _placed(spec, folder)
     if not _NAME.fullmatch(spec.name):
         raise UsageError(

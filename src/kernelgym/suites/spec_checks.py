@@ -9,7 +9,6 @@ memory budget.
 from __future__ import annotations
 
 import keyword
-import math
 import re
 from collections.abc import Iterable
 
@@ -17,7 +16,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.judging_memory import in_gigabytes, judging_bytes
 from kernelgym.suites.arithmetic import FUNCTIONS, evaluate, names_in
 from kernelgym.suites.spec import (
-    ConstAxis,
     ExprAxis,
     KernelSpec,
     SpecShape,
@@ -25,27 +23,13 @@ from kernelgym.suites.spec import (
     VarAxis,
     names_used,
 )
-from kernelgym.suites.spec_sources import cpp_function, is_jit, run_parameters, unwritten_by_triton
+from kernelgym.suites.spec_sources import cpp_function, run_parameters, unwritten_by_triton
 
 __all__ = ["check_memory", "check_spec"]
 
 _GENERATED = frozenset(
     {"self", "super", "torch", "nn", "run", "Model", "ModelNew", "extension", "found", "sizes"}
 )
-_MODULE = frozenset(
-    """
-    T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double
-    dump_patches eval extra_repr float forward get_buffer get_extra_state get_parameter
-    get_submodule half ipu load_state_dict modules mtia named_buffers named_children named_modules
-    named_parameters parameters register_backward_hook register_buffer register_forward_hook
-    register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
-    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module
-    register_parameter register_state_dict_post_hook register_state_dict_pre_hook requires_grad_
-    set_extra_state set_submodule share_memory state_dict to to_empty train training type xpu
-    zero_grad
-    """.split()
-)
-"""Attributes of torch.nn.Module: sizes and scalars become attributes of one."""
 _CPP = frozenset(
     """
     alignas alignof asm auto bool break case catch char char8_t char16_t char32_t class concept
@@ -66,12 +50,6 @@ def check_spec(spec: KernelSpec) -> None:
     Raises:
         UsageError: If they do not.
     """
-    if spec.version != 1:
-        raise UsageError(f"version is {spec.version}, and only version 1 is known")
-    if not 0.0 < spec.weight < math.inf:
-        raise UsageError(f"weight is {spec.weight}; give a number above 0")
-    if (own := spec.contract.tolerances) is not None and min(own.atol, own.rtol) < 0.0:
-        raise UsageError(f"tolerances are {own.atol} and {own.rtol}; give numbers from 0")
     _check_names(spec)
     _check_axes(spec)
     _check_tensors(spec)
@@ -143,8 +121,6 @@ def _taken(spec: KernelSpec, kind: str, name: str) -> str | None:
         return "the generated modules use it themselves"
     if name in FUNCTIONS:
         return "it is a function of the spec's arithmetic"
-    if name in _MODULE:
-        return "torch.nn.Module has an attribute of that name"
     if kind == "meta-parameter" and spec.is_extension and name in _CPP:
         return "it is a word of C++"
     return None
@@ -153,8 +129,6 @@ def _taken(spec: KernelSpec, kind: str, name: str) -> str | None:
 def _check_axes(spec: KernelSpec) -> None:
     before: list[str] = []
     for name, axis in spec.contract.axes.items():
-        if isinstance(axis, ConstAxis) and axis.value < 1:
-            raise UsageError(f"axis {name!r} is {axis.value}; a size is 1 or more")
         if isinstance(axis, ExprAxis):
             _check_known(names_in(axis.expression), before, f"axis {name!r}", "axes before it")
         before.append(name)
@@ -192,11 +166,10 @@ def _check_tensors(spec: KernelSpec) -> None:
         _check_init(spec, tensor, tensor.init, where)
     for shape in contract.shapes:
         for name, init in shape.inits.items():
-            found = [t for t in contract.tensors if t.name == name and t.role != "output"]
-            if not found:
-                inputs = [t.name for t in contract.tensors if t.role != "output"]
-                raise UnknownName("input tensor in a shape's inits", name, inputs)
-            _check_init(spec, found[0], init, f"tensor {name!r}")
+            if name not in spec.inputs:
+                raise UnknownName("input tensor in a shape's inits", name, spec.inputs)
+            (found,) = (tensor for tensor in contract.tensors if tensor.name == name)
+            _check_init(spec, found, init, f"tensor {name!r}")
 
 
 def _check_init(spec: KernelSpec, tensor: SpecTensor, init: object, where: str) -> None:
@@ -216,8 +189,7 @@ def _check_init(spec: KernelSpec, tensor: SpecTensor, init: object, where: str) 
 
 def _check_reference(spec: KernelSpec) -> None:
     contract, reference = spec.contract, spec.reference
-    inputs = [tensor.name for tensor in contract.tensors if tensor.role != "output"]
-    inputs += [scalar.name for scalar in contract.scalars]
+    inputs = [*spec.inputs, *(scalar.name for scalar in contract.scalars)]
     if reference is None or not (reference.run or reference.problem):
         run = _RUN.format(", ".join(inputs) or "x")
         raise UsageError(
@@ -239,12 +211,7 @@ def _check_reference(spec: KernelSpec) -> None:
     taken = run_parameters(reference.run)
     known = [*inputs, *contract.axes]
     _check_known(taken, known, "the reference's run", "inputs and axes")
-    unread = [
-        tensor.name
-        for tensor in contract.tensors
-        if tensor.role != "output" and tensor.name not in taken
-    ]
-    if unread:
+    if unread := [name for name in spec.inputs if name not in taken]:
         raise UsageError(f"the reference's run does not take the input {unread[0]!r}")
 
 
@@ -286,8 +253,6 @@ def _check_shape(
     for scalar in shape.scalars:
         if scalar not in scalars:
             raise UnknownName(f"scalar of {where}", scalar, scalars)
-    if not 0.0 < shape.weight < math.inf:
-        raise UsageError(f"the weight of {where} is {shape.weight}; give a number above 0")
     values = spec.sizes(shape)
     for axis, size in values.items():
         if size < 1:
@@ -314,13 +279,12 @@ def _check_launch(spec: KernelSpec) -> None:
                 raise UsageError(
                     f"launch.grid {part!r} is below 1 at shape {spec.shape_name(shape)!r}"
                 )
-    jit = not spec.is_extension and spec.entry != "ModelNew" and is_jit(spec.source, spec.entry)
-    if jit and not launch.grid:
+    if spec.is_jit and not launch.grid:
         raise UsageError(
             f"launch.grid is missing: {spec.entry!r} is launched by a grid, such as "
             '"launch": {"grid": ["ceil_div(n, BLOCK)"], "meta": {"BLOCK": [1024]}}'
         )
-    if launch.grid and not jit:
+    if launch.grid and not spec.is_jit:
         raise UsageError(f"launch.grid is for kernels of Triton, and {spec.entry!r} is none")
     for flag in launch.flags:
         if not re.fullmatch(r"[!-~][ -~]*", flag):
@@ -347,12 +311,11 @@ def _check_outputs(spec: KernelSpec) -> None:
         raise UsageError(
             "no tensor is an output; give the one that the kernel writes the role output"
         )
+    handed = [str(each) for each in spec.called_with]
     if not spec.is_extension:
-        jit = is_jit(spec.source, spec.entry)
-        if jit and spec.returns != "arguments":
+        if spec.is_jit and spec.returns != "arguments":
             raise UsageError(f'{spec.entry!r} returns nothing; add the line "returns": "arguments"')
-        handed = _handed(spec)
-        silent = unwritten_by_triton(spec.source, spec.entry, handed) if jit else []
+        silent = unwritten_by_triton(spec.source, spec.entry, handed) if spec.is_jit else []
         never = [name for name in outputs if name in silent]
     else:
         kind, parameters = cpp_function(spec.source, spec.entry)
@@ -367,10 +330,9 @@ def _check_outputs(spec: KernelSpec) -> None:
                 'return its outputs, or add the line "returns": "arguments"'
             )
         constant = [i for i, text in enumerate(parameters) if _is_constant_pointer(text)]
-        handed = _handed(spec)
         never = [handed[i] for i in constant if i < len(handed) and handed[i] in outputs]
     if spec.returns == "arguments":
-        never += [name for name in outputs if name not in _handed(spec)]
+        never += [name for name in outputs if name not in handed]
     if never:
         raise UsageError(f"nothing writes the output {never[0]!r}: {spec.entry!r} cannot reach it")
 
@@ -379,9 +341,3 @@ def _is_constant_pointer(parameter: str) -> bool:
     # One pattern with .* would try each const anew: a square of a long text.
     found = re.search(r"\bconst\b", parameter)
     return found is not None and "*" in parameter[found.end() :]
-
-
-def _handed(spec: KernelSpec) -> list[str]:
-    from kernelgym.suites.spec_modules import arguments_of
-
-    return [str(each) for each in arguments_of(spec)]

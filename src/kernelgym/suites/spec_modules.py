@@ -33,9 +33,9 @@ from kernelgym.suites.spec import (
     Zeros,
     names_used,
 )
-from kernelgym.suites.spec_sources import declaration, is_jit, run_parameters
+from kernelgym.suites.spec_sources import declaration, run_parameters
 
-__all__ = ["arguments_of", "kernel_source", "problem_source"]
+__all__ = ["kernel_source", "problem_source"]
 
 _READ_TENSOR = '''\
 def _read_tensor(path, key, digest):
@@ -67,17 +67,6 @@ def _read_tensor_source() -> str:
     return _READ_TENSOR.replace("DTYPES", "\n        ".join(lines))
 
 
-def arguments_of(spec: KernelSpec) -> tuple[int | str, ...]:
-    """Return what a spec's entry is called with, in order."""
-    if spec.arguments:
-        return spec.arguments
-    tensors = spec.contract.tensors
-    given = [tensor.name for tensor in tensors if tensor.role != "output"]
-    if spec.returns == "arguments":
-        given += [tensor.name for tensor in tensors if tensor.role == "output"]
-    return (*given, *(scalar.name for scalar in spec.contract.scalars))
-
-
 def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> str:
     """Return the module of a problem.
 
@@ -95,26 +84,22 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
         f"# Bytes of one call: {inputs} of inputs, {outputs} of outputs.\n"
     )
     run = spec.reference.run if spec.reference is not None else ""
-    names, held = _constructed(spec), _input_names(spec)
+    names, held = _constructed(spec), [*spec.inputs]
     constructed: list[float] = [*spec.sizes(shape).values()]
     constructed += [shape.scalars.get(s.name, s.value) for s in contract.scalars]
     copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
+    made = _inputs(spec, shape)
     lines = ["import torch", *([] if reference else ["from torch import nn"]), "", ""]
-    if _reads_files(spec, shape):
-        lines += [*_read_tensor_source().splitlines()]
+    if any("_read_tensor(" in line for line in made):
+        lines += _read_tensor_source().splitlines()
     if reference:
         lines += _adapted(held, copied, spec)
     else:
         lines += ["class Model(nn.Module):", *_constructor(names)]
-        called = ", ".join(n if n in held else f"self.{n}" for n in run_parameters(run))
+        called = ", ".join(n if n in held else f"self.spec_{n}" for n in run_parameters(run))
         lines += ["", f"    def forward({', '.join(['self', *held])}):"]
-        lines += _indented(_called(f"run({called})", copied, spec))
-    lines += ["", "", "def get_inputs():"]
-    values = spec.sizes(shape)
-    for tensor in contract.tensors:
-        if tensor.role != "output":
-            init = shape.inits.get(tensor.name, tensor.init) or Randn()
-            lines += [f"    {line}" for line in _made(tensor, init, values)]
+        lines += [f"    {line}" for line in _called(f"run({called})", copied, spec)]
+    lines += ["", "", "def get_inputs():", *made]
     lines += [f"    return [{', '.join(held)}]", "", "", "def get_init_inputs():"]
     lines += [f"    return {constructed!r}", ""]
     return head + (reference or run).rstrip() + "\n\n\n" + "\n".join(lines)
@@ -152,10 +137,6 @@ def _called(call: str, copied: list[str], spec: KernelSpec) -> list[str]:
     return [f"    return {call}"]
 
 
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
 def kernel_source(spec: KernelSpec) -> str:
     """Return the module of the spec's kernel."""
     if spec.entry == "ModelNew":
@@ -169,30 +150,29 @@ def kernel_source(spec: KernelSpec) -> str:
         lines += _extension(spec)
         callee = f"extension.{spec.entry}"
     first = {name: choices[0] for name, choices in launch.meta.items()}
-    jit = not spec.is_extension and is_jit(spec.source, spec.entry)
-    names, held = _constructed(spec), _input_names(spec)
+    names, held = _constructed(spec), [*spec.inputs]
     lines += ["class ModelNew(nn.Module):"]
     if not contract.tensors:
         lines += ["    def __init__(self, *_):", "        super().__init__()", ""]
         lines += ["    def forward(self, *inputs):", f"        return {callee}(*inputs)", ""]
         return "\n".join(lines)
     lines += [*_constructor(names), "", f"    def forward({', '.join(['self', *held])}):"]
-    arguments = arguments_of(spec)
+    arguments = spec.called_with
     outputs = [tensor for tensor in contract.tensors if tensor.role == "output"]
     made = outputs if spec.returns == "arguments" else []
-    used = [*arguments, *(launch.grid if jit else ()), *(s for t in made for s in t.shape)]
+    used = [*arguments, *launch.grid, *(s for t in made for s in t.shape)]
     tensors = [tensor.name for tensor in contract.tensors]
     for name in names_used(tuple(used)):
         if name in first:
             lines += [f"        {name} = {first[name]}"]
         elif name in names:
-            lines += [f"        {name} = self.{name}"]
+            lines += [f"        {name} = self.spec_{name}"]
     copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
     lines += [f"        {name} = {name}.clone()" for name in copied]
     for tensor in made:
         lines += [f"        {tensor.name} = {_empty(tensor, held)}"]
     called = [each if each in tensors else as_python(each) for each in arguments]
-    if jit:
+    if spec.is_jit:
         named = [name for name in first if name not in arguments]
         called += [f"{name}={first[name]}" for name in named]
         grid = ", ".join(as_python(part) for part in launch.grid)
@@ -242,13 +222,9 @@ def _constructed(spec: KernelSpec) -> list[str]:
     return [*spec.contract.axes, *(scalar.name for scalar in spec.contract.scalars)]
 
 
-def _input_names(spec: KernelSpec) -> list[str]:
-    return [tensor.name for tensor in spec.contract.tensors if tensor.role != "output"]
-
-
 def _constructor(names: list[str]) -> list[str]:
     lines = [f"    def __init__({', '.join(['self', *names])}):", "        super().__init__()"]
-    return [*lines, *(f"        self.{name} = {name}" for name in names)]
+    return [*lines, *(f"        self.spec_{name} = {name}" for name in names)]
 
 
 def _returned(spec: KernelSpec, copied: list[str]) -> list[str]:
@@ -280,13 +256,18 @@ def _laid_out(value: str, tensor: SpecTensor) -> str:
     return value
 
 
-def _reads_files(spec: KernelSpec, shape: SpecShape) -> bool:
-    inits = {tensor.name: tensor.init for tensor in spec.contract.tensors} | dict(shape.inits)
-    return any(isinstance(init, Safetensors) for init in inits.values())
+def _inputs(spec: KernelSpec, shape: SpecShape) -> list[str]:
+    """Return lines that make a shape's input tensors."""
+    values, lines = spec.sizes(shape), []
+    for tensor in spec.contract.tensors:
+        if tensor.role != "output":
+            init = shape.inits.get(tensor.name) or tensor.init or Randn()
+            lines.append(f"    {tensor.name} = {_laid_out(_made(tensor, init, values), tensor)}")
+    return lines
 
 
-def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> list[str]:
-    """Return lines that make a tensor."""
+def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> str:
+    """Return an expression for a tensor's values at first."""
     sizes = [evaluate(size, values) for size in tensor.shape]
     shape, kind = repr(tuple(sizes)), f"dtype=torch.{tensor.dtype}"
     count = math.prod(sizes)
@@ -323,7 +304,7 @@ def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> list[str
         case Safetensors(path=path, key=key):
             digest = _digest(path, key, tensor, sizes)
             made = f"_read_tensor({path!r}, {key!r}, {digest!r})"
-    return [f"{tensor.name} = {_laid_out(made, tensor)}"]
+    return made
 
 
 def _digest(path: str, key: str, tensor: SpecTensor, sizes: list[int]) -> str:

@@ -17,7 +17,7 @@ from kernelgym.suites.spec import KernelSpec, SpecShape, read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["SpecSuite", "kernel_of", "problem_of", "rules_for", "spec_problem"]
+__all__ = ["SpecSuite", "problem_of", "rules_for", "spec_problem"]
 
 
 def problem_of(spec: KernelSpec, shape: SpecShape) -> Problem:
@@ -34,11 +34,6 @@ def problem_of(spec: KernelSpec, shape: SpecShape) -> Problem:
     name = spec.shape_name(shape)
     source = problem_source(spec, shape, reference)
     return Problem(f"{spec.name}/{name}", spec.name, 0, name, source, spec.name)
-
-
-def kernel_of(spec: KernelSpec) -> Kernel:
-    """Return a spec's kernel."""
-    return Kernel(kernel_source(spec), spec.kind)
 
 
 def spec_problem(given: str) -> Problem:
@@ -124,7 +119,7 @@ class SpecSuite:
     @cached_property
     def kernel(self) -> Kernel:
         """The spec's own kernel."""
-        return kernel_of(self.spec)
+        return Kernel(kernel_source(self.spec), self.spec.kind)
 
     @cached_property
     def _problems(self) -> tuple[Problem, ...]:
