@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.suites import spec
-from kernelgym.suites.spec import read_spec
+from kernelgym.suites.spec_files import read_spec
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "specs.md").read_text()

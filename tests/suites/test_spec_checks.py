@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.spec import read_spec
 from kernelgym.suites.spec_checks import check_memory
-from kernelgym.suites.spec_files import MOST_TENSOR_BYTES
+from kernelgym.suites.spec_files import MOST_TENSOR_BYTES, read_spec
 from support.specs import CPP, SPEC, TRITON, TRITON_SPEC, WHOLE, changed, written
 
 CASES = [

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.spec import read_spec
+from kernelgym.suites.spec_files import read_spec
 from kernelgym.suites.spec_modules import problem_source
 from support.specs import (
     DATA,

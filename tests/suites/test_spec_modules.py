@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.spec import read_spec
+from kernelgym.suites.spec_files import read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
 from support.specs import CPP, SPEC, TRITON_SPEC, changed, written
 

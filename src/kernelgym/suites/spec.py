@@ -3,8 +3,9 @@
 A spec is a JSON file; ``docs/specs.md`` describes it and ``kernel_spec.schema.json``, beside this
 module, is its schema. `kernelgym.suites.spec_suite` makes problems and a kernel of it.
 
-Contract: `read_spec` returns a spec whose parts fit together, or raises a `UsageError` in one line
-that says what is missing. Nothing of a spec is run.
+Contract: the classes are frozen data, and the bounds of single values stand in their types. That
+the parts of a spec fit together is checked by `kernelgym.suites.spec_checks`, and files are read by
+`kernelgym.suites.spec_files`. Nothing of a spec is run.
 
 Not here: other projects' forms (`kernelgym.suites.spec_imports`), and the texts of modules
 (`kernelgym.suites.spec_modules`).
@@ -12,31 +13,18 @@ Not here: other projects' forms (`kernelgym.suites.spec_imports`), and the texts
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
-from kernelgym.reading import read
 from kernelgym.rulesets import Ruleset, with_tolerances
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.arithmetic import evaluate, names_in
-from kernelgym.suites.spec_files import (
-    MOST_TENSOR_BYTES,
-    MOST_TEXT_BYTES,
-    check_file,
-    file_in,
-    text_in,
-)
 from kernelgym.suites.spec_sources import is_jit
 
 __all__ = [
@@ -64,8 +52,7 @@ __all__ = [
     "Uniform",
     "VarAxis",
     "Zeros",
-    "read_spec",
-    "spec_from",
+    "names_used",
 ]
 
 DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
@@ -85,7 +72,6 @@ AxisSize = Annotated[int, Field(ge=1, lt=2**63)]
 """Number of elements along an axis."""
 Weight = Annotated[float, Field(gt=0.0)]
 Tolerance = Annotated[float, Field(ge=0.0)]
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,104 +400,6 @@ class KernelSpec:
         if own is None:
             return rules
         return with_tolerances(rules, own.atol, own.rtol)
-
-
-def read_spec(path: str | Path) -> KernelSpec:
-    """Read a spec's file; sources that it names are read, too.
-
-    Raises:
-        UsageError: If it cannot be read, or its parts do not fit together.
-    """
-    from kernelgym.suites.spec_imports import converted
-
-    path = Path(path)
-    try:
-        check_file(path, MOST_TENSOR_BYTES)
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UsageError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the kernel spec {path}: {why}") from None
-    try:
-        return spec_from(converted(data, path), path.parent)
-    except UsageError as error:
-        told = " ".join(f"{path}: {error}".splitlines())
-        if not isinstance(error, UnknownName):
-            raise UsageError(told) from None
-        error.args = (told,)
-        raise
-
-
-def spec_from(data: object, folder: Path) -> KernelSpec:
-    """Return a checked spec from JSON.
-
-    Args:
-        data: What `json.loads` returned.
-        folder: What paths are relative to.
-
-    Raises:
-        UsageError: See `read_spec`.
-    """
-    from kernelgym.suites.spec_checks import check_spec
-
-    spec = read(KernelSpec, data)
-    spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
-    if (given := spec.reference) is not None:
-        if given.problem:
-            given = SpecReference(problem=_problem(given.problem, folder))
-        else:
-            run = _text(given.run, given.path, folder, "reference.run")
-            given = SpecReference(run=run, path=given.path)
-        spec = dataclasses.replace(spec, reference=given)
-    spec = _placed(spec, folder)
-    if not _NAME.fullmatch(spec.name):
-        raise UsageError(
-            f"name {spec.name!r:.80} is no folder's name; letters, digits, _, - and . are"
-        )
-    check_spec(spec)
-    return spec
-
-
-def _problem(given: str, folder: Path) -> str:
-    """Return a reference's problem: an id, or a file's whole path."""
-    from kernelgym.suites import SUITES
-
-    if given.endswith(".py"):
-        return str(file_in(folder, given, MOST_TEXT_BYTES))
-    if given.partition("/")[0] not in SUITES:
-        raise UsageError(
-            f"reference.problem is {given!r:.200}; give the id of a problem of "
-            f"{' or '.join(SUITES)}, or a file (*.py) in the spec's folder"
-        )
-    return given
-
-
-def _text(text: str, path: str, folder: Path, name: str) -> str:
-    """Return a text that is given, or that a file holds."""
-    if bool(text) == bool(path):
-        what = f"{name} and its path are both given" if text else f"{name}, or its path, is missing"
-        raise UsageError(f"{what}; give one of them")
-    if text:
-        return text
-    return text_in(folder, path)
-
-
-def _placed(spec: KernelSpec, folder: Path) -> KernelSpec:
-    """Return a spec whose safetensors files are named by whole paths."""
-
-    def placed(init: Any) -> Any:
-        if not isinstance(init, Safetensors):
-            return init
-        return dataclasses.replace(init, path=str(file_in(folder, init.path, MOST_TENSOR_BYTES)))
-
-    contract = spec.contract
-    tensors = tuple(dataclasses.replace(t, init=placed(t.init)) for t in contract.tensors)
-    shapes = tuple(
-        dataclasses.replace(s, inits={name: placed(init) for name, init in s.inits.items()})
-        for s in contract.shapes
-    )
-    return dataclasses.replace(
-        spec, contract=dataclasses.replace(contract, tensors=tensors, shapes=shapes)
-    )
 
 
 def names_used(expressions: tuple[int | str, ...]) -> tuple[str, ...]:

@@ -1,25 +1,132 @@
-"""Files that a kernel spec names.
+"""Kernel specs read from their files, with the files that they name.
 
-Contract: they lie in the spec's folder, links followed, and have a largest size; anything else is a
-`UsageError` in one line. A file is looked at before it is opened, so that a pipe blocks nothing.
+Contract: `read_spec` returns a spec whose parts fit together, or raises a `UsageError` in one line
+that says what is missing. The files that a spec names lie in its folder, links followed, and have a
+largest size; anything else is a `UsageError`. A file's type is looked at before the file is opened,
+so that a pipe blocks nothing.
 
-Does not guard against a folder that somebody else changes in between.
+Not covered: a folder that another process changes while the spec is read.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import re
 import stat
 from pathlib import Path
+from typing import Any
 
-from kernelgym.errors import UsageError
+from kernelgym.errors import UnknownName, UsageError
 from kernelgym.paths import cache_folder
+from kernelgym.reading import read
+from kernelgym.suites.spec import KernelSpec, Safetensors, SpecReference
+from kernelgym.suites.spec_checks import check_spec
 
-__all__ = ["MOST_TENSOR_BYTES", "MOST_TEXT_BYTES", "check_file", "file_in", "text_in"]
+__all__ = ["MOST_TENSOR_BYTES", "MOST_TEXT_BYTES", "file_in", "read_spec", "spec_from", "text_in"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 MOST_TEXT_BYTES = 16 << 20
 """The largest file with a source or a part of a spec."""
 MOST_TENSOR_BYTES = 4 << 30
 """The largest safetensors file, and the largest spec with inline data."""
+
+
+def read_spec(path: str | Path) -> KernelSpec:
+    """Read a spec's file; sources that it names are read, too.
+
+    Raises:
+        UsageError: If it cannot be read, or its parts do not fit together.
+    """
+    from kernelgym.suites.spec_imports import converted
+
+    path = Path(path)
+    try:
+        _check_file(path, MOST_TENSOR_BYTES)
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UsageError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the kernel spec {path}: {why}") from None
+    try:
+        return spec_from(converted(data, path), path.parent)
+    except UsageError as error:
+        told = " ".join(f"{path}: {error}".splitlines())
+        if not isinstance(error, UnknownName):
+            raise UsageError(told) from None
+        error.args = (told,)
+        raise
+
+
+def spec_from(data: object, folder: Path) -> KernelSpec:
+    """Return a checked spec from JSON.
+
+    Args:
+        data: What `json.loads` returned.
+        folder: What paths are relative to.
+
+    Raises:
+        UsageError: See `read_spec`.
+    """
+    spec = read(KernelSpec, data)
+    spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
+    if (given := spec.reference) is not None:
+        if given.problem:
+            given = SpecReference(problem=_problem(given.problem, folder))
+        else:
+            run = _text(given.run, given.path, folder, "reference.run")
+            given = SpecReference(run=run, path=given.path)
+        spec = dataclasses.replace(spec, reference=given)
+    spec = _placed(spec, folder)
+    if not _NAME.fullmatch(spec.name):
+        raise UsageError(
+            f"name {spec.name!r:.80} is no folder's name; letters, digits, _, - and . are"
+        )
+    check_spec(spec)
+    return spec
+
+
+def _problem(given: str, folder: Path) -> str:
+    """Return a reference's problem: an id, or a file's whole path."""
+    from kernelgym.suites import SUITES
+
+    if given.endswith(".py"):
+        return str(file_in(folder, given, MOST_TEXT_BYTES))
+    if given.partition("/")[0] not in SUITES:
+        raise UsageError(
+            f"reference.problem is {given!r:.200}; give the id of a problem of "
+            f"{' or '.join(SUITES)}, or a file (*.py) in the spec's folder"
+        )
+    return given
+
+
+def _text(text: str, path: str, folder: Path, name: str) -> str:
+    """Return a text that is given, or that a file holds."""
+    if bool(text) == bool(path):
+        what = f"{name} and its path are both given" if text else f"{name}, or its path, is missing"
+        raise UsageError(f"{what}; give one of them")
+    if text:
+        return text
+    return text_in(folder, path)
+
+
+def _placed(spec: KernelSpec, folder: Path) -> KernelSpec:
+    """Return a spec whose safetensors files are named by whole paths."""
+
+    def placed(init: Any) -> Any:
+        if not isinstance(init, Safetensors):
+            return init
+        return dataclasses.replace(init, path=str(file_in(folder, init.path, MOST_TENSOR_BYTES)))
+
+    contract = spec.contract
+    tensors = tuple(dataclasses.replace(t, init=placed(t.init)) for t in contract.tensors)
+    shapes = tuple(
+        dataclasses.replace(s, inits={name: placed(init) for name, init in s.inits.items()})
+        for s in contract.shapes
+    )
+    return dataclasses.replace(
+        spec, contract=dataclasses.replace(contract, tensors=tensors, shapes=shapes)
+    )
 
 
 def file_in(folder: Path, given: str, most_bytes: int) -> Path:
@@ -43,7 +150,7 @@ def file_in(folder: Path, given: str, most_bytes: int) -> Path:
                 f"{given!r} does not lie in the spec's folder; copy the file there, and name it "
                 "relative to the spec"
             )
-        check_file(path, most_bytes)
+        _check_file(path, most_bytes)
     except UsageError as error:
         raise UsageError(f"cannot read {given!r:.200}: {error}") from None
     except (OSError, ValueError, RuntimeError) as error:  # a NUL; links that lead in a circle
@@ -65,7 +172,7 @@ def text_in(folder: Path, given: str) -> str:
         raise UsageError(f"cannot read {given!r:.200}: {error}") from None
 
 
-def check_file(path: Path, most_bytes: int) -> None:
+def _check_file(path: Path, most_bytes: int) -> None:
     """Make sure that a path names a file of some size at most.
 
     Raises:

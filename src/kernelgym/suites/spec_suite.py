@@ -13,7 +13,8 @@ from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.base import Ids, check_choice, find_problem, non_empty, select_ids
-from kernelgym.suites.spec import KernelSpec, SpecShape, read_spec
+from kernelgym.suites.spec import KernelSpec, SpecShape
+from kernelgym.suites.spec_files import read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
 from kernelgym.types import Kernel, Problem
 

@@ -13,7 +13,7 @@ import pytest
 from kernelgym import Kernel, Problem, Verdict, duel
 from kernelgym.evaluators.abilities import Duels
 from kernelgym.evaluators.duel import Duel
-from kernelgym.suites.spec import spec_from
+from kernelgym.suites.spec_files import spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.shapes import ShapesEvaluator

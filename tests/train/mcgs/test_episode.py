@@ -11,7 +11,7 @@ import pytest
 from kernelgym.cli import main
 from kernelgym.records.export import Rules, preference_rows, sft_rows
 from kernelgym.records.trajectories import EpisodeRecord, read_records
-from kernelgym.suites.spec import spec_from
+from kernelgym.suites.spec_files import spec_from
 from kernelgym.testing import verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.task import SearchTask, task_of_spec

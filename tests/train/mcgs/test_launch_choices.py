@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernelgym import Kernel, Problem, UsageError, Verdict
-from kernelgym.suites.spec import read_spec
+from kernelgym.suites.spec_files import read_spec
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig

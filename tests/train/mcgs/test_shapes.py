@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from kernelgym import Kernel, Problem, UsageError, Verdict
 from kernelgym.evaluators.abilities import Builds
-from kernelgym.suites.spec import KernelSpec, spec_from
+from kernelgym.suites.spec import KernelSpec
+from kernelgym.suites.spec_files import spec_from
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Finding
 from kernelgym.verdict import HOST_BUSY, Stages
