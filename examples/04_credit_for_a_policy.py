@@ -19,7 +19,7 @@ from kernelgym.testing import reply
 from kernelgym.types import Problem
 from kernelgym_train.credit.credit import CreditRule, assign_credit
 from kernelgym_train.rollout.play import play, tasks_of
-from kernelgym_train.types import Completion, Request, Rollout
+from kernelgym_train.types import Completion, Rollout, SampleRequest
 
 TURNS, GROUP = 2, 4
 
@@ -36,11 +36,11 @@ class Guesser:
             for problem in problems
         }
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """Answer a batch of requests, in their order."""
         return [self._answer(request) for request in requests]
 
-    def _answer(self, request: Request) -> Completion:
+    def _answer(self, request: SampleRequest) -> Completion:
         prompt = "\n".join(message.content for message in request.messages)
         known = next(found for source, found in self._answers.items() if source in prompt)
         text = random.Random(request.seed).choice(known)

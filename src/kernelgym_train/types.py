@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from kernelgym import Message, PolicyFailure, Trajectory
 
-__all__ = ["Completion", "Finish", "Key", "PromptTooLong", "Request", "Rollout", "Sample"]
+__all__ = ["Completion", "Finish", "Key", "PromptTooLong", "Rollout", "Sample", "SampleRequest"]
 
 
 class PromptTooLong(PolicyFailure):
@@ -57,7 +57,7 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SampleRequest:
     """One answer that is asked of a policy."""
 
     key: Key

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from support.source_tree import SOURCES, TRAIN_SOURCES, module_name, parsed
 
-KNOWN = {"Counts", "Plan", "Reference", "Request", "Sampling", "Stages"}
+KNOWN = {"Counts", "Plan", "Reference", "Stages"}
 """Names that two classes still bear. A name that is qualified leaves this set; none joins it."""
 
 

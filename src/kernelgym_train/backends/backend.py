@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from kernelgym import Problem, UnknownName, UsageError
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.play import BatchPolicy, Policy
-from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
@@ -84,7 +84,7 @@ class Model(Protocol):
             UsageError: If that fails for want of something.
         """
 
-    def policy(self, sampling: Sampling) -> Policy | BatchPolicy:
+    def policy(self, sampling: SamplingRule) -> Policy | BatchPolicy:
         """Return what samples with the weights: loaded, or trained since."""
 
     def train(

@@ -36,7 +36,7 @@ from kernelgym_train.demo.warmstart import fit
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer
 from kernelgym_train.rollout.play import play, tasks_of
-from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import Watcher
 from kernelgym_train.run.training import PolicyFor
@@ -131,7 +131,7 @@ def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> PolicyFor:
         observer = dialogue_observer(config, judge, tokenizer)
         rules, seed = episode_rules(config), f"rejection/{prepared.seed}"
         sampler = ProblemSampler(prepared.practice, config.run.seed, config.curriculum)
-        policy = policy_of(model, tokenizer, plan.batch)(Sampling(plan.max_new_tokens))
+        policy = policy_of(model, tokenizer, plan.batch)(SamplingRule(plan.max_new_tokens))
         found: list[Example] = []
         for step in range(plan.steps):
             problems = sampler.draw(step, sampling.problems_per_step)

@@ -17,7 +17,7 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.demo.scores import PASS_AT, Scores, scores_of
 from kernelgym_train.rollout.play import play, tasks_of
-from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
 
@@ -73,16 +73,16 @@ def evaluate_policy(
     """
     problems = [problem for table in tables.values() for problem in table]
 
-    async def played(sampling: Sampling, samples: int, name: str) -> list[Rollout]:
+    async def played(sampling: SamplingRule, samples: int, name: str) -> list[Rollout]:
         tasks = tasks_of(0, problems, samples)
         asked = policy(sampling)
         return await play(tasks, asked, judge, observer, rules, seed=f"{name}/{seed}")
 
     async def both() -> tuple[list[Rollout], list[Rollout]]:
-        drawn = await played(Sampling(max_new_tokens), samples, "heldout")
+        drawn = await played(SamplingRule(max_new_tokens), samples, "heldout")
         if not greedy:
             return drawn, []
-        return drawn, await played(Sampling(max_new_tokens, temperature=0.0), 1, "greedy")
+        return drawn, await played(SamplingRule(max_new_tokens, temperature=0.0), 1, "greedy")
 
     drawn, single = asyncio.run(both())
     found: dict[str, HeldOut] = {}

@@ -40,7 +40,7 @@ from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
 from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Activity, Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
 from kernelgym_train.run.training import PolicyFor
@@ -299,7 +299,7 @@ class HeldOutEvaluation:
             )
             if self._archive is not None:
                 observer = self._archive.observer(observer)
-            asked = policy(Sampling(sampling.max_new_tokens, temperature, sampling.top_p))
+            asked = policy(SamplingRule(sampling.max_new_tokens, temperature, sampling.top_p))
             if isinstance(asked, BatchPolicy):
                 asked = SharingPolicy(asked, self._share)
             return await play_and_score(

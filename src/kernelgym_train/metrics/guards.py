@@ -12,7 +12,6 @@ Kevin-32B (arXiv 2507.11948) saw rise before a collapse, and what else went wron
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -224,10 +223,10 @@ def _gap(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:
     if rules.gap == "off":
         return []
     known = [step.logprob_gap for step in recent if step.logprob_gap is not None]
-    if not known:
+    gap = _mean(known)
+    if gap is None:
         message = "not available: the sampler tells no log-probabilities"
         return [Alarm("gap", "off", message)]
-    gap = statistics.fmean(known)
     if gap <= rules.most_gap:  # a gap that is no number sets it off
         return []
     message = (
@@ -308,4 +307,5 @@ def rolled_back(learning_rate: float, seed_epoch: int) -> tuple[float, int]:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    # Divided before they are added: the sum of readings near the largest float would overflow.
+    return sum(value / len(known) for value in known) if known else None

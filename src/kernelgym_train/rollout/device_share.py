@@ -16,7 +16,7 @@ from typing import Any
 from kernelgym.devices import check_device
 from kernelgym.judge import device_lock
 from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.types import Completion, SampleRequest
 
 __all__ = ["DeviceHold", "SharingPolicy"]
 
@@ -80,7 +80,7 @@ class SharingPolicy:
     def __init__(self, policy: BatchPolicy, share: DeviceHold) -> None:
         self._policy, self._share = policy, share
 
-    def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
         """Return one completion per request, in their order."""
         with self._share.held():
             return self._policy.generate(requests)

@@ -26,8 +26,8 @@ from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import load_model, load_tokenizer, model_device
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.rollout.policies import HFPolicy, Sampling
-from kernelgym_train.types import Completion, Key, PromptTooLong, Request
+from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
+from kernelgym_train.types import Completion, Key, PromptTooLong, SampleRequest
 
 __all__ = ["MAX_TOKENS", "BatchedAnswers", "HFEvalPolicy", "generation_of", "make", "sampling_of"]
 
@@ -47,10 +47,10 @@ class BatchedAnswers:
 
     def __init__(self, policy: BatchPolicy, threads: ThreadPoolExecutor, batch: int) -> None:
         self._policy, self._threads, self._batch = policy, threads, batch
-        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._waiting: list[tuple[SampleRequest, asyncio.Future[Completion]]] = []
         self._working: asyncio.Task[None] | None = None
 
-    async def sample(self, request: Request) -> Completion:
+    async def sample(self, request: SampleRequest) -> Completion:
         """Return one answer.
 
         Raises:
@@ -72,7 +72,9 @@ class BatchedAnswers:
         finally:
             self._working = None
 
-    async def _generate(self, group: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+    async def _generate(
+        self, group: list[tuple[SampleRequest, asyncio.Future[Completion]]]
+    ) -> None:
         requests = [request for request, _ in group]
         if not requests:
             return
@@ -117,7 +119,7 @@ class HFEvalPolicy(EvalPolicy):
         model: str,
         adapter: str = "",
         *,
-        sampling: Sampling | None = None,
+        sampling: SamplingRule | None = None,
         device: str = "auto",
         judge: str = "cpu",
         batch: int = _BATCH,
@@ -126,7 +128,7 @@ class HFEvalPolicy(EvalPolicy):
             raise UsageError(f"--batch must be at least 1, got {batch}")
         self._config = ModelConfig(id=model, device=device)
         self._adapter, self._judge, self._batch = adapter, judge, batch
-        self._sampling = sampling or Sampling(max_new_tokens=MAX_TOKENS)
+        self._sampling = sampling or SamplingRule(max_new_tokens=MAX_TOKENS)
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="kernelgym-hf")
         self._answers: BatchedAnswers | None = None
 
@@ -158,7 +160,7 @@ class HFEvalPolicy(EvalPolicy):
             raise UsageError("the model is not loaded; await check() first")
         started = time.monotonic()
         key = Key(0, 0, asked.sample, asked.turn)
-        found = await self._answers.sample(Request(key, asked.messages, asked.seed))
+        found = await self._answers.sample(SampleRequest(key, asked.messages, asked.seed))
         return generation_of(found, self._config.id, time.monotonic() - started)
 
     async def close(self) -> None:
@@ -198,7 +200,7 @@ def generation_of(found: Completion, model: str, latency_s: float) -> Generation
     )
 
 
-def sampling_of(options: PolicyOptions) -> Sampling:
+def sampling_of(options: PolicyOptions) -> SamplingRule:
     """Return how tokens are drawn, from the options of `kernelgym eval`.
 
     Raises:
@@ -210,7 +212,7 @@ def sampling_of(options: PolicyOptions) -> Sampling:
         "top_p": options.top_p,
     }
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return Sampling(**({"max_new_tokens": MAX_TOKENS} | known))
+    return SamplingRule(**({"max_new_tokens": MAX_TOKENS} | known))
 
 
 def make(target: str, options: PolicyOptions) -> HFEvalPolicy:

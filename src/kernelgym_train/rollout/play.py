@@ -42,7 +42,7 @@ from kernelgym.types import (
     Message,
     Problem,
 )
-from kernelgym_train.types import Completion, Key, PromptTooLong, Request, Rollout
+from kernelgym_train.types import Completion, Key, PromptTooLong, Rollout, SampleRequest
 
 __all__ = [
     "BatchPolicy",
@@ -62,7 +62,7 @@ class Policy(Protocol):
     an asynchronous generator; it is closed once its answers are no longer waited for.
     """
 
-    def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+    def sample(self, requests: Sequence[SampleRequest]) -> AsyncIterator[tuple[int, Completion]]:
         """Yield (index of the request, its completion), in any order."""
 
 
@@ -70,7 +70,7 @@ class Policy(Protocol):
 class BatchPolicy(Protocol):
     """Answers many requests in one call, as a model in this process does."""
 
-    def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
         """Return one completion per request, in their order."""
 
 
@@ -188,7 +188,7 @@ async def _play_one(
 
     async def answer(messages: tuple[Message, ...]) -> Answer:
         key = task.key._replace(turn=len(completions))
-        found = await ask(Request(key, messages, request_seed(seed, key)))
+        found = await ask(SampleRequest(key, messages, request_seed(seed, key)))
         completions.append(found)
         return Answer(found.text, cut_off=found.finish == "length")
 
@@ -200,7 +200,7 @@ async def _play_one(
 class _Asked(Protocol):
     """How trajectories reach a policy."""
 
-    async def __call__(self, request: Request) -> Completion: ...
+    async def __call__(self, request: SampleRequest) -> Completion: ...
 
     def leave(self) -> None:
         """Say that one trajectory will ask no more."""
@@ -212,7 +212,7 @@ class _Stream:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
-    async def __call__(self, request: Request) -> Completion:
+    async def __call__(self, request: SampleRequest) -> Completion:
         found = self._policy.sample([request])
         try:
             async for _, completion in found:
@@ -236,9 +236,9 @@ class _Barrier:
 
     def __init__(self, policy: BatchPolicy, live: int) -> None:
         self._policy, self._live = policy, live
-        self._waiting: list[tuple[Request, asyncio.Future[Completion]]] = []
+        self._waiting: list[tuple[SampleRequest, asyncio.Future[Completion]]] = []
 
-    async def __call__(self, request: Request) -> Completion:
+    async def __call__(self, request: SampleRequest) -> Completion:
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         self._generate_if_all_wait()
@@ -255,7 +255,7 @@ class _Barrier:
         # Not now: the caller may be on its way out of an exception or a cancellation.
         asyncio.get_running_loop().call_soon(self._generate, asked)
 
-    def _generate(self, asked: list[tuple[Request, asyncio.Future[Completion]]]) -> None:
+    def _generate(self, asked: list[tuple[SampleRequest, asyncio.Future[Completion]]]) -> None:
         asked = [(request, answer) for request, answer in asked if not answer.done()]
         if not asked:
             return

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelgym import Message, UsageError
 from kernelgym_train.models import context_tokens
-from kernelgym_train.types import Completion, PromptTooLong, Request
+from kernelgym_train.types import Completion, PromptTooLong, SampleRequest
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ChatText",
     "HFPolicy",
-    "Sampling",
+    "SamplingRule",
     "batch_seed",
     "by_length",
     "end_ids",
@@ -42,7 +42,7 @@ _OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class SamplingRule:
     """How tokens are drawn."""
 
     max_new_tokens: int = 512
@@ -169,7 +169,7 @@ class HFPolicy:
         self,
         model: Any,
         tokenizer: Any,
-        sampling: Sampling | None = None,
+        sampling: SamplingRule | None = None,
         *,
         batch: int = 64,
         template: Mapping[str, Any] | None = None,
@@ -179,7 +179,7 @@ class HFPolicy:
         if batch < 1:
             raise UsageError(f"batch must be at least 1, got {batch}")
         self.model = model
-        self.sampling = Sampling() if sampling is None else sampling
+        self.sampling = SamplingRule() if sampling is None else sampling
         self.version = version
         """Stamped on completions."""
         self._text = ChatText(tokenizer, template)
@@ -188,7 +188,7 @@ class HFPolicy:
         pad = tokenizer.pad_token_id
         self._pad = self._ends[0] if pad is None else pad
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """Return one completion per request, in their order.
 
         Raises:

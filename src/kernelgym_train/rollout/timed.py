@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.play import BatchPolicy, Policy
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.types import Completion, SampleRequest
 
 __all__ = ["TimedBatches", "TimedStream"]
 
@@ -37,7 +37,7 @@ class TimedBatches:
         self._policy, self._share, self._during, self._what = policy, share, during, what
         self.seconds = 0.0
 
-    def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
         """Return one completion per request, in their order."""
         with self._during(self._what), self._share.held():
             started = time.monotonic()
@@ -62,7 +62,9 @@ class TimedStream:
         self._since = 0.0
         self.seconds = 0.0
 
-    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+    async def sample(
+        self, requests: Sequence[SampleRequest]
+    ) -> AsyncIterator[tuple[int, Completion]]:
         """Yield (index of the request, its completion) as the policy does."""
         started = self._clock()
         left = len(requests)

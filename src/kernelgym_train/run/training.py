@@ -33,14 +33,14 @@ from kernelgym_train.config.config import Config
 from kernelgym_train.metrics.guards import Alarm, rolled_back
 from kernelgym_train.metrics.step_metrics import staleness
 from kernelgym_train.rollout.play import BatchPolicy, Policy
-from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Steps, TrainingStep
 
 __all__ = ["Evaluate", "LearnerLost", "PolicyFor", "Progress", "TrainingOutcome", "run_stretches"]
 
-PolicyFor = Callable[[Sampling], Policy | BatchPolicy]
+PolicyFor = Callable[[SamplingRule], Policy | BatchPolicy]
 """Returns what samples with the weights as they are now."""
 Evaluate = Callable[[PolicyFor, int], Awaitable[float | None]]
 """Evaluates a policy after so many steps, writes down what it finds, and returns its score."""

@@ -9,8 +9,8 @@ from kernelgym.prompts.short import ShortObserver
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 from kernelgym.types import Problem
 from kernelgym_train.demo.heldout import evaluate_policy
-from kernelgym_train.rollout.policies import Sampling
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.rollout.policies import SamplingRule
+from kernelgym_train.types import Completion, SampleRequest
 
 OBSERVER = ShortObserver("triton", "cpu", "strict", 2)
 ANSWER = reply(SAMPLE_KERNELS["triton"])
@@ -19,11 +19,11 @@ ANSWER = reply(SAMPLE_KERNELS["triton"])
 class Scripted:
     """Answers well if it is asked greedily."""
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: SamplingRule) -> None:
         self.text = "no kernel" if sampling.temperature else ANSWER
-        self.asked: list[Request] = []
+        self.asked: list[SampleRequest] = []
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         self.asked += requests
         return [Completion(self.text, (1,), (2, 3), None, "stop", 0) for _ in requests]
 
@@ -33,9 +33,9 @@ def problem(number: int) -> Problem:
 
 
 def test_tables_hold_their_own_problems_both_ways() -> None:
-    made: list[tuple[Sampling, Scripted]] = []
+    made: list[tuple[SamplingRule, Scripted]] = []
 
-    def policy(sampling: Sampling) -> Scripted:
+    def policy(sampling: SamplingRule) -> Scripted:
         made.append((sampling, Scripted(sampling)))
         return made[-1][1]
 
@@ -63,9 +63,9 @@ def test_tables_hold_their_own_problems_both_ways() -> None:
 
 
 def test_tables_are_sampled_alone_where_greedy_is_off() -> None:
-    made: list[Sampling] = []
+    made: list[SamplingRule] = []
 
-    def policy(sampling: Sampling) -> Scripted:
+    def policy(sampling: SamplingRule) -> Scripted:
         made.append(sampling)
         return Scripted(sampling)
 

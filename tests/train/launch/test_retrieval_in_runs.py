@@ -36,7 +36,7 @@ from kernelgym_train.metrics.retrieval_metrics import copied_share, retrieval_me
 from kernelgym_train.rollout.play import play, tasks_of
 from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.records import rollout_record
-from kernelgym_train.types import Completion, Request, Rollout
+from kernelgym_train.types import Completion, Rollout, SampleRequest
 from support import tiny
 
 ON = (
@@ -53,12 +53,12 @@ class Copies:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         return [
             Completion(self._answer(request), (1,), (2,), None, "stop", 0) for request in requests
         ]
 
-    def _answer(self, request: Request) -> str:
+    def _answer(self, request: SampleRequest) -> str:
         text = render(request.messages)
         self.read.append(text)
         if "# Solved problems" in text:

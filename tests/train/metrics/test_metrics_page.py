@@ -20,7 +20,7 @@ from kernelgym_train.credit.credit import CreditRule
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import StepPlan, Steps
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.types import Completion, SampleRequest
 from support import tiny
 
 PAGE = Path(__file__).parents[3] / "docs" / "training.md"
@@ -58,7 +58,7 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
 
 
 class Answers:
-    def generate(self, requests: list[Request]) -> list[Completion]:
+    def generate(self, requests: list[SampleRequest]) -> list[Completion]:
         texts = (
             f"<KERNEL>class ModelNew: t = {r.key.trajectory}, {r.seed}</KERNEL>" for r in requests
         )

@@ -11,7 +11,7 @@ import pytest
 from kernelgym import Kernel, Problem, Verdict
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.types import Completion, SampleRequest
 
 
 class Lock:
@@ -79,7 +79,7 @@ def test_lock_is_released_when_settling_fails() -> None:
 
 def test_policy_that_fails_releases_the_lock() -> None:
     class Failing:
-        def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
             raise MemoryError
 
     lock = Lock()
@@ -97,7 +97,7 @@ def test_lock_is_free_while_kernels_are_judged(tmp_path: Any) -> None:
     lock = Lock()
 
     class Answers:
-        def generate(self, requests: Sequence[Request]) -> Sequence[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
             lock.log.append("sample")
             return [
                 Completion("<KERNEL>class ModelNew: a = 1</KERNEL>", (1,), (2,), None, "stop", 0)

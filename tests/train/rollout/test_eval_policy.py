@@ -22,7 +22,7 @@ from kernelgym_train.models import load_tokenizer
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.eval_policy import BatchedAnswers, HFEvalPolicy, make
 from kernelgym_train.rollout.policies import ChatText
-from kernelgym_train.types import Completion, Key, PromptTooLong, Request
+from kernelgym_train.types import Completion, Key, PromptTooLong, SampleRequest
 from support import tiny
 from support.evals import lines_of
 
@@ -33,7 +33,7 @@ class Batches:
     def __init__(self) -> None:
         self.batches: list[int] = []
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         self.batches.append(len(requests))
         long = [n for n, request in enumerate(requests) if "long" in request.messages[0].content]
         if long:
@@ -48,7 +48,7 @@ def ask(policy: Any, texts: Sequence[str], batch: int = 4) -> list[Any]:
         with ThreadPoolExecutor(1) as threads:
             answers = BatchedAnswers(policy, threads, batch)
             asked = (
-                answers.sample(Request(Key(0, 0, 0, n), (Message("user", text),), n))
+                answers.sample(SampleRequest(Key(0, 0, 0, n), (Message("user", text),), n))
                 for n, text in enumerate(texts)
             )
             return await asyncio.gather(*asked, return_exceptions=True)
@@ -158,7 +158,7 @@ def test_adapter_changes_what_is_answered(saved: Path, tmp_path: Path) -> None:
             try:
                 await policy.check()
                 assert policy._answers is not None
-                request = Request(Key(0, 0), (Message("user", tiny.LINES[0]),), 1)
+                request = SampleRequest(Key(0, 0), (Message("user", tiny.LINES[0]),), 1)
                 return (await policy._answers.sample(request)).text
             finally:
                 await policy.close()

@@ -17,7 +17,7 @@ from kernelgym_train.rollout.evaluation import (
     play_and_score,
     score_rollouts,
 )
-from kernelgym_train.types import Completion, Request, Rollout
+from kernelgym_train.types import Completion, Rollout, SampleRequest
 from support import played
 
 RIGHT, WRONG = verdict("correct"), verdict("wrong")
@@ -99,7 +99,7 @@ class Repeating:
     def __init__(self, answers: Sequence[str]) -> None:
         self.answers = answers
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         return [
             Completion(self.answers[each.key.turn], (1,), (2,), None, "stop", 0)
             for each in requests

@@ -19,7 +19,7 @@ from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.rollout.play import Task, play, request_seed, tasks_of
-from kernelgym_train.types import Completion, Finish, Key, PromptTooLong, Request, Rollout
+from kernelgym_train.types import Completion, Finish, Key, PromptTooLong, Rollout, SampleRequest
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=3, examples="zero_shot")
 NEVER = EpisodeConfig(stop_when="never")
@@ -30,13 +30,13 @@ def problems(count: int) -> list[Problem]:
     return [Problem(f"P/L1/{n}", "P", 1, f"{n}", f"{source}# {n}\n") for n in range(count)]
 
 
-def text(request: Request, status: str = "wrong") -> str:
+def text(request: SampleRequest, status: str = "wrong") -> str:
     key = request.key
     body = f"class ModelNew:  # {key.problem} {key.trajectory} {key.turn}\n    pass\n"
     return f"<KERNEL>\n{body}# verdict: {status}\n</KERNEL>"
 
 
-def completion(request: Request, answer: str, finish: Finish = "stop") -> Completion:
+def completion(request: SampleRequest, answer: str, finish: Finish = "stop") -> Completion:
     return Completion(answer, (1, 2), (3, *request.key), None, finish, 7)
 
 
@@ -44,10 +44,10 @@ class Batches:
     """Answers in batches, and remembers them."""
 
     def __init__(self, status: str = "wrong", finish: Finish = "stop") -> None:
-        self.batches: list[list[Request]] = []
+        self.batches: list[list[SampleRequest]] = []
         self.status, self.finish = status, finish
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         self.batches.append(list(requests))
         return [completion(each, text(each, self.status), self.finish) for each in requests]
 
@@ -59,7 +59,9 @@ class Stream:
         self.asked: list[Key] = []
         self.delays = delays or {}
 
-    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+    async def sample(
+        self, requests: Sequence[SampleRequest]
+    ) -> AsyncIterator[tuple[int, Completion]]:
         for index, request in enumerate(requests):
             self.asked.append(request.key)
             for _ in range(self.delays.get(request.key[1:], 0)):
@@ -101,7 +103,7 @@ def test_the_order_in_which_verdicts_come_does_not_show_in_batches() -> None:
 
 def test_trajectories_that_end_early_leave_the_batch() -> None:
     class Some(Batches):
-        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
             self.batches.append(list(requests))
             return [
                 completion(each, text(each, "correct" if each.key.trajectory == 1 else "wrong"))
@@ -152,7 +154,7 @@ def test_at_once_bounds_what_is_played_at_the_same_time() -> None:
         most = now = 0
 
         async def sample(
-            self, requests: Sequence[Request]
+            self, requests: Sequence[SampleRequest]
         ) -> AsyncIterator[tuple[int, Completion]]:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -202,11 +204,11 @@ def test_what_the_caller_got_wrong_is_raised() -> None:
 
 def test_what_a_policy_raises_ends_the_play() -> None:
     class Broken(Batches):
-        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
             raise MemoryError("out of memory")
 
     class Short(Batches):
-        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
             return super().generate(requests)[1:]
 
     with pytest.raises(MemoryError):
@@ -222,7 +224,9 @@ class Dropping(Stream):
         super().__init__()
         self.dropped = dropped
 
-    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+    async def sample(
+        self, requests: Sequence[SampleRequest]
+    ) -> AsyncIterator[tuple[int, Completion]]:
         await asyncio.sleep(0)
         if any(request.key[1:] in self.dropped for request in requests):
             raise PolicyFailure("the server dropped the request")
@@ -249,7 +253,7 @@ def test_policy_failure_cuts_its_trajectory_only(dropped: set[tuple[int, int, in
 
 def test_policy_failure_of_a_batch_cuts_the_batch() -> None:
     class Failing(Batches):
-        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
             if len(requests) < 6:
                 raise PolicyFailure("the engine was restarted")
             return [
@@ -268,7 +272,7 @@ def test_policy_failure_of_a_batch_cuts_the_batch() -> None:
 @given(st.sets(places, max_size=8))
 def test_long_prompt_ends_its_trajectory_only(long: set[tuple[int, int, int]]) -> None:
     class Refusing(Batches):
-        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
             found = tuple(i for i, each in enumerate(requests) if each.key[1:] in long)
             if found:
                 raise PromptTooLong("a prompt of 9 tokens does not fit", found)
@@ -288,7 +292,7 @@ def test_generator_of_a_policy_is_closed_when_left() -> None:
 
     class Closing(Stream):
         async def sample(
-            self, requests: Sequence[Request]
+            self, requests: Sequence[SampleRequest]
         ) -> AsyncIterator[tuple[int, Completion]]:
             try:
                 async for found in super().sample(requests):
@@ -323,7 +327,7 @@ def test_an_answer_that_was_cut_off_has_a_defect_even_if_a_kernel_is_read() -> N
 
 def test_the_same_kernel_twice_is_judged_once() -> None:
     class Same(Batches):
-        def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
             return [completion(each, "<KERNEL>class ModelNew: ...</KERNEL>") for each in requests]
 
     evaluator = ScriptedEvaluator([verdict("wrong"), verdict("correct")], ruleset="kernelbench")

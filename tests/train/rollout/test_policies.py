@@ -14,12 +14,12 @@ from kernelgym.answers.parsing import parse
 from kernelgym_train.rollout.policies import (
     ChatText,
     HFPolicy,
-    Sampling,
+    SamplingRule,
     by_length,
     end_ids,
     refuse_long_prompts,
 )
-from kernelgym_train.types import Key, PromptTooLong, Request
+from kernelgym_train.types import Key, PromptTooLong, SampleRequest
 from support import tiny
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -32,9 +32,9 @@ def model(words: Any) -> Any:
     return tiny.model(len(words))
 
 
-def requests(count: int, seed: int = 0) -> list[Request]:
+def requests(count: int, seed: int = 0) -> list[SampleRequest]:
     return [
-        Request(
+        SampleRequest(
             Key(0, 0, number),
             (Message("system", "s"), Message("user", " ".join(tiny.LINES[: 1 + number % 5]))),
             seed + number,
@@ -88,7 +88,7 @@ def test_a_template_without_a_system_turn_gets_it_in_the_first_message(words: An
 def test_the_same_requests_give_the_same_ids(words: Any, model: Any) -> None:
     import torch
 
-    policy = HFPolicy(model, words, Sampling(8))
+    policy = HFPolicy(model, words, SamplingRule(8))
     torch.manual_seed(1)
     first = policy.generate(requests(6))
     torch.manual_seed(2)
@@ -99,7 +99,7 @@ def test_the_same_requests_give_the_same_ids(words: Any, model: Any) -> None:
 
 
 def test_left_padding_changes_no_greedy_answer(words: Any, model: Any) -> None:
-    greedy = Sampling(8, temperature=0.0)
+    greedy = SamplingRule(8, temperature=0.0)
     together = HFPolicy(model, words, greedy, batch=64).generate(requests(7))
     alone = HFPolicy(model, words, greedy, batch=1).generate(requests(7))
     assert [each.ids for each in together] == [each.ids for each in alone]
@@ -107,7 +107,7 @@ def test_left_padding_changes_no_greedy_answer(words: Any, model: Any) -> None:
 
 
 def test_ends_and_limits(words: Any, model: Any) -> None:
-    answers = HFPolicy(model, words, Sampling(8), version=3).generate(requests(40))
+    answers = HFPolicy(model, words, SamplingRule(8), version=3).generate(requests(40))
     assert {each.finish for each in answers} == {"stop", "length"}
     for each in answers:
         assert (each.ids[-1] == 1) == (each.finish == "stop")
@@ -119,7 +119,7 @@ def test_ends_and_limits(words: Any, model: Any) -> None:
 def test_logprobs_are_those_of_the_model(words: Any, model: Any) -> None:
     import torch
 
-    policy = HFPolicy(model, words, Sampling(8, temperature=1.0), logprobs=True)
+    policy = HFPolicy(model, words, SamplingRule(8, temperature=1.0), logprobs=True)
     for each in policy.generate(requests(5)):
         logits = model(input_ids=torch.tensor([[*each.prompt_ids, *each.ids]])).logits[0]
         known = logits[len(each.prompt_ids) - 1 : -1].log_softmax(-1).detach()
@@ -129,12 +129,12 @@ def test_logprobs_are_those_of_the_model(words: Any, model: Any) -> None:
 
 def test_it_leaves_the_model_as_it_was(words: Any, model: Any) -> None:
     model.train()
-    HFPolicy(model, words, Sampling(2)).generate(requests(1))
+    HFPolicy(model, words, SamplingRule(2)).generate(requests(1))
     assert model.training
 
 
 def test_prompts_too_long_for_the_context_are_named(words: Any, model: Any) -> None:
-    policy = HFPolicy(model, words, Sampling(8))
+    policy = HFPolicy(model, words, SamplingRule(8))
     lengths = [len(one.prompt_ids) for one in policy.generate(requests(5))]
     model.config.max_position_embeddings = max(lengths) - 1 + 8
     with pytest.raises(PromptTooLong, match=f"context of {max(lengths) + 7}") as refused:
@@ -176,4 +176,4 @@ def test_batches_hold_like_lengths_and_every_index_once() -> None:
 )
 def test_nonsense_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        Sampling(**options)
+        SamplingRule(**options)

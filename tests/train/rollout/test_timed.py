@@ -8,7 +8,7 @@ import pytest
 
 from kernelgym import Message, PolicyFailure
 from kernelgym_train.rollout.timed import TimedStream
-from kernelgym_train.types import Completion, Key, Request
+from kernelgym_train.types import Completion, Key, SampleRequest
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
 
 def request(number):
     """Return a trajectory's first request."""
-    return Request(Key(0, number), (Message("user", "say"),), number)
+    return SampleRequest(Key(0, number), (Message("user", "say"),), number)
 
 
 ANSWER = Completion("", (1,), (2,), (-0.5,), "stop", 0)
@@ -93,7 +93,7 @@ def test_answer_that_never_came_is_no_longer_missing(failing):
     async def play():
         clock, stream = Clock(), Stream()
         timed = TimedStream(stream, clock)
-        asked = Request(Key(0, 0), (Message("user", "say"),), -1)
+        asked = SampleRequest(Key(0, 0), (Message("user", "say"),), -1)
         waiting = asyncio.ensure_future(one(timed, asked))
         await asyncio.sleep(0)
         clock.now = 4.0

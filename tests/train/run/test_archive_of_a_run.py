@@ -26,7 +26,7 @@ from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import make_steps, training_observer
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import Steps
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.types import Completion, SampleRequest
 from support import tiny
 
 PROBLEMS = SyntheticSuite().problems(1, split="rl")[:5]
@@ -39,10 +39,10 @@ class Writes:
     def __init__(self) -> None:
         self.read: list[str] = []
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         return [self._answer(request) for request in requests]
 
-    def _answer(self, request: Request) -> Completion:
+    def _answer(self, request: SampleRequest) -> Completion:
         self.read.append(render(request.messages))
         problem = next(p for p in PROBLEMS if p.source.strip() in self.read[-1])
         source = solve(problem, "triton", request.seed % 9973).source

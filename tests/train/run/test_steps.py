@@ -23,7 +23,7 @@ from kernelgym_train.metrics.guards import GuardRules
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import StepPlan, Steps, TrainingStep
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.types import Completion, SampleRequest
 from support import tiny
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=2, examples="zero_shot")
@@ -32,7 +32,7 @@ OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=2, examples="zero_
 class Answers:
     """Writes its trajectory's number and the problem's into each kernel."""
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         return [
             Completion(
                 f"<KERNEL>class ModelNew: t = {each.key.trajectory}, {each.seed}</KERNEL>",
@@ -134,7 +134,9 @@ class Dropping:
     def __init__(self, turn: int) -> None:
         self.turn = turn
 
-    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+    async def sample(
+        self, requests: Sequence[SampleRequest]
+    ) -> AsyncIterator[tuple[int, Completion]]:
         for index, request in enumerate(requests):
             if (request.key.trajectory, request.key.turn) == (1, self.turn):
                 raise PolicyFailure("the server dropped it")
@@ -160,7 +162,7 @@ def test_failures_of_a_policy_count_nowhere(turn: int, tmp_path: Path) -> None:
 def test_streaming_policy_is_timed_and_bounded() -> None:
     class Slow(Dropping):
         async def sample(
-            self, requests: Sequence[Request]
+            self, requests: Sequence[SampleRequest]
         ) -> AsyncIterator[tuple[int, Completion]]:
             await asyncio.sleep(0)
             async for found in super().sample(requests):

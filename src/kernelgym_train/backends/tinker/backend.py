@@ -33,7 +33,7 @@ from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
-from kernelgym_train.rollout.policies import ChatText, Sampling
+from kernelgym_train.rollout.policies import ChatText, SamplingRule
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
@@ -113,7 +113,7 @@ class TinkerModel:
             self.close()
             raise
 
-    def policy(self, sampling: Sampling) -> TinkerPolicy:
+    def policy(self, sampling: SamplingRule) -> TinkerPolicy:
         """Return what samples with the trained weights, or with the untrained model."""
         remote, kept = self._remote(), self._kept
         service = self._service

@@ -22,8 +22,8 @@ from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.eval_policy import generation_of, sampling_of
-from kernelgym_train.rollout.policies import ChatText, Sampling
-from kernelgym_train.types import Key, Request
+from kernelgym_train.rollout.policies import ChatText, SamplingRule
+from kernelgym_train.types import Key, SampleRequest
 
 __all__ = ["TinkerEvalPolicy", "make"]
 
@@ -48,13 +48,13 @@ class TinkerEvalPolicy(EvalPolicy):
         model: str,
         *,
         url: str = "",
-        sampling: Sampling | None = None,
+        sampling: SamplingRule | None = None,
         limit_s: float = _LIMIT_S,
         connect: Callable[[str, float], Any] = Service,
     ) -> None:
         self._path, self._url, self._limit_s, self._connect = path, url, limit_s, connect
         self._config = ModelConfig(id=model)
-        self._sampling = sampling or Sampling()
+        self._sampling = sampling or SamplingRule()
         self._service: Any = None
         self._policy: TinkerPolicy | None = None
 
@@ -95,7 +95,7 @@ class TinkerEvalPolicy(EvalPolicy):
         if self._policy is None:
             raise UsageError("there is no connection to the service; await check() first")
         started = time.monotonic()
-        request = Request(Key(0, 0, asked.sample, asked.turn), asked.messages, asked.seed)
+        request = SampleRequest(Key(0, 0, asked.sample, asked.turn), asked.messages, asked.seed)
         async for _, found in self._policy.sample([request]):
             return generation_of(found, self._config.id, time.monotonic() - started)
         raise RuntimeError(f"the service gave no answer to {tuple(asked.key)}")

@@ -15,8 +15,8 @@ from kernelgym import PolicyFailure, UsageError
 from kernelgym_train.backends.tinker.recovery import ATTEMPTS, asked_again
 from kernelgym_train.backends.tinker.service import Answered
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.rollout.policies import ChatText, Sampling, refuse_long_prompts
-from kernelgym_train.types import Completion, Request
+from kernelgym_train.rollout.policies import ChatText, SamplingRule, refuse_long_prompts
+from kernelgym_train.types import Completion, SampleRequest
 
 __all__ = ["Snapshot", "TinkerPolicy"]
 
@@ -59,7 +59,7 @@ class TinkerPolicy:
         self,
         snapshot: Snapshot,
         text: ChatText,
-        sampling: Sampling,
+        sampling: SamplingRule,
         *,
         stop: Sequence[int],
         context: int | None,
@@ -74,7 +74,9 @@ class TinkerPolicy:
         self._limit_s, self.version = limit_s, version
         self._spending = spending
 
-    async def sample(self, requests: Sequence[Request]) -> AsyncIterator[tuple[int, Completion]]:
+    async def sample(
+        self, requests: Sequence[SampleRequest]
+    ) -> AsyncIterator[tuple[int, Completion]]:
         """Yield (index of the request, its completion) as they come.
 
         Raises:
@@ -96,7 +98,7 @@ class TinkerPolicy:
             for task in tasks:
                 task.cancel()
 
-    async def _one(self, request: Request) -> Completion:
+    async def _one(self, request: SampleRequest) -> Completion:
         prompt, opened = self._text.prompt(request.messages)
         refuse_long_prompts([len(prompt)], self._sampling.max_new_tokens, self._context)
 

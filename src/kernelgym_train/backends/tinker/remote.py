@@ -16,7 +16,7 @@ from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
 from kernelgym_train.backends.tinker.reference import ReferenceScores
 from kernelgym_train.backends.tinker.service import Updated
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.rollout.policies import ChatText, Sampling
+from kernelgym_train.rollout.policies import ChatText, SamplingRule
 
 __all__ = ["Learning", "Opened", "Remote", "Trains"]
 
@@ -92,7 +92,7 @@ class Remote:
     spending: Spending = field(default_factory=lambda: Spending(None))
     """Counts what is sampled and learned from; without caps if not given."""
 
-    def policy(self, snapshot: Snapshot, version: int, sampling: Sampling) -> TinkerPolicy:
+    def policy(self, snapshot: Snapshot, version: int, sampling: SamplingRule) -> TinkerPolicy:
         """Return what samples with a snapshot of the weights."""
         return TinkerPolicy(
             snapshot,

@@ -45,7 +45,7 @@ from kernelgym_train.backends.tinker.reference import (
 from kernelgym_train.backends.tinker.remote import Learning, Remote
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import Config
-from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Interrupts, finish_within
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Played, Steps, TrainingStep
@@ -256,7 +256,7 @@ class _Stretch:
 
     def _play(self, step: int, snapshot: Snapshot, version: int) -> asyncio.Task[Played]:
         sampling = self._config.sampling
-        drawn = Sampling(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
+        drawn = SamplingRule(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
         policy = self._remote.policy(snapshot, version, drawn)
         return asyncio.create_task(self._steps.play(step, policy))
 

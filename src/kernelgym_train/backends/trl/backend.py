@@ -24,7 +24,7 @@ from kernelgym_train.models import (
     model_device,
     save_model,
 )
-from kernelgym_train.rollout.policies import HFPolicy, Sampling
+from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Steps
@@ -115,7 +115,7 @@ class TrlModel:
         """Load the weights."""
         self._loaded = load_model(self._own)
 
-    def policy(self, sampling: Sampling) -> HFPolicy:
+    def policy(self, sampling: SamplingRule) -> HFPolicy:
         """Return what samples with the weights: loaded, or trained since."""
         if self._trained is None and self._loaded is None:
             self.load()

@@ -21,7 +21,7 @@ from kernelgym_train.rollout.play import request_seed
 from kernelgym_train.rollout.policies import (
     ChatText,
     HFPolicy,
-    Sampling,
+    SamplingRule,
     batch_seed,
     by_length,
     end_ids,
@@ -29,7 +29,7 @@ from kernelgym_train.rollout.policies import (
 )
 from kernelgym_train.run.steps import TrainingStep
 from kernelgym_train.run.training import Progress
-from kernelgym_train.types import Completion, Key, Request, Rollout
+from kernelgym_train.types import Completion, Key, Rollout, SampleRequest
 
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
@@ -63,7 +63,7 @@ class TrlPolicy:
         self._ends = end_ids(model, text.tokenizer)
         self._context = context_tokens(model.config)
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """Return one completion per request, in their order.
 
         Raises:
@@ -174,11 +174,11 @@ class TrlLoop:
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
         self._progress.commit(folder, weights=weights_digest(model))
 
-    def _policy(self, model: Any, sampling: Sampling) -> HFPolicy:
+    def _policy(self, model: Any, sampling: SamplingRule) -> HFPolicy:
         return model_policy(self._config, model, self._text.tokenizer, sampling)
 
 
-def model_policy(config: Config, model: Any, tokenizer: Any, sampling: Sampling) -> HFPolicy:
+def model_policy(config: Config, model: Any, tokenizer: Any, sampling: SamplingRule) -> HFPolicy:
     """Return what samples with a model as it stands."""
     template = {"enable_thinking": config.sampling.thinking}
     batch = config.sampling.batch_size

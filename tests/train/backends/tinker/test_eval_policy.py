@@ -12,7 +12,7 @@ from kernelgym.benchmark import evaluate
 from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.backends.tinker.eval_policy import TinkerEvalPolicy, make
-from kernelgym_train.rollout.policies import Sampling
+from kernelgym_train.rollout.policies import SamplingRule
 from support import tiny
 from support.evals import lines_of
 from support.fake_tinker import FakeService, Store
@@ -32,7 +32,7 @@ def test_weights_of_a_service_play_a_run(words: Any, tmp_path: Path) -> None:
     policy = TinkerEvalPolicy(
         *("", str(model)),
         url="http://fake",
-        sampling=Sampling(max_new_tokens=6),
+        sampling=SamplingRule(max_new_tokens=6),
         connect=connect,
     )
     done = evaluate(

@@ -11,8 +11,8 @@ from kernelgym.prices import Tokens
 from kernelgym_train.backends.tinker.policy import TinkerPolicy
 from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.rollout.policies import ChatText, Sampling
-from kernelgym_train.types import Key, PromptTooLong, Request
+from kernelgym_train.rollout.policies import ChatText, SamplingRule
+from kernelgym_train.types import Key, PromptTooLong, SampleRequest
 
 
 class FakeSnapshot:
@@ -39,12 +39,12 @@ class FakeSnapshot:
 def policy(words, snapshot, **more):
     """Return a policy with the tiny tokenizer, for a model of 64 tokens."""
     options = {"stop": [1], "context": 64, "version": 7, "limit_s": 3.0, **more}
-    return TinkerPolicy(snapshot, ChatText(words), Sampling(max_new_tokens=8), **options)
+    return TinkerPolicy(snapshot, ChatText(words), SamplingRule(max_new_tokens=8), **options)
 
 
 def request(number, seed):
     """Return the request of one trajectory's first turn."""
-    return Request(Key(0, number), (Message("user", "say"),), seed)
+    return SampleRequest(Key(0, number), (Message("user", "say"),), seed)
 
 
 def sampled(chosen, requests):
@@ -100,7 +100,7 @@ def test_prompt_beyond_the_context_is_refused(words):
 def test_top_k_is_refused(words):
     with pytest.raises(UsageError, match="top_k=3"):
         TinkerPolicy(
-            *(FakeSnapshot(), ChatText(words), Sampling(top_k=3)),
+            *(FakeSnapshot(), ChatText(words), SamplingRule(top_k=3)),
             **{"stop": [1], "context": None, "version": 0, "limit_s": 1.0},
         )
 
