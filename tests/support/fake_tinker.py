@@ -320,6 +320,7 @@ def run(
     from kernelgym_train.launch.assembly import make_steps
     from kernelgym_train.rollout.policies import ChatText
     from kernelgym_train.run.runlog import RunLog
+    from kernelgym_train.run.training import run_stretches
     from support import tiny
 
     if resume or from_step is not None:
@@ -333,7 +334,8 @@ def run(
     remote = Remote(
         service or FakeService(store), "http://fake", "tiny", text, (END,), None, 5.0, counted
     )
-    return train(settings, log, steps, remote), log, steps
+    outcome = run_stretches(settings, log, steps, lambda progress: train(progress, remote))
+    return outcome, log, steps
 
 
 def served_by(monkeypatch: Any, store: Store, *models: Any) -> list[FakeService]:

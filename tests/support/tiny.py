@@ -114,9 +114,14 @@ def run(
     from kernelgym_train.backends.trl.train import train
     from kernelgym_train.launch.assembly import make_steps
     from kernelgym_train.run.runlog import RunLog
+    from kernelgym_train.run.training import run_stretches
 
     log = RunLog.resume(folder) if resume else RunLog.create(folder, settings.model_dump(), {})
     words = tokenizer()
     evaluator = log.verdicts(ScriptedEvaluator(script, ruleset=settings.rules))
     steps = make_steps(settings, tuple(problems(6)), evaluator, log=log)
-    return train(settings, log, steps, lambda: model(len(words), seed), words), log
+
+    def stretch(progress: Any) -> Any:
+        return train(progress, model(len(words), seed), words)
+
+    return run_stretches(settings, log, steps, stretch), log

@@ -43,10 +43,10 @@ from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.types import Answer, Problem
 from kernelgym_train.config.config import Config, dump_config, load_config
 from kernelgym_train.launch.assembly import (
+    TokenCounter,
     episode_rules,
     held_out_problems,
     local_evaluator,
-    token_counter,
     training_observer,
     training_problems,
     with_memory_budget,
@@ -74,7 +74,7 @@ class _Table:
     def observer(self, max_turns: int | None) -> Observer:
         """Return what the model reads, counted in its own tokens."""
         device = self.judge.evaluator.capabilities.device
-        count = token_counter(self.text.tokenizer)
+        count = TokenCounter(self.text.tokenizer)
         return training_observer(self.config, device, count, max_turns=max_turns)
 
 

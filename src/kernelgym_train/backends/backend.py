@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +18,7 @@ from kernelgym import Problem, UnknownName, UsageError
 from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.policies import SamplingRule
-from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, TrainingOutcome
+from kernelgym_train.run.training import Progress, TrainingOutcome
 
 __all__ = ["BACKENDS", "Backend", "Model", "check_packages", "find_backend"]
 
@@ -87,17 +84,11 @@ class Model(Protocol):
     def policy(self, sampling: SamplingRule) -> Policy | BatchPolicy:
         """Return what samples with the weights: loaded, or trained since."""
 
-    def train(
-        self,
-        config: Config,
-        log: RunLog,
-        steps: Steps,
-        *,
-        evaluate: Evaluate | None = None,
-        watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
-        interrupts: Interrupts | None = None,
-    ) -> TrainingOutcome:
-        """Train from the log's checkpoint; see `kernelgym_train.run.training.run_stretches`."""
+    def train(self, progress: Progress) -> TrainingOutcome:
+        """Train from the checkpoint at which `progress` begins until `progress.ends`.
+
+        `kernelgym_train.run.training.run_stretches` calls it, again after a rollback.
+        """
 
     def save(self, folder: Path) -> None:
         """Write the trained weights, or their address, for `Backend.trained`."""

@@ -23,11 +23,12 @@ from kernelgym.types import Evaluator, Problem
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config, load_config
 from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
-from kernelgym_train.launch.assembly import episode_rules, token_counter, training_observer
+from kernelgym_train.launch.assembly import TokenCounter, episode_rules, training_observer
 from kernelgym_train.launch.manifest import check_ruleset, manifest
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Played, StepPlan, Steps, TrainingStep
+from kernelgym_train.run.steps import Played, Steps, TrainingStep
+from kernelgym_train.run.training import run_stretches
 
 __all__ = [
     "RULES",
@@ -74,7 +75,7 @@ def learning_config(
 def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> Observer:
     """Return what the model reads, under the judge's own rules, counted in its own tokens."""
     can = judge.capabilities
-    observer = training_observer(config, can.device, token_counter(tokenizer))
+    observer = training_observer(config, can.device, TokenCounter(tokenizer))
     return dataclasses.replace(observer, ruleset=can.ruleset)
 
 
@@ -128,30 +129,24 @@ def _train(
     """Train as `learn` says."""
     folder = Path(config.run.folder) / config.run.name
     rules: Ruleset = judge.capabilities.ruleset
-    about = manifest(config.run.backend, rules, config.run.seed)
+    about = manifest(config, rules)
     if resume:
         check_ruleset(folder, rules)
     log = RunLog.resume(folder) if resume else RunLog.create(folder, config.model_dump(), about)
     log.watchers = watchers
     log.keeps_tokens = False
     log.keeps_trajectories = config.logging.trajectories
-    sampling = config.sampling
     kind = ShuffledSteps if shuffled else Steps
     steps = kind(
-        StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
+        config,
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
         evaluator=log.verdicts(judge, seeded=False),
         observer=dialogue_observer(config, judge, model.tokenizer),
         rules=episode_rules(config),
-        schedule=config.schedule,
-        credit=config.credit_rule,
-        guards=config.guards,
-        seed=config.run.seed,
-        histograms_every=config.logging.histograms_every,
         log=log,
     )
     try:
-        outcome = model.train(config, log, steps)
+        outcome = run_stretches(config, log, steps, model.train)
     finally:
         (steps.log or log).close()
     model.save(folder / "model")

@@ -30,7 +30,7 @@ from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.steps import StepPlan, Steps
+from kernelgym_train.run.steps import Steps
 
 __all__ = [
     "TokenCounter",
@@ -39,7 +39,6 @@ __all__ = [
     "local_evaluator",
     "make_steps",
     "run_archive",
-    "token_counter",
     "training_observer",
     "training_problems",
     "training_retrieval",
@@ -200,23 +199,16 @@ def make_steps(
     device_share: DeviceHold | None = None,
 ) -> Steps:
     """Return what makes the steps of a run."""
-    sampling = config.sampling
     return Steps(
-        StepPlan(sampling.problems_per_step, sampling.group_size, sampling.refill_rounds),
+        config,
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
         evaluator=evaluator,
         observer=training_observer(config, evaluator.capabilities.device, count),
         rules=episode_rules(config),
-        schedule=config.schedule,
-        credit=config.credit_rule,
-        guards=config.guards,
-        seed=config.run.seed,
         log=log,
         activity=activity,
         device_share=device_share,
-        at_once=sampling.at_once,
         archive=run_archive(config),
-        histograms_every=config.logging.histograms_every,
     )
 
 
@@ -251,11 +243,6 @@ class TokenCounter:
 
     def _counted(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def token_counter(tokenizer: Any) -> TokenCounter:
-    """Return what counts a text's tokens by a model's tokenizer."""
-    return TokenCounter(tokenizer)
 
 
 def training_retrieval(config: Config, device: str) -> Retrieval:

@@ -24,12 +24,12 @@ from kernelgym.indexing.growing import RunArchive
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import (
+    TokenCounter,
     episode_rules,
     held_out_problems,
     local_evaluator,
     make_steps,
     run_archive,
-    token_counter,
     training_observer,
     training_problems,
     training_retrieval,
@@ -43,7 +43,7 @@ from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Activity, Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
-from kernelgym_train.run.training import PolicyFor
+from kernelgym_train.run.training import PolicyFor, run_stretches
 
 __all__ = [
     "HeldOutEvaluation",
@@ -138,7 +138,7 @@ def _train_run(
         log.keeps_trajectories = config.logging.trajectories
         judge: Evaluator = local_evaluator(config)
         stack.callback(judge.close)
-        count = token_counter(model.tokenizer)
+        count = TokenCounter(model.tokenizer)
         kept = log.verdicts(judge, seeded=not config.judge.cache)
         share = DeviceHold(device, judged)
         steps = make_steps(
@@ -150,10 +150,11 @@ def _train_run(
                 config, log, held_out, count, judge, stack, share, archive=steps.archive
             )
         try:
-            outcome = model.train(
+            outcome = run_stretches(
                 config,
                 log,
                 steps,
+                model.train,
                 evaluate=tested,
                 watchers=lambda first: make_watchers(config, log, first),
                 interrupts=interrupts,
@@ -230,7 +231,7 @@ def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str,
         judge = local_evaluator(config)
         stack.callback(judge.close)
         share = DeviceHold(model.device, config.judge.device)
-        count = token_counter(model.tokenizer)
+        count = TokenCounter(model.tokenizer)
         archive = run_archive(config)
         if archive is not None:
             archive.read(log.trajectories, step)
@@ -363,14 +364,8 @@ def _open(config: Config, resume: Path | None, from_step: int | None, model: Mod
 
 def _create(config: Config) -> RunLog:
     """Make the folder of a run."""
-    about = manifest(
-        config.run.backend,
-        config.rules,
-        config.run.seed,
-        memory_bytes=config.judge.memory_bytes,
-        rewards=config.schedule,
-        retrieval=training_retrieval(config, config.judge.device) if config.retrieval.on else None,
-    )
+    shown = training_retrieval(config, config.judge.device) if config.retrieval.on else None
+    about = manifest(config, config.rules, shown)
     return RunLog.create(Path(config.run.folder) / config.run.name, config.model_dump(), about)
 
 

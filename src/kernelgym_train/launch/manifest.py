@@ -18,8 +18,8 @@ from typing import Any
 
 from kernelgym.errors import UsageError
 from kernelgym.retrieval.part import Retrieval
-from kernelgym.rewards import RewardSchedule
 from kernelgym.rulesets import Ruleset
+from kernelgym_train.config.config import Config
 from kernelgym_train.models import gpus
 
 __all__ = ["check_retrieval", "check_ruleset", "manifest"]
@@ -31,35 +31,25 @@ _PACKAGES = (
 
 
 def manifest(
-    backend: str,
-    ruleset: Ruleset,
-    seed: int,
-    *,
-    memory_bytes: int | None = None,
-    rewards: RewardSchedule | None = None,
-    retrieval: Retrieval | None = None,
+    config: Config, ruleset: Ruleset, retrieval: Retrieval | None = None
 ) -> dict[str, Any]:
     """Return what a run is made with, as JSON data.
 
     Args:
-        backend: Name of the backend that trains.
-        ruleset: The rules of its verdicts.
-        seed: The run's seed.
-        memory_bytes: The memory budget of its judge; None for no limit.
-        rewards: Which preset scores at which step; left out if None.
-        retrieval: What shows entries of an index, with its digest; left out if None.
+        config: Configuration of the run.
+        ruleset: Ruleset of the run's verdicts.
+        retrieval: Part of the prompts that shows entries of an index; None if no part does.
     """
-    scored: dict[str, Any] = (
-        {} if rewards is None else {"rewards": {step: asdict(p) for step, p in rewards.entries}}
-    )
+    shown = {}
     if retrieval is not None:
-        scored["retrieval"] = {"index": retrieval.index, "digest": retrieval.digest}
+        shown["retrieval"] = {"index": retrieval.index, "digest": retrieval.digest}
     return {
-        "backend": backend,
-        "seed": seed,
+        "backend": config.run.backend,
+        "seed": config.run.seed,
         "ruleset": ruleset.label,
-        "memory_bytes": memory_bytes,
-        **scored,
+        "memory_bytes": config.judge.memory_bytes,
+        "rewards": {step: asdict(preset) for step, preset in config.schedule.entries},
+        **shown,
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
         "machine": {

@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelgym import Problem, UsageError
 from kernelgym_train.config.config import Config
-from kernelgym_train.launch.assembly import token_counter, training_observer
+from kernelgym_train.launch.assembly import TokenCounter, training_observer
 from kernelgym_train.rollout.policies import ChatText
 
 __all__ = ["check_prompts"]
@@ -49,7 +49,7 @@ def check_prompts(
     sampling, turns = config.sampling, config.env.max_turns
     text = ChatText(tokenizer, {"enable_thinking": sampling.thinking})
     # Entries are cut to a budget of the model's own tokens.
-    count = token_counter(tokenizer) if config.retrieval.on else None
+    count = TokenCounter(tokenizer) if config.retrieval.on else None
     found = [(0, "")]
     for some, most in ((problems, turns), (held_out, config.evaluation.max_turns)):
         observer = training_observer(config, device, count, max_turns=most)

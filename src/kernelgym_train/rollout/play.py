@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -116,7 +116,6 @@ async def play(
     *,
     seed: int | str = 0,
     at_once: int | None = None,
-    on_rollout: Callable[[Rollout], None] | None = None,
 ) -> list[Rollout]:
     """Play trajectories side by side.
 
@@ -130,7 +129,6 @@ async def play(
         seed: The run's seed; see `request_seed`.
         at_once: Most trajectories played at the same time; None for all. A `BatchPolicy` is always
             asked for all of them: it divides its batches as it likes.
-        on_rollout: Called with each rollout as it ends, in any order.
 
     Returns:
         One rollout per task, in the order of the tasks.
@@ -161,12 +159,9 @@ async def play(
 
     async def one(task: Task) -> Rollout:
         try:
-            rollout = await _play_one(task, ask, judge, observer, rules, seed)
+            return await _play_one(task, ask, judge, observer, rules, seed)
         finally:
             ask.leave()
-        if on_rollout is not None:
-            on_rollout(rollout)
-        return rollout
 
     try:
         return await side_by_side(tasks, one, at_once)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,7 +112,6 @@ class ProblemSampler:
         problems: What can be drawn.
         seed: The run's seed.
         curriculum: How problems are drawn.
-        shape: Gives a problem's shape class; may be an empty text.
 
     Raises:
         UsageError: If there are no problems, or one is there twice.
@@ -123,8 +122,6 @@ class ProblemSampler:
         problems: Sequence[Problem],
         seed: int,
         curriculum: Curriculum | None = None,
-        *,
-        shape: Callable[[Problem], str] | None = None,
     ) -> None:
         if not problems:
             raise UsageError("there is no problem to train on; drop a condition of its choice")
@@ -137,7 +134,7 @@ class ProblemSampler:
         self._buckets: dict[Bucket, list[Problem]] = {}
         self._bucket_of: dict[str, Bucket] = {}
         for problem in problems:
-            bucket = bucket_of(problem, shape)
+            bucket = bucket_of(problem)
             self._buckets.setdefault(bucket, []).append(problem)
             self._bucket_of[problem.id] = bucket
         self._buckets = dict(sorted(self._buckets.items()))
@@ -273,14 +270,9 @@ class ProblemSampler:
         return _hash("\n".join(sorted(every)))[:16]
 
 
-def bucket_of(problem: Problem, shape: Callable[[Problem], str] | None = None) -> Bucket:
-    """Return a problem's bucket.
-
-    Args:
-        problem: The problem.
-        shape: Gives its shape class; `shape_class` if None.
-    """
-    return Bucket(problem.level, problem.family, (shape or shape_class)(problem))
+def bucket_of(problem: Problem) -> Bucket:
+    """Return a problem's bucket."""
+    return Bucket(problem.level, problem.family, shape_class(problem))
 
 
 def shape_class(problem: Problem) -> str:

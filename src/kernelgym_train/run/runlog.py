@@ -142,7 +142,6 @@ class RunLog:
         self,
         folder: Path,
         start: Checkpoint | None,
-        watchers: Iterable[Watcher] = (),
         *,
         writes: bool = True,
     ) -> None:
@@ -151,7 +150,8 @@ class RunLog:
         """False in a process that only goes along with the one that writes."""
         self.start = start
         """Checkpoint from which the run continues; None for the beginning."""
-        self.watchers = list(watchers)
+        self.watchers: list[Watcher] = []
+        """Watchers of what is logged."""
         self.keeps_trajectories = True
         """Whether episodes are written."""
         self.keeps_tokens = True
@@ -166,7 +166,6 @@ class RunLog:
         folder: str | Path,
         config: Mapping[str, Any],
         manifest: Mapping[str, Any],
-        watchers: Iterable[Watcher] = (),
     ) -> Self:
         """Make a run's folder.
 
@@ -194,7 +193,7 @@ class RunLog:
         (folder / "manifest.json").write_text(json.dumps(about, indent=2) + "\n")
         # Last: a folder without it was never a run.
         (folder / "config.yaml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
-        made = cls(folder, None, watchers)
+        made = cls(folder, None)
         made._made_parents = parents
         made.event("started")
         return made
@@ -203,7 +202,6 @@ class RunLog:
     def resume(
         cls,
         folder: str | Path,
-        watchers: Iterable[Watcher] = (),
         *,
         good: bool = False,
         from_step: int | None = None,
@@ -212,7 +210,6 @@ class RunLog:
 
         Args:
             folder: The run's folder.
-            watchers: Are told what is logged.
             good: Take the last checkpoint at which no guard was set off.
             from_step: Take the checkpoint after so many steps. Later ones are dropped; the event
                 ``went_back`` keeps their rows.
@@ -243,7 +240,7 @@ class RunLog:
             if str(path.relative_to(folder)) not in named:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         start = _checkpoint(folder, last) if last else None
-        opened = cls(folder, start, watchers)
+        opened = cls(folder, start)
         if from_step is not None:
             opened.event("went_back", step=from_step, dropped=rows[stay:])
         opened.event("resumed", step=start.step if start else 0)

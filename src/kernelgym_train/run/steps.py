@@ -25,13 +25,12 @@ from typing import Any
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.indexing.growing import RunArchive
 from kernelgym.prompts.observer import Observer
-from kernelgym.rewards import RewardSchedule
 from kernelgym.types import Evaluator, Trajectory
-from kernelgym_train.credit.credit import Credit, CreditRule, assign_credit
+from kernelgym_train.config.config import Config
+from kernelgym_train.credit.credit import Credit, assign_credit
 from kernelgym_train.metrics.filters import Filtered, entropy_metrics, filter_metrics, filtered
 from kernelgym_train.metrics.guards import (
     Alarm,
-    GuardRules,
     StepHealth,
     check_guards,
     opening_share,
@@ -49,26 +48,10 @@ from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Rollout
 
-__all__ = ["Gather", "Played", "StepPlan", "Steps", "TrainingStep"]
+__all__ = ["Gather", "Played", "Steps", "TrainingStep"]
 
 Gather = Callable[[list[Rollout]], list[Rollout]]
 """Brings together what every process has played."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepPlan:
-    """How much is played in a step."""
-
-    groups: int
-    """Groups that are learned from."""
-    trajectories: int
-    """Trajectories of each."""
-    extra_rounds: int = 2
-    """Most rounds of refills for groups that had nothing to teach."""
-
-    def rows(self, turns: int) -> int:
-        """Return the most turns that a step can give to learn from."""
-        return self.groups * self.trajectories * turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +82,11 @@ class Steps:
     """Makes the steps of a run.
 
     Args:
-        plan: How much is played in a step.
+        config: Configuration of the run.
         sampler: Draws the problems.
         evaluator: Judges the answers.
         observer: What the model reads.
         rules: How episodes end and what feedback tells; its reward is the schedule's.
-        schedule: Which preset scores at which step.
-        credit: How credit is given.
-        guards: When something is wrong.
-        seed: The run's seed.
-        at_once: Most trajectories that are played at the same time; None for all. A batch policy is
-            asked for all of them.
-        histograms_every: Steps from one set of histograms to the next; 0 for none.
         log: Where it is written down; None in processes that write nothing.
         activity: Is told what the run is doing.
         device_share: Holds the device lock while a batch policy's model works.
@@ -119,18 +95,12 @@ class Steps:
 
     def __init__(
         self,
-        plan: StepPlan,
+        config: Config,
         *,
         sampler: ProblemSampler,
         evaluator: Evaluator,
         observer: Observer,
         rules: EpisodeConfig,
-        schedule: RewardSchedule,
-        credit: CreditRule,
-        guards: GuardRules | None = None,
-        seed: int,
-        at_once: int | None = None,
-        histograms_every: int = 1,
         log: RunLog | None = None,
         activity: Activity | None = None,
         device_share: DeviceHold | None = None,
@@ -139,11 +109,9 @@ class Steps:
         self.archive = archive
         self.activity = Activity() if activity is None else activity
         self.device_share = DeviceHold() if device_share is None else device_share
-        self.plan, self.sampler, self.evaluator = plan, sampler, evaluator
-        self.observer, self.credit, self.log = observer, credit, log
-        self._rules, self._schedule, self._seed = rules, schedule, seed
-        self._guards = GuardRules() if guards is None else guards
-        self._at_once, self._histograms_every = at_once, histograms_every
+        self.sampler, self.evaluator, self.observer, self.log = sampler, evaluator, observer, log
+        self._config, self._rules, self._guards = config, rules, config.guards
+        self._credit = config.credit_rule
         self._first: list[StepHealth] = []
         self._recent: list[StepHealth] = []
         self._usual: int | None = None
@@ -154,7 +122,7 @@ class Steps:
     @property
     def seed(self) -> str:
         """The run's seed and how often it was rolled back: what all sampling follows from."""
-        return f"{self._seed}/{self.sampler.seed_epoch}"
+        return f"{self._config.run.seed}/{self.sampler.seed_epoch}"
 
     async def take(
         self,
@@ -187,19 +155,20 @@ class Steps:
         Raises:
             UsageError: What `kernelgym_train.rollout.play.play` raises.
         """
-        rules = replace(self._rules, reward=self._schedule.at(step))
+        rules = replace(self._rules, reward=self._config.schedule.at(step))
         # The archive as it is now: it moves on when the step is written down.
         observer = self.observer if self.archive is None else self.archive.observer(self.observer)
         self.activity.now = f"playing step {step}"
         if isinstance(policy, BatchPolicy):
             self.activity.now = f"judging answers of step {step}"
         timed = self._timed(policy, step)
-        fill = Refill(self.plan.groups, self.credit, self.plan.extra_rounds)
+        sampling = self._config.sampling
+        fill = Refill(sampling.problems_per_step, self._credit, sampling.refill_rounds)
         self._before = self.sampler.state_dict()
         started = time.monotonic()
         while fill.missing:
             problems = self.sampler.draw(step, fill.missing, fill.round)
-            tasks = tasks_of(step, problems, self.plan.trajectories, first=fill.groups)
+            tasks = tasks_of(step, problems, sampling.group_size, first=fill.groups)
             played = await play(
                 [task for task in tasks if task.key.problem % share[1] == share[0]],
                 timed,
@@ -207,7 +176,7 @@ class Steps:
                 observer,
                 rules,
                 seed=self.seed,
-                at_once=self._at_once,
+                at_once=sampling.at_once,
             )
             fill.add(played if gather is None else gather(played))
         play_s = time.monotonic() - started
@@ -233,7 +202,7 @@ class Steps:
         """
         started = time.monotonic()
         every = list(played.rollouts)
-        credit = assign_credit(every, self.credit)
+        credit = assign_credit(every, self._credit)
         self.sampler.record(every)
         self._before = None
         metrics = {**self._metrics(every, credit, played.fill), **played.times}
@@ -243,7 +212,7 @@ class Steps:
         self.activity.now = f"writing down step {step}"
         if self.log is not None:
             self.log.rollouts(every, played.observer, played.rules)
-            every_so_often = self._histograms_every
+            every_so_often = self._config.logging.histograms_every
             if every_so_often and step % every_so_often == 0:
                 self.log.histograms(step, distributions(every, credit.samples))
         if self.archive is not None:
@@ -372,7 +341,7 @@ class Steps:
         missing = _not_given(rollout.trajectory for rollout in every)
         asked = missing + sum(len(rollout.completions) for rollout in every)
         found |= {
-            "groups/wanted": float(self.plan.groups),
+            "groups/wanted": float(self._config.sampling.problems_per_step),
             "groups/with_signal": float(credit.groups),
             "groups/flat": float(len({rollout.key.group for rollout in fill.discarded})),
             "groups/waste": fill.waste,

@@ -37,7 +37,7 @@ def test_weights_are_over_those_of_each_preset() -> None:
     assert episode_rules(config).reward == config.schedule.at(0)
     # Where no call but the first failing one is paid for, verdicts end there.
     assert config.rules.stop_at_first_failure
-    about = manifest("trl", config.rules, 0, rewards=config.schedule)
+    about = manifest(config, config.rules)
     assert about["rewards"][9]["weights"]["compile"] == 0.4
 
 

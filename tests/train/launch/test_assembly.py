@@ -14,10 +14,10 @@ from kernelgym.suites.known_memory import needed_bytes
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.settings import read_settings
 from kernelgym_train.launch.assembly import (
+    TokenCounter,
     episode_rules,
     held_out_problems,
     local_evaluator,
-    token_counter,
     training_observer,
     training_problems,
     with_memory_budget,
@@ -173,7 +173,7 @@ def test_observer_and_rules_are_as_configured() -> None:
     words = tiny.tokenizer()
     given = ("env.context=best", "env.context_tokens=77", "env.feedback=minimal")
     config = tiny.config(*given, "sampling.max_prompt_tokens=500", "env.stop=never")
-    observer = training_observer(config, "cpu", token_counter(words), max_turns=5)
+    observer = training_observer(config, "cpu", TokenCounter(words), max_turns=5)
     assert (observer.context, observer.context_tokens, observer.max_turns) == ("best", 77, 5)
     assert observer.count("a b c") == 3
     rules = episode_rules(config)
@@ -187,7 +187,7 @@ def test_a_text_is_tokenised_once_however_often_it_is_counted() -> None:
         asked.append(text)
         return {"input_ids": text.split()}
 
-    count = token_counter(words)
+    count = TokenCounter(words)
     assert [count(text) for text in ("a b", "c", "a b", "a b c")] == [2, 1, 2, 3]
     assert asked == ["a b", "c", "a b c"]
 

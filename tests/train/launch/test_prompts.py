@@ -12,7 +12,7 @@ from kernelgym.records.export import read_before
 from kernelgym.records.observer_settings import recorded_observer
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym_train.cli import main
-from kernelgym_train.launch.assembly import episode_rules, token_counter, training_observer
+from kernelgym_train.launch.assembly import TokenCounter, episode_rules, training_observer
 from kernelgym_train.rollout.records import rollout_record
 from support import tiny
 from support.demo_rollouts import RIGHT, WRONG, rollout
@@ -66,7 +66,7 @@ def test_context_of_512_tokens_needs_the_short_prompt(
 
 def test_episodes_of_the_short_prompt_are_read_back() -> None:
     config = tiny.config("env.prompt=short", "env.max_turns=2", "sampling.max_prompt_tokens=500")
-    observer = training_observer(config, "cpu", token_counter(tiny.tokenizer()))
+    observer = training_observer(config, "cpu", TokenCounter(tiny.tokenizer()))
     assert isinstance(observer, ShortObserver)
     assert observer.observe(SAMPLE_PROBLEM) == question(SAMPLE_PROBLEM)
     record = rollout_record(rollout(0, [WRONG, RIGHT]), observer, episode_rules(config))

@@ -27,7 +27,6 @@ from kernelgym_train.launch.assembly import (
     TokenCounter,
     episode_rules,
     make_steps,
-    token_counter,
     training_observer,
     training_retrieval,
 )
@@ -125,7 +124,7 @@ def test_export_counts_in_the_run_s_own_tokens(tmp_path, capsys) -> None:
     config = config_of("env.max_turns=2", "sampling.max_prompt_tokens=6000", "retrieval.tokens=600")
     tokenizer = tiny.tokenizer()
     tokenizer.save_pretrained(tmp_path / "words")
-    observer = training_observer(config, "cpu", token_counter(tokenizer))
+    observer = training_observer(config, "cpu", TokenCounter(tokenizer))
     judge = ScriptedEvaluator(lambda problem, kernel: verdict("wrong"), ruleset=config.rules)
     rules = episode_rules(config)
     rollouts = asyncio.run(play(tasks_of(0, PROBLEMS, 1), Copies(), judge, observer, rules))
@@ -145,7 +144,7 @@ def test_export_counts_in_the_run_s_own_tokens(tmp_path, capsys) -> None:
 def test_prompt_with_template_keeps_to_its_limit(room) -> None:
     config = config_of(f"sampling.max_prompt_tokens={room}", "retrieval.tokens=1000")
     tokenizer = tiny.tokenizer()
-    count = token_counter(tokenizer)
+    count = TokenCounter(tokenizer)
     observer = training_observer(config, "cpu", count)
     assert count.template_tokens(1) > 2 and observer.prompt_tokens < room
     text = ChatText(tokenizer, {})
@@ -211,7 +210,7 @@ def test_index_that_changed_is_refused_on_resume(tmp_path) -> None:
     Index.from_entries(synthetic_index("triton", "cpu").entries[:90]).save(index)
     config = config_of(f"retrieval.index={index}")
     kept = training_retrieval(config, "cpu")
-    about = manifest("trl", config.rules, 0, retrieval=kept)
+    about = manifest(config, config.rules, kept)
     assert about["retrieval"] == {"index": str(index), "digest": kept.digest}
     (tmp_path / "manifest.json").write_text(json.dumps(about))
     check_retrieval(tmp_path, training_retrieval(config, "cpu"))
@@ -247,7 +246,7 @@ def test_steps_write_the_metrics_of_retrieval() -> None:
     taken = asyncio.run(steps.take(0, Copies()))
     assert 1.0 < taken.metrics["retrieval/examples"] <= 3.0
     assert taken.metrics["retrieval/verbatim"] == 1.0
-    assert isinstance(token_counter(tiny.tokenizer()), TokenCounter)
+    assert isinstance(TokenCounter(tiny.tokenizer()), TokenCounter)
     assert load_config(None).model_dump()["retrieval"]["index"] == ""
 
 

@@ -13,13 +13,13 @@ from kernelgym import Kernel, Problem, Verdict
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.prompts.observer import Observer
-from kernelgym.rewards import reward_schedule
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Finding
-from kernelgym_train.credit.credit import CreditRule
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.settings import read_settings
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.steps import StepPlan, Steps
+from kernelgym_train.run.steps import Steps
 from kernelgym_train.types import Completion, SampleRequest
 from support import tiny
 
@@ -69,15 +69,16 @@ def names_of_a_step(folder: Path) -> Iterator[str]:
     log = RunLog.create(folder / "run", {}, {})
     judge = ScriptedEvaluator(judged, ruleset="kernelbench")
     judge.health = (DeviceHealth("cpu", in_service=True, lost=0),)
+    settings = (
+        *("sampling.problems_per_step=2", "sampling.group_size=2", "sampling.refill_rounds=1"),
+        *("reward.preset=stage2", "run.seed=1", "logging.histograms_every=1"),
+    )
     steps = Steps(
-        StepPlan(2, 2, 1),
+        read_settings(Config, {}, settings),
         sampler=ProblemSampler(tiny.problems(4), 1, Curriculum()),
         evaluator=log.verdicts(judge),
         observer=Observer("triton", "cpu", "kernelbench", max_turns=2, examples="zero_shot"),
         rules=EpisodeConfig(),
-        schedule=reward_schedule("stage2"),
-        credit=CreditRule(),
-        seed=1,
         log=log,
     )
     for step in range(6):  # a bucket's solve rate is known after some

@@ -16,6 +16,7 @@ from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.rulesets import ruleset
 from kernelgym.types import text_digest
+from kernelgym_train.config.config import load_config
 from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.run.runlog import RunLog
 from support import played
@@ -267,7 +268,8 @@ def test_checkpoint_row_carries_a_backends_facts(log: RunLog) -> None:
 
 
 def test_the_manifest_names_versions_machine_rules_and_seed() -> None:
-    found = manifest("trl", ruleset("strict"), 5, memory_bytes=1 << 30)
+    config = load_config(None, ["judge.memory_bytes=1073741824", "run.seed=5"])
+    found = manifest(config, ruleset("strict"))
     assert found["memory_bytes"] == 1 << 30
     assert (found["seed"], found["ruleset"]) == (5, ruleset("strict").label)
     assert {"kernelgym", "torch", "trl"} <= set(found["versions"])

@@ -15,14 +15,13 @@ from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.judge.device_health import DeviceHealth
 from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import read_records
-from kernelgym.rewards import reward_schedule
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Status
-from kernelgym_train.credit.credit import CreditRule
-from kernelgym_train.metrics.guards import GuardRules
+from kernelgym_train.config.config import Config
+from kernelgym_train.config.settings import read_settings
 from kernelgym_train.rollout.sampling import Curriculum, ProblemSampler
 from kernelgym_train.run.runlog import RunLog
-from kernelgym_train.run.steps import StepPlan, Steps, TrainingStep
+from kernelgym_train.run.steps import Steps, TrainingStep
 from kernelgym_train.types import Completion, SampleRequest
 from support import tiny
 
@@ -56,19 +55,21 @@ def hard(number: int) -> Callable[[Problem, Kernel], Verdict]:
     return judged
 
 
-def make(script: Any = None, log: RunLog | None = None, **options: Any) -> Steps:
-    plan = options.pop("plan", StepPlan(3, 2, 2))
+PLAN = (
+    *("sampling.problems_per_step=3", "sampling.group_size=2", "sampling.refill_rounds=2"),
+    *("run.seed=4", "reward.preset=sparse", "logging.histograms_every=1"),
+)
+PAIRS = ("sampling.problems_per_step=2", "sampling.refill_rounds=0")
+
+
+def make(script: Any = None, *settings: str, log: RunLog | None = None) -> Steps:
     return Steps(
-        plan,
+        read_settings(Config, {}, (*PLAN, *settings)),
         sampler=ProblemSampler(tiny.problems(6), 4, Curriculum(enabled=False)),
         evaluator=ScriptedEvaluator(hard(0) if script is None else script, ruleset="kernelbench"),
         observer=OBSERVER,
         rules=EpisodeConfig(),
-        schedule=reward_schedule(options.pop("reward", "sparse")),
-        credit=CreditRule(),
-        seed=4,
         log=log,
-        **options,
     )
 
 
@@ -82,7 +83,7 @@ def test_a_step_plays_its_groups_and_gives_credit() -> None:
     first = [sample for sample in taken.credit.samples if sample.key.trajectory == 0]
     assert all(sample.advantage > 0 for sample in first) and len(first) == 3
     assert taken.metrics["groups/waste"] == 0.0 and taken.metrics["time/model_s"] >= 0.0
-    assert StepPlan(3, 2).rows(2) == 12 >= len(taken.credit.samples)
+    assert len(taken.credit.samples) <= 12
 
 
 def test_groups_without_signal_are_refilled_and_counted() -> None:
@@ -113,12 +114,12 @@ def test_what_was_lost_is_counted_wherever_it_was() -> None:
             return Verdict(Status.UNAVAILABLE)
         return verdict("wrong")
 
-    taken = take(make(failing, plan=StepPlan(2, 2, 0)))
+    taken = take(make(failing, *PAIRS))
     assert taken.metrics["infra/left_out"] == 2.0 and taken.credit.samples == ()
 
 
 def test_devices_out_of_service_are_counted() -> None:
-    steps = make(lambda problem, kernel: verdict("wrong"), plan=StepPlan(2, 2, 0))
+    steps = make(lambda problem, kernel: verdict("wrong"), *PAIRS)
     assert isinstance(steps.evaluator, ScriptedEvaluator)
     steps.evaluator.health = (
         DeviceHealth("cuda:0", in_service=False, lost=3),
@@ -146,7 +147,7 @@ class Dropping:
 @pytest.mark.parametrize("turn", [0, 1])
 def test_failures_of_a_policy_count_nowhere(turn: int, tmp_path: Path) -> None:
     log = RunLog.create(tmp_path / "run", {}, {})
-    steps = make(lambda problem, kernel: verdict("wrong"), log=log, plan=StepPlan(2, 2, 0))
+    steps = make(lambda problem, kernel: verdict("wrong"), *PAIRS, log=log)
     taken = asyncio.run(steps.take(0, Dropping(turn)))
     assert taken.metrics["infra/left_out"] == 2.0 and taken.metrics["infra/fail_rate"] == 0.5
     assert taken.metrics["infra/policy_fail_rate"] == 2 / (2 * (3 + turn))
@@ -168,7 +169,7 @@ def test_streaming_policy_is_timed_and_bounded() -> None:
             async for found in super().sample(requests):
                 yield found
 
-    bounded = make(plan=StepPlan(2, 3, 0), at_once=2)
+    bounded = make(None, *PAIRS, "sampling.group_size=3", "sampling.at_once=2")
     found = asyncio.run(bounded.take(0, Slow(9))).metrics
     assert found["policy/in_flight_max"] == 2.0
     assert 0.0 <= found["policy/latency_mean_s"] <= found["policy/latency_max_s"]
@@ -178,7 +179,7 @@ def test_streaming_policy_is_timed_and_bounded() -> None:
 
 
 def test_the_schedule_decides_the_reward() -> None:
-    steps = make(lambda p, k: verdict("wrong"), reward={0: "sparse", 1: "stage1"})
+    steps = make(lambda p, k: verdict("wrong"), "reward.preset={0: sparse, 1: stage1}")
     early, late = take(steps, 0), take(steps, 1)
     assert {s for r in early.rollouts for s in r.trajectory.scores} == {0.0}
     assert all(s > 0.5 for r in late.rollouts for s in r.trajectory.scores)
@@ -204,16 +205,16 @@ def test_a_state_that_is_loaded_goes_on_as_the_other_would_have() -> None:
 
 def test_processes_share_a_step_and_agree_on_it() -> None:
     """Each plays some of the groups; what they gather is what one alone would have played."""
-    plan = StepPlan(3, 2, 0)
-    alone = take(make(plan=plan))
+    plan = "sampling.refill_rounds=0"
+    alone = take(make(None, plan))
     halves: list[Any] = []
     for rank in range(2):
         take(
-            make(plan=plan), share=(rank, 2), gather=lambda played: halves.append(played) or played
+            make(None, plan), share=(rank, 2), gather=lambda played: halves.append(played) or played
         )
     joined = sorted((r for half in halves for r in half), key=lambda rollout: rollout.key)
     assert tuple(joined) == alone.rollouts
-    whole = take(make(plan=plan), share=(0, 2), gather=lambda played: joined)
+    whole = take(make(None, plan), share=(0, 2), gather=lambda played: joined)
     assert whole.credit == alone.credit
 
 
@@ -229,8 +230,8 @@ def test_after_going_back_other_problems_and_seeds_are_drawn() -> None:
 
 def test_alarms_are_events_and_what_is_not_available_is_said_once(tmp_path: Path) -> None:
     log = RunLog.create(tmp_path / "run", {}, {})
-    rules = GuardRules(least_entropy=0.5, window=2)
-    steps = make(log=log, guards=rules, histograms_every=2)
+    rules = ("guards.least_entropy=0.5", "guards.window=2", "logging.histograms_every=2")
+    steps = make(None, *rules, log=log)
     said = []
     for step, entropy in enumerate([1.0, 0.1, 1.0]):
         alarms = steps.finish(step, take(steps, step), {"train/x": 1.0}, entropy=entropy)

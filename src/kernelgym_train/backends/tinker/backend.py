@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,7 @@ from kernelgym_train.backends.tinker.train import train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.policies import ChatText, SamplingRule
-from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, TrainingOutcome
+from kernelgym_train.run.training import Progress, TrainingOutcome
 
 __all__ = ["BACKEND", "OpenedLater", "TinkerBackend", "TinkerModel"]
 
@@ -128,26 +125,9 @@ class TinkerModel:
 
         return remote.policy(OpenedLater(make), kept.version if kept else 0, sampling)
 
-    def train(
-        self,
-        config: Config,
-        log: RunLog,
-        steps: Steps,
-        *,
-        evaluate: Evaluate | None = None,
-        watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
-        interrupts: Interrupts | None = None,
-    ) -> TrainingOutcome:
+    def train(self, progress: Progress) -> TrainingOutcome:
         """Train; see `kernelgym_train.backends.tinker.train.train`."""
-        outcome = train(
-            config,
-            log,
-            steps,
-            self._remote(),
-            evaluate=evaluate,
-            watchers=watchers,
-            interrupts=interrupts,
-        )
+        outcome = train(progress, self._remote())
         self._kept = outcome.model
         return outcome
 

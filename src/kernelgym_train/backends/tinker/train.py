@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,62 +44,32 @@ from kernelgym_train.backends.tinker.reference import (
 )
 from kernelgym_train.backends.tinker.remote import Learning, Remote
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
-from kernelgym_train.config.config import Config
 from kernelgym_train.rollout.policies import SamplingRule
-from kernelgym_train.run.interrupts import Interrupts, finish_within
-from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
-from kernelgym_train.run.steps import Played, Steps, TrainingStep
-from kernelgym_train.run.training import (
-    Evaluate,
-    LearnerLost,
-    Progress,
-    TrainingOutcome,
-    run_stretches,
-)
+from kernelgym_train.run.interrupts import finish_within
+from kernelgym_train.run.runlog import Checkpoint
+from kernelgym_train.run.steps import Played, TrainingStep
+from kernelgym_train.run.training import LearnerLost, Progress, TrainingOutcome
 from kernelgym_train.types import Key, Sample
 
 __all__ = ["train"]
 
 
-def train(
-    config: Config,
-    log: RunLog,
-    steps: Steps,
-    remote: Remote,
-    *,
-    evaluate: Evaluate | None = None,
-    watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
-    interrupts: Interrupts | None = None,
-) -> TrainingOutcome:
-    """Train until the last step, or until a guard stops the run.
+def train(progress: Progress, remote: Remote) -> TrainingOutcome:
+    """Train from the checkpoint at which `progress` begins until it ends.
 
     Args:
-        config: The configuration.
-        log: The run's folder.
-        steps: Makes the steps; its log is `log`.
-        remote: The model.
-        evaluate: Evaluates the policy every so often.
-        watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
-        interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
+        progress: Progress of the run.
+        remote: Model on the service.
 
     Returns:
-        How it ended; its model is a `KeptCheckpoint`.
+        The outcome; its model is a `KeptCheckpoint`.
 
     Raises:
         UsageError: If the log's checkpoint is another backend's.
-        KeyboardInterrupt: After an interrupt, see `run_stretches`.
-        LearnerLost: If the service's learner was lost again after three recoveries.
+        LearnerLost: If the weights that are trained on the service are lost.
     """
-    remote.service.pauses.event = log.event
-    return run_stretches(
-        config,
-        log,
-        steps,
-        lambda progress: asyncio.run(_Stretch(progress, remote).run()),
-        evaluate=evaluate,
-        watchers=watchers,
-        interrupts=interrupts,
-    )
+    remote.service.pauses.event = progress.log.event
+    return asyncio.run(_Stretch(progress, remote).run())
 
 
 class _Stretch:

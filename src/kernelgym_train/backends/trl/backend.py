@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,7 @@ from kernelgym_train.models import (
     save_model,
 )
 from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
-from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, TrainingOutcome
+from kernelgym_train.run.training import Progress, TrainingOutcome
 
 __all__ = ["BACKEND", "TrlBackend", "TrlModel"]
 
@@ -122,27 +119,12 @@ class TrlModel:
         model = self._loaded if self._trained is None else self._trained
         return model_policy(self._config, model, self.tokenizer, sampling)
 
-    def train(
-        self,
-        config: Config,
-        log: RunLog,
-        steps: Steps,
-        *,
-        evaluate: Evaluate | None = None,
-        watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
-        interrupts: Interrupts | None = None,
-    ) -> TrainingOutcome:
+    def train(self, progress: Progress) -> TrainingOutcome:
         """Train; see `kernelgym_train.backends.trl.train.train`."""
-        outcome = train(
-            config,
-            log,
-            steps,
-            self._untrained,
-            self.tokenizer,
-            evaluate=evaluate,
-            watchers=watchers,
-            interrupts=interrupts,
-        )
+        model, self._loaded = self._loaded, None
+        # After a rollback the weights that were loaded first have been trained.
+        model = load_model(self._own) if model is None else model
+        outcome = train(progress, model, self.tokenizer)
         self._trained = outcome.model
         return outcome
 
@@ -159,11 +141,6 @@ class TrlModel:
 
     def close(self) -> None:
         """Do nothing: memory is the process's."""
-
-    def _untrained(self) -> Any:
-        """Return the model as it was before any training."""
-        model, self._loaded = self._loaded, None
-        return load_model(self._own) if model is None else model
 
 
 class TrlBackend:

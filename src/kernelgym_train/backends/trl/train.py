@@ -16,19 +16,14 @@ Steps are finished, evaluated and kept by `kernelgym_train.run.training`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelgym import UsageError
 from kernelgym_train.backends.trl.loop import TrlLoop
 from kernelgym_train.backends.trl.options import grpo_options
-from kernelgym_train.config.config import Config
 from kernelgym_train.models import adapter_options, weights_digest
-from kernelgym_train.run.interrupts import Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Steps
-from kernelgym_train.run.training import Evaluate, Progress, TrainingOutcome, run_stretches
+from kernelgym_train.run.training import Progress, TrainingOutcome
 
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
@@ -36,56 +31,25 @@ if TYPE_CHECKING:
 __all__ = ["train"]
 
 
-def train(
-    config: Config,
-    log: RunLog,
-    steps: Steps,
-    make_model: Callable[[], Any],
-    tokenizer: Any,
-    *,
-    evaluate: Evaluate | None = None,
-    watchers: Callable[[int], Iterable[Watcher]] = lambda first: (),
-    interrupts: Interrupts | None = None,
-) -> TrainingOutcome:
-    """Train until the last step, or until a guard stops the run.
+def train(progress: Progress, model: Any, tokenizer: Any) -> TrainingOutcome:
+    """Train from the checkpoint at which `progress` begins until it ends.
 
     Args:
-        config: The configuration.
-        log: The run's folder.
-        steps: Makes the steps; its log is `log`.
-        make_model: Returns the model as it was before any training, without an adapter.
-        tokenizer: Its tokenizer.
-        evaluate: Evaluates the policy every so often.
-        watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
-        interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
+        progress: Progress of the run.
+        model: Model as it was before any training, without an adapter.
+        tokenizer: Tokenizer of the model.
 
     Raises:
         UsageError: If what was configured does not work.
-        KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken,
-            unless it was the last; at a second one, at once.
     """
     if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
         raise UsageError(
             "TRITON_INTERPRET is set, and TRL's loss would be interpreted, too; unset it (the "
             "judge sets it for its own processes)"
         )
-    return run_stretches(
-        config,
-        log,
-        steps,
-        lambda progress: _train_once(progress, make_model, tokenizer),
-        evaluate=evaluate,
-        watchers=watchers,
-        interrupts=interrupts,
-    )
-
-
-def _train_once(
-    progress: Progress, make_model: Callable[[], Any], tokenizer: Any
-) -> TrainingOutcome:
     config, start = progress.config, progress.log.start
     loop = TrlLoop(progress, tokenizer)
-    trainer = _make_trainer(progress, loop, make_model(), tokenizer)
+    trainer = _make_trainer(progress, loop, model, tokenizer)
     if start is not None and start.step >= config.optimiser.steps:
         # Transformers looks at the number of steps only after having taken one more.
         trainer._load_from_checkpoint(str(start.folder))
@@ -96,8 +60,8 @@ def _train_once(
         finally:
             loop.rests()
         done = trainer.state.global_step // config.optimiser.updates_per_step
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    return TrainingOutcome(done, weights_digest(model), progress.stopped, model)
+    trained = trainer.accelerator.unwrap_model(trainer.model)
+    return TrainingOutcome(done, weights_digest(trained), progress.stopped, trained)
 
 
 def _make_trainer(progress: Progress, loop: TrlLoop, model: Any, tokenizer: Any) -> KernelTrainer:
