@@ -16,19 +16,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelgym import Message, UsageError
 from kernelgym_train.models import context_tokens
 from kernelgym_train.types import Completion, PromptTooLong, SampleRequest
 
-if TYPE_CHECKING:
-    import torch
-
 __all__ = [
     "ChatText",
+    "Draw",
+    "DrawnAnswer",
     "HFPolicy",
     "SamplingRule",
     "batch_seed",
@@ -36,6 +35,11 @@ __all__ = [
     "end_ids",
     "refuse_long_prompts",
 ]
+
+DrawnAnswer = tuple[tuple[int, ...], tuple[float, ...] | None]
+"""Ids of an answer, and their log-probabilities under the sampler if it tells them."""
+Draw = Callable[[Sequence[Sequence[int]], int], Sequence[DrawnAnswer]]
+"""Draws one answer to each prompt, given as ids, by a seed."""
 
 _TAG = re.compile(r"</?(?:think(?:ing)?|KERNEL|SUMMARY)>", re.IGNORECASE)
 _OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
@@ -158,8 +162,9 @@ class HFPolicy:
         sampling: How tokens are drawn.
         batch: Most requests of one `generate`.
         template: Arguments for the chat template.
-        logprobs: Whether completions carry log-probabilities; they take memory for every logit.
-        version: How many optimiser steps the model has taken.
+        version: Number of optimiser steps that the model has taken.
+        draw: Draws answers to prompts, given as ids, and a seed; the model's own `generate` if
+            None.
 
     Raises:
         UsageError: If an argument makes no sense.
@@ -173,8 +178,8 @@ class HFPolicy:
         *,
         batch: int = 64,
         template: Mapping[str, Any] | None = None,
-        logprobs: bool = False,
         version: int = 0,
+        draw: Draw | None = None,
     ) -> None:
         if batch < 1:
             raise UsageError(f"batch must be at least 1, got {batch}")
@@ -183,7 +188,7 @@ class HFPolicy:
         self.version = version
         """Stamped on completions."""
         self._text = ChatText(tokenizer, template)
-        self._batch, self._logprobs = batch, logprobs
+        self._batch, self._draw = batch, self._sample if draw is None else draw
         self._ends = end_ids(model, tokenizer)
         pad = tokenizer.pad_token_id
         self._pad = self._ends[0] if pad is None else pad
@@ -201,7 +206,7 @@ class HFPolicy:
         found: dict[int, Completion] = {}
         for chunk in by_length([len(ids) for ids, _ in prompts], self._batch):
             seed = batch_seed([requests[index].seed for index in chunk])
-            sampled = self._sample([prompts[index][0] for index in chunk], seed)
+            sampled = self._draw([prompts[index][0] for index in chunk], seed)
             for index, (ids, logprobs) in zip(chunk, sampled, strict=True):
                 read, opened = prompts[index]
                 found[index] = Completion(
@@ -214,9 +219,7 @@ class HFPolicy:
                 )
         return [found[index] for index in range(len(requests))]
 
-    def _sample(
-        self, prompts: Sequence[Sequence[int]], seed: int
-    ) -> list[tuple[tuple[int, ...], tuple[float, ...] | None]]:
+    def _sample(self, prompts: Sequence[Sequence[int]], seed: int) -> list[DrawnAnswer]:
         import torch
 
         width = max(map(len, prompts))
@@ -235,17 +238,11 @@ class HFPolicy:
                     eos_token_id=list(self._ends),
                     pad_token_id=self._pad,
                     use_cache=True,
-                    return_dict_in_generate=True,
-                    output_scores=self._logprobs,
                     **self.sampling.options(),
                 )
         finally:
             self.model.train(was_training)
-        answers = [self._until_end(row) for row in out.sequences[:, width:].tolist()]
-        if not self._logprobs:
-            return [(answer, None) for answer in answers]
-        told = _logprobs(out.scores, answers)
-        return list(zip(answers, told, strict=True))
+        return [(self._until_end(row), None) for row in out[:, width:].tolist()]
 
     def _until_end(self, row: Sequence[int]) -> tuple[int, ...]:
         """Return a row up to the token that ended it; what follows is padding."""
@@ -303,14 +300,3 @@ def by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     for start in range(0, len(order), batch):
         yield order[start : start + batch]
-
-
-def _logprobs(
-    scores: Sequence[torch.Tensor], answers: Sequence[Sequence[int]]
-) -> list[tuple[float, ...]]:
-    """Return each sampled token's log-probability, given the scores it was drawn by."""
-    per_step = [score.float().log_softmax(-1) for score in scores]
-    return [
-        tuple(float(per_step[place][row, number]) for place, number in enumerate(answer))
-        for row, answer in enumerate(answers)
-    ]

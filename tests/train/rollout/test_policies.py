@@ -116,17 +116,6 @@ def test_ends_and_limits(words: Any, model: Any) -> None:
         assert each.policy_version == 3 and each.logprobs is None
 
 
-def test_logprobs_are_those_of_the_model(words: Any, model: Any) -> None:
-    import torch
-
-    policy = HFPolicy(model, words, SamplingRule(8, temperature=1.0), logprobs=True)
-    for each in policy.generate(requests(5)):
-        logits = model(input_ids=torch.tensor([[*each.prompt_ids, *each.ids]])).logits[0]
-        known = logits[len(each.prompt_ids) - 1 : -1].log_softmax(-1).detach()
-        wanted = [float(known[place, number]) for place, number in enumerate(each.ids)]
-        assert each.logprobs == pytest.approx(wanted, abs=1e-4)
-
-
 def test_it_leaves_the_model_as_it_was(words: Any, model: Any) -> None:
     model.train()
     HFPolicy(model, words, SamplingRule(2)).generate(requests(1))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from kernelgym import Problem, UsageError
 from kernelgym_train.backends.backend import check_packages
@@ -16,7 +15,7 @@ from kernelgym_train.backends.tinker.checkpoint import (
     write_trained,
 )
 from kernelgym_train.backends.tinker.keys import tinker_key
-from kernelgym_train.backends.tinker.policy import Snapshot, TinkerPolicy
+from kernelgym_train.backends.tinker.policy import OpenedLater, TinkerPolicy
 from kernelgym_train.backends.tinker.prices import cost_lines, price_of
 from kernelgym_train.backends.tinker.reach import (
     KeptWeights,
@@ -27,7 +26,7 @@ from kernelgym_train.backends.tinker.reach import (
     server_address,
 )
 from kernelgym_train.backends.tinker.remote import Remote
-from kernelgym_train.backends.tinker.service import Answered, Service
+from kernelgym_train.backends.tinker.service import Sampler, Service
 from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import train
@@ -36,7 +35,7 @@ from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.policies import ChatText, SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
-__all__ = ["BACKEND", "OpenedLater", "TinkerBackend", "TinkerModel"]
+__all__ = ["BACKEND", "TinkerBackend", "TinkerModel"]
 
 
 class TinkerModel:
@@ -116,7 +115,7 @@ class TinkerModel:
         service = self._service
         assert service is not None  # _remote has connected
 
-        def make() -> Awaitable[Snapshot]:
+        def make() -> Awaitable[Sampler]:
             if kept is None:
                 return service.sampler(base_model=self._served.name)
             if not kept.sampler_path:
@@ -159,35 +158,6 @@ class TinkerModel:
             self._config.tinker.answer_timeout_s,
             self._spending,
         )
-
-
-class OpenedLater:
-    """A snapshot that is opened when it is first sampled.
-
-    Args:
-        make: Opens it; asked again by the next answer if it fails.
-    """
-
-    def __init__(self, make: Callable[[], Awaitable[Snapshot]]) -> None:
-        self._make = make
-        self._opening: asyncio.Future[Snapshot] | None = None
-
-    async def sample(self, prompt: Sequence[int], **asked: Any) -> Answered:
-        """Return one answer; see `Snapshot.sample`."""
-        snapshot = await self._opened()
-        return await snapshot.sample(prompt, **asked)
-
-    async def _opened(self) -> Snapshot:
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._make())
-        opening = self._opening
-        try:
-            # Shielded: an answer that is given up must not cancel what the others wait for.
-            return await asyncio.shield(opening)
-        except Exception:
-            if self._opening is opening:  # the next attempt asks again
-                self._opening = None
-            raise
 
 
 class TinkerBackend:
@@ -273,7 +243,7 @@ def _compared(path: str, served: ServedModel, server: str, key: str) -> KeptWeig
     return kept
 
 
-async def _snapshot_of(service: Service, path: str) -> Snapshot:
+async def _snapshot_of(service: Service, path: str) -> Sampler:
     """Return what samples with the weights of a training."""
     learner = await service.restore(path, optimiser=False)
     return await learner.snapshot()

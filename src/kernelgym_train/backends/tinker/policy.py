@@ -8,34 +8,46 @@ same seed; then it is a `PolicyFailure`, which costs that trajectory alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 from kernelgym import PolicyFailure, UsageError
 from kernelgym_train.backends.tinker.recovery import ATTEMPTS, asked_again
-from kernelgym_train.backends.tinker.service import Answered
+from kernelgym_train.backends.tinker.service import Answered, Sampler
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, SamplingRule, refuse_long_prompts
 from kernelgym_train.types import Completion, SampleRequest
 
-__all__ = ["Snapshot", "TinkerPolicy"]
+__all__ = ["OpenedLater", "TinkerPolicy"]
 
 
-class Snapshot(Protocol):
-    """What samples with one state of the weights; `kernelgym_train.backends.tinker.service`'s."""
+class OpenedLater:
+    """A snapshot that is opened when it is first sampled.
 
-    async def sample(
-        self,
-        prompt: Sequence[int],
-        *,
-        max_tokens: int,
-        temperature: float,
-        top_p: float,
-        stop: Sequence[int],
-        seed: int,
-        limit_s: float,
-    ) -> Answered:
-        """Return one answer."""
+    Args:
+        make: Opens it; asked again by the next answer if it fails.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[Sampler]]) -> None:
+        self._make = make
+        self._opening: asyncio.Future[Sampler] | None = None
+
+    async def sample(self, prompt: Sequence[int], **asked: Any) -> Answered:
+        """Return one answer; see `Sampler.sample`."""
+        snapshot = await self._opened()
+        return await snapshot.sample(prompt, **asked)
+
+    async def _opened(self) -> Sampler:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._make())
+        opening = self._opening
+        try:
+            # Shielded: an answer that is given up must not cancel what the others wait for.
+            return await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:  # the next attempt asks again
+                self._opening = None
+            raise
 
 
 class TinkerPolicy:
@@ -57,7 +69,7 @@ class TinkerPolicy:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: Sampler | OpenedLater,
         text: ChatText,
         sampling: SamplingRule,
         *,

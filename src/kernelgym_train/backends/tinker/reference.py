@@ -18,22 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from kernelgym.episodes.playing import side_by_side
 from kernelgym_train.backends.tinker.recovery import asked_again
+from kernelgym_train.backends.tinker.service import Sampler
 from kernelgym_train.types import Sample
 
-__all__ = ["Divergence", "ReferenceScores", "divergence", "reference_logprobs"]
-
-
-class ReferenceScores(Protocol):
-    """Tells log-probabilities; `kernelgym_train.backends.tinker.service.Sampler`."""
-
-    async def score(
-        self, prompt: Sequence[int], answer: Sequence[int], *, limit_s: float
-    ) -> tuple[float, ...]:
-        """Return the log-probability of each token of an answer."""
+__all__ = ["Divergence", "divergence", "reference_logprobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +64,7 @@ def divergence(samples: Sequence[Sample], reference: Sequence[Sequence[float]]) 
 
 
 async def reference_logprobs(
-    base: ReferenceScores, samples: Sequence[Sample], *, limit_s: float, at_once: int | None = None
+    base: Sampler, samples: Sequence[Sample], *, limit_s: float, at_once: int | None = None
 ) -> list[tuple[float, ...]]:
     """Return the base model's log-probabilities of each sample's tokens.
 

@@ -35,14 +35,13 @@ from kernelgym import UsageError
 from kernelgym_train.backends.tinker.checkpoint import KeptCheckpoint, checkpoint_name
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap, updates_of
 from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
-from kernelgym_train.backends.tinker.policy import Snapshot
 from kernelgym_train.backends.tinker.recovery import or_lost
 from kernelgym_train.backends.tinker.reference import (
-    ReferenceScores,
     divergence,
     reference_logprobs,
 )
-from kernelgym_train.backends.tinker.remote import Learning, Remote
+from kernelgym_train.backends.tinker.remote import Remote
+from kernelgym_train.backends.tinker.service import Learner, Sampler
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import finish_within
@@ -81,8 +80,8 @@ class _Stretch:
         self._loss = loss_of(progress.config)
         self._kept = _kept_at_start(progress)
         self._version = self._kept.version if self._kept else 0
-        self._sampled: tuple[int, Snapshot] | None = None
-        self._base: ReferenceScores | None = None
+        self._sampled: tuple[int, Sampler] | None = None
+        self._base: Sampler | None = None
         self._unfinished = False
         """Whether a step was written down and its updates are not done, or not known to be."""
         self._ahead: asyncio.Task[Played] | None = None
@@ -112,7 +111,7 @@ class _Stretch:
                 await asyncio.gather(self._ahead, return_exceptions=True)
         return TrainingOutcome(progress.done, stopped=progress.stopped, model=self._kept)
 
-    async def _train(self, learner: Learning) -> None:
+    async def _train(self, learner: Learner) -> None:
         progress = self._progress
         limit_s = self._config.tinker.step_timeout_s
         while not progress.ends:
@@ -133,7 +132,7 @@ class _Stretch:
         if self._progress.done and (over := self._remote.spending.over):
             self._progress.stop(over)
 
-    async def _open(self) -> Learning:
+    async def _open(self) -> Learner:
         config, service = self._config, self._remote.service
         if self._kept is not None:
             self._steps.activity.now = "restoring the checkpoint on the service"
@@ -146,7 +145,7 @@ class _Stretch:
             service.create(self._remote.base_model, config.model.lora_rank, config.run.seed)
         )
 
-    async def _check_loss(self, learner: Learning) -> None:
+    async def _check_loss(self, learner: Learner) -> None:
         """Refuse a loss that the server does not have."""
         if await or_lost(learner.has_loss(self._loss.name, self._loss.told(1.0))):
             return
@@ -156,7 +155,7 @@ class _Stretch:
             "optimiser.importance=token"
         )
 
-    async def _step(self, learner: Learning, step: int) -> None:
+    async def _step(self, learner: Learner, step: int) -> None:
         taken, snapshot_s = await self._take(learner, step)
         before, started = self._version, time.monotonic()
         await self._begin(learner, step + 1)
@@ -184,7 +183,7 @@ class _Stretch:
             asks = partial(self._remote.policy, evaluated, self._version)
             await self._progress.evaluate(asks)
 
-    async def _take(self, learner: Learning, step: int) -> tuple[TrainingStep, float]:
+    async def _take(self, learner: Learner, step: int) -> tuple[TrainingStep, float]:
         """Play a step and write it down; return its snapshot's seconds, too."""
         started = time.monotonic()
         if self._ahead is None:
@@ -197,7 +196,7 @@ class _Stretch:
         self._unfinished = True
         return self._steps.write_down(step, played), snapshot_s
 
-    async def _begin(self, learner: Learning, step: int) -> None:
+    async def _begin(self, learner: Learner, step: int) -> None:
         """Begin to play the next step, if one step off.
 
         If a checkpoint comes in between, the weights that play are kept with it: a resumed run has
@@ -215,7 +214,7 @@ class _Stretch:
         self._ahead = self._play(step, await self._snapshot(learner), self._version)
         await asyncio.sleep(0)  # lets it begin before the update is submitted
 
-    async def _chosen(self, learner: Learning) -> tuple[Snapshot, int]:
+    async def _chosen(self, learner: Learner) -> tuple[Sampler, int]:
         """Return what plays a step, and its version."""
         kept = self._before
         if kept is None or not self._config.tinker.off_policy:
@@ -224,14 +223,14 @@ class _Stretch:
         opened = await or_lost(self._remote.service.sampler(kept["sampler_path"]))
         return opened, kept["version"]
 
-    def _play(self, step: int, snapshot: Snapshot, version: int) -> asyncio.Task[Played]:
+    def _play(self, step: int, snapshot: Sampler, version: int) -> asyncio.Task[Played]:
         sampling = self._config.sampling
         drawn = SamplingRule(sampling.max_new_tokens, sampling.temperature, sampling.top_p)
         policy = self._remote.policy(snapshot, version, drawn)
         return asyncio.create_task(self._steps.play(step, policy))
 
     async def _learn(
-        self, learner: Learning, step: int, taken: TrainingStep
+        self, learner: Learner, step: int, taken: TrainingStep
     ) -> tuple[dict[str, float], float | None]:
         """Take a step's updates; returns what was measured, and the mean gap."""
         optimiser = self._config.optimiser
@@ -310,14 +309,14 @@ class _Stretch:
         }
         return penalties, {"train/kl": found.kl}
 
-    async def _snapshot(self, learner: Learning) -> Snapshot:
+    async def _snapshot(self, learner: Learner) -> Sampler:
         """Return a snapshot of the weights; the last one if unchanged."""
         if self._sampled is None or self._sampled[0] != self._version:
             self._steps.activity.now = "taking a snapshot of the weights"
             self._sampled = (self._version, await or_lost(learner.snapshot()))
         return self._sampled[1]
 
-    async def _save(self, learner: Learning, *, checkpoint: bool) -> None:
+    async def _save(self, learner: Learner, *, checkpoint: bool) -> None:
         self._steps.activity.now = "keeping the weights on the service"
         progress = self._progress
         name = checkpoint_name(progress.done) if checkpoint else "final"

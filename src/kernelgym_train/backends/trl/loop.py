@@ -13,81 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelgym_train.backends.trl.generation import generate_ids
 from kernelgym_train.backends.trl.rows import TrainingRows, rows_of
 from kernelgym_train.config.config import Config
-from kernelgym_train.models import context_tokens, weights_digest
+from kernelgym_train.models import weights_digest
 from kernelgym_train.rollout.play import request_seed
-from kernelgym_train.rollout.policies import (
-    ChatText,
-    HFPolicy,
-    SamplingRule,
-    batch_seed,
-    by_length,
-    end_ids,
-    refuse_long_prompts,
-)
+from kernelgym_train.rollout.policies import ChatText, DrawnAnswer, HFPolicy, SamplingRule
 from kernelgym_train.run.steps import TrainingStep
 from kernelgym_train.run.training import Progress
-from kernelgym_train.types import Completion, Key, Rollout, SampleRequest
+from kernelgym_train.types import Key, Rollout
 
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
 
-__all__ = ["TrlLoop", "TrlPolicy", "model_policy"]
-
-
-class TrlPolicy:
-    """Samples with a trainer's own model, as `kernelgym_train.rollout.play.BatchPolicy`.
-
-    Args:
-        trainer: The trainer.
-        text: The chat template.
-        batch: Most requests of one call.
-        version: Optimiser steps that the model has taken.
-        max_new_tokens: Most tokens of an answer, for which the model's context must have room.
-    """
-
-    def __init__(
-        self,
-        trainer: Any,
-        text: ChatText,
-        *,
-        batch: int = 64,
-        version: int = 0,
-        max_new_tokens: int = 0,
-    ) -> None:
-        self._trainer, self._text = trainer, text
-        self._batch, self._version, self._most = batch, version, max_new_tokens
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        self._ends = end_ids(model, text.tokenizer)
-        self._context = context_tokens(model.config)
-
-    def generate(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """Return one completion per request, in their order.
-
-        Raises:
-            PromptTooLong: If a prompt and its answer do not fit into the model's context.
-        """
-        import torch
-
-        prompts = [self._text.prompt(request.messages) for request in requests]
-        refuse_long_prompts([len(ids) for ids, _ in prompts], self._most, self._context)
-        found: dict[int, Completion] = {}
-        for chunk in by_length([len(ids) for ids, _ in prompts], self._batch):
-            torch.manual_seed(batch_seed([requests[index].seed for index in chunk]))
-            sampled, told = generate_ids(self._trainer, [prompts[index][0] for index in chunk])
-            for place, (index, ids) in enumerate(zip(chunk, sampled, strict=True)):
-                read, opened = prompts[index]
-                found[index] = Completion(
-                    text=self._text.answer(ids, opened),
-                    prompt_ids=read,
-                    ids=tuple(ids),
-                    logprobs=None if told is None else tuple(told[place]),
-                    finish="stop" if ids and ids[-1] in self._ends else "length",
-                    policy_version=self._version,
-                )
-        return [found[index] for index in range(len(requests))]
+__all__ = ["TrlLoop", "draw_answers", "model_policy"]
 
 
 class TrlLoop:
@@ -114,14 +52,15 @@ class TrlLoop:
         optimiser_step = trainer.state.global_step
         step = optimiser_step // self._updates
         torch.manual_seed(request_seed(self._steps.seed, Key(step, 0)))
-        policy = TrlPolicy(
-            trainer,
-            self._text,
-            batch=self._config.sampling.batch_size,
-            version=optimiser_step,
-            max_new_tokens=self._config.sampling.max_new_tokens,
-        )
         accelerator = trainer.accelerator
+        policy = model_policy(
+            self._config,
+            accelerator.unwrap_model(trainer.model),
+            self._text.tokenizer,
+            SamplingRule(self._config.sampling.max_new_tokens),
+            version=optimiser_step,
+            draw=partial(draw_answers, trainer),
+        )
         share = (accelerator.process_index, accelerator.num_processes)
         gather = _gather if share[1] > 1 else None
         self._taken = asyncio.run(self._steps.take(step, policy, share=share, gather=gather))
@@ -178,11 +117,42 @@ class TrlLoop:
         return model_policy(self._config, model, self._text.tokenizer, sampling)
 
 
-def model_policy(config: Config, model: Any, tokenizer: Any, sampling: SamplingRule) -> HFPolicy:
-    """Return what samples with a model as it stands."""
+def model_policy(
+    config: Config, model: Any, tokenizer: Any, sampling: SamplingRule, **options: Any
+) -> HFPolicy:
+    """Return a policy that samples with a model as it stands.
+
+    Args:
+        config: Configuration of the run.
+        model: Model that samples.
+        tokenizer: Tokenizer of the model.
+        sampling: Rule by which tokens are drawn.
+        options: Further arguments of `HFPolicy`.
+    """
     template = {"enable_thinking": config.sampling.thinking}
     batch = config.sampling.batch_size
-    return HFPolicy(model, tokenizer, sampling, batch=batch, template=template)
+    return HFPolicy(model, tokenizer, sampling, batch=batch, template=template, **options)
+
+
+def draw_answers(trainer: Any, prompts: Sequence[Sequence[int]], seed: int) -> list[DrawnAnswer]:
+    """Return the ids that a trainer samples for each prompt, with their log-probabilities.
+
+    TRL has no public way to generate inside a rollout function; this private call serves Hugging
+    Face, vLLM and continuous batching alike. tests/train/backends/trl/test_contract.py compares its
+    parameters with those of the installed TRL.
+
+    Args:
+        trainer: Trainer of TRL; it samples with the temperature and limits of its own options.
+        prompts: Ids of each prompt.
+        seed: Seed of torch's random number generators.
+    """
+    import torch
+
+    torch.manual_seed(seed)
+    # One generation per prompt: the prompts stand there as often as they are wanted.
+    ids, told = trainer._generate_single_turn([list(prompt) for prompt in prompts], None, {}, 1)
+    logprobs = [None] * len(ids) if told is None else map(tuple, told)
+    return [(tuple(row), each) for row, each in zip(ids, logprobs, strict=True)]
 
 
 _NAMES = {

@@ -316,7 +316,7 @@ def test_several_processes_are_refused(tmp_path, model_folder, served, capsys, m
 
 
 def test_snapshot_that_failed_to_open_is_opened_again():
-    from kernelgym_train.backends.tinker.backend import OpenedLater
+    from kernelgym_train.backends.tinker.policy import OpenedLater
 
     made = []
 

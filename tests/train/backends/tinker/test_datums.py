@@ -55,7 +55,7 @@ def test_refusal_is_told_from_a_failure():
     from kernelgym_train.backends.tinker.service import _refuses
 
     def answered(kind, status):
-        sent = httpx.SampleRequest("POST", "http://fake")
+        sent = httpx.Request("POST", "http://fake")
         return kind("said", response=httpx.Response(status, request=sent), body=None)
 
     refusal, failure = (

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym import UnknownName, UsageError
-from kernelgym_train.backends.trl import generation
-from kernelgym_train.backends.trl.generation import FORMS, UnknownTrl, generate_ids
 from kernelgym_train.backends.trl.options import grpo_options
 from kernelgym_train.backends.trl.rows import rows_of
 from kernelgym_train.backends.trl.settings import LOSSES
@@ -27,31 +25,11 @@ def test_the_pinned_range_holds() -> None:
     assert (major, minor) == ("1", "16")
 
 
-def test_the_installed_generation_call_is_known() -> None:
+def test_the_generation_call_takes_what_it_is_given() -> None:
     from trl import GRPOTrainer
 
-    form = generation.generation_form(GRPOTrainer._generate_single_turn)
-    assert FORMS[form][0] == "1.15 - 1.16"
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: str(len(form)))
-def test_every_known_form_is_called_as_it_wants(form: tuple[str, ...]) -> None:
-    """Trainers with the signatures of other versions get arguments that bind to them."""
-    names = ", ".join(form[:4]) + (", has_tool_images=False" if len(form) == 5 else "")
-    if form[-1] == "has_tool_images" and len(form) == 4:
-        names = ", ".join(form[:3]) + ", has_tool_images=False"
-    scope: dict[str, Any] = {}
-    body = "return [[p[0], 9] for p in prompt_ids], None"
-    exec(f"class Trainer:\n  def _generate_single_turn(self, {names}):\n    {body}", scope)
-    assert generate_ids(scope["Trainer"](), [(1, 2), (3,)]) == ([[1, 9], [3, 9]], None)
-
-
-def test_an_unknown_form_is_refused_with_what_to_install() -> None:
-    class Trainer:
-        def _generate_single_turn(self, requests: Any) -> Any: ...
-
-    with pytest.raises(UnknownTrl, match=r"trl>=1.16,<1.17"):
-        generate_ids(Trainer(), [])
+    names = [*inspect.signature(GRPOTrainer._generate_single_turn).parameters]
+    assert names[:5] == ["self", "prompt_ids", "images", "multimodal_fields", "num_generations"]
 
 
 def test_the_private_methods_that_we_override_are_there() -> None:

@@ -30,6 +30,7 @@ class Watched:
 
         from kernelgym_train.backends.trl import train, trainer
         from kernelgym_train.run.runlog import RunLog
+        from kernelgym_train.run.training import run_stretches
 
         settings = tiny.config(
             # Plain descent with rate 1: what the weights move by is the gradient.
@@ -67,7 +68,7 @@ class Watched:
         trainer.KernelTrainer = Trainer
         self.start = {n: w.detach().clone() for n, w in self.model.named_parameters()}
         try:
-            train.train(settings, log, steps, lambda: self.model, words)
+            run_stretches(settings, log, steps, lambda done: train.train(done, self.model, words))
         finally:
             trainer.KernelTrainer = original
         with torch.no_grad():

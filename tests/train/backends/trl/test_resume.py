@@ -20,7 +20,7 @@ import pytest
 
 from kernelgym import Kernel, Problem, Verdict
 from kernelgym.testing import verdict
-from kernelgym_train.backends.trl.loop import TrlPolicy
+from kernelgym_train.rollout.policies import HFPolicy
 from kernelgym_train.run.runlog import RunLog
 from support import tiny
 
@@ -110,7 +110,7 @@ def at(count: int, method: Callable[..., Any], *, after: bool = False) -> Callab
 
 def sampling(patch: pytest.MonkeyPatch) -> None:
     """In the middle of an episode of step 3, between its two turns."""
-    patch.setattr(TrlPolicy, "generate", at(8, TrlPolicy.generate))
+    patch.setattr(HFPolicy, "generate", at(8, HFPolicy.generate))
 
 
 def optimising(patch: pytest.MonkeyPatch) -> None:

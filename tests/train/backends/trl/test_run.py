@@ -16,8 +16,8 @@ import pytest
 from kernelgym import Kernel, Problem, UsageError, Verdict, read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Status
-from kernelgym_train.backends.trl.loop import TrlPolicy
 from kernelgym_train.rollout.device_share import DeviceHold
+from kernelgym_train.rollout.policies import HFPolicy
 from kernelgym_train.run import steps
 from kernelgym_train.run.runlog import RunLog
 from support import tiny
@@ -103,14 +103,14 @@ def test_the_same_requests_are_answered_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever torch's generator is at: sampling follows from seeds of requests alone."""
-    generate = TrlPolicy.generate
+    generate = HFPolicy.generate
     answered = []
 
-    def twice(self: TrlPolicy, requests: Any) -> Any:
+    def twice(self: HFPolicy, requests: Any) -> Any:
         answered.append((generate(self, requests), generate(self, requests)))
         return answered[-1][0]
 
-    monkeypatch.setattr(TrlPolicy, "generate", twice)
+    monkeypatch.setattr(HFPolicy, "generate", twice)
     tiny.run(tmp_path / "run", tiny.config("optimiser.steps=1"))
     assert answered and all(one == other for one, other in answered)
 
