@@ -19,6 +19,7 @@ from kernelgym.rewards import RewardPreset, RewardSchedule, reward_schedule
 from kernelgym.types import GAMMA, ReturnVariant
 from kernelgym_train.config.settings import Settings, Several
 from kernelgym_train.credit.credit import Normaliser
+from kernelgym_train.metrics.guards import Share
 
 __all__ = [
     "CreditConfig",
@@ -35,8 +36,6 @@ __all__ = [
     "SamplingConfig",
     "TinkerConfig",
 ]
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class RunConfig(Settings):

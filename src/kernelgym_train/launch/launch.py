@@ -92,7 +92,8 @@ def train_run(
         return RunOutcome(resume, done, "", was_finished=True)
     logs: list[RunLog] = []
     activity = Activity()
-    says = None if _is_first() else _say_nothing
+    # Only the first process answers Ctrl-C on the terminal.
+    says = None if _is_first() else lambda line: None
     try:
         with Interrupts(activity, resume, says) as interrupts:
             return _train_run(config, resume, from_step, interrupts, logs)
@@ -237,7 +238,7 @@ def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str,
             archive.read(log.trajectories, step)
         run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share, archive=archive)
         asyncio.run(run(model.policy, step))
-        return run.last.metrics if run.last else {}
+        return run.last
 
 
 class HeldOutEvaluation:
@@ -277,7 +278,8 @@ class HeldOutEvaluation:
         else:
             self._again = judge if config.evaluation.timing else None
             self._judge = log.verdicts(judge, seeded=not config.judge.cache)
-        self.last: Evaluation | None = None
+        self.last: dict[str, float] = {}
+        """Metrics of the newest evaluation."""
 
     async def __call__(self, policy: PolicyFor, step: int) -> float | None:
         """Evaluate, write it down, and return pass@1."""
@@ -326,7 +328,7 @@ class HeldOutEvaluation:
             settings = (chosen.temperature, chosen.samples, chosen.pass_at)
             metrics |= (await played(*settings, "without_retrieval", retrieval=False)).metrics
         metrics["time/eval_s"] = time.monotonic() - started
-        self.last = Evaluation(metrics, found.problems, found.rollouts)
+        self.last = metrics
         self._log.evaluation(step, metrics)
         return metrics.get("eval/pass@1")
 
@@ -372,10 +374,6 @@ def _create(config: Config) -> RunLog:
 def _is_first() -> bool:
     """Return True in the one process that writes and speaks."""
     return not int(os.environ.get("RANK", "0"))
-
-
-def _say_nothing(line: str) -> None:
-    """Leave answers to Ctrl-C to the first process."""
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from kernelgym.errors import UnknownName, UsageError
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 __all__ = [
     "ACTIONS",
@@ -35,6 +35,8 @@ Action = Literal["off", "warn", "stop", "rollback"]
 """Reaction of a run to an alarm."""
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """Reactions, the mildest first."""
+Share = Annotated[float, Field(ge=0, le=1)]
+"""Number from 0 to 1."""
 
 _NGRAM = 4
 
@@ -72,58 +74,39 @@ class StepHealth:
 class GuardRules:
     """When guards are set off, and what is done then.
 
-    Raises:
-        UsageError: If a number is out of range or an action unknown.
+    `kernelgym_train.config.config.load_config` checks the values against the types of the fields.
     """
 
-    window: int = 10
+    window: PositiveInt = 10
     """Steps that are looked at together."""
-    baseline: int = 5
+    baseline: PositiveInt = 5
     """First steps of the run, or after a rollback, that later ones are compared with."""
     no_signal: Action = "warn"
     """When no group of a whole window had differing returns: nothing is learned."""
     collapse: Action = "warn"
     """When answers begin otherwise than they used to, repeat themselves, grow or shrink, or when
     entropy runs out."""
-    opening_drop: float = 0.4
+    opening_drop: Share = 0.4
     """Loss of the share of answers with the usual first token, against the baseline."""
-    most_repetition: float = 0.5
+    most_repetition: Share = 0.5
     """Most of an answer that may repeat earlier parts of it."""
-    length_ratio: float = 3.0
+    length_ratio: Annotated[float, Field(gt=1)] = 3.0
     """Factor by which the mean length may move from the baseline, up or down."""
-    least_entropy: float = 0.001
+    least_entropy: NonNegativeFloat = 0.001
     """Least entropy per token, in nats."""
     gap: Action = "warn"
     """When sampler and learner disagree about the probabilities of what was sampled."""
-    most_gap: float = 0.1
+    most_gap: PositiveFloat = 0.1
     """Most mean difference of their log-probabilities."""
     infrastructure: Action = "stop"
     """When too many answers were not given, or not judged."""
-    most_failures: float = 0.2
+    most_failures: Share = 0.2
     """Most of a window's answers that may be missing or unjudged."""
     filters: Action = "warn"
     """When a filter lets almost nothing through that it decided on."""
-    least_passed: float = 0.05
+    least_passed: Share = 0.05
     """Least share of a window's answers that each filter should let through. A filter that has
     decided on fewer answers than the inverse of this share (20) sets nothing off."""
-
-    def __post_init__(self) -> None:
-        for name in ("no_signal", "collapse", "gap", "infrastructure", "filters"):
-            if getattr(self, name) not in ACTIONS:
-                raise UnknownName(f"action for guards.{name}", getattr(self, name), ACTIONS)
-        if self.window < 1 or self.baseline < 1:
-            raise UsageError(
-                f"guards.window and guards.baseline are at least 1, got {self.window} and "
-                f"{self.baseline}"
-            )
-        for name in ("opening_drop", "most_repetition", "most_failures", "least_passed"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise UsageError(f"guards.{name} is a share, got {getattr(self, name)}")
-        if not (self.length_ratio > 1.0 and self.least_entropy >= 0.0 and self.most_gap > 0.0):
-            raise UsageError(
-                "guards.length_ratio is above 1, least_entropy at least 0 and most_gap above 0; "
-                f"got {self.length_ratio}, {self.least_entropy} and {self.most_gap}"
-            )
 
 
 @dataclass(frozen=True, slots=True)

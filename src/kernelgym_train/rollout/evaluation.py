@@ -37,7 +37,6 @@ from kernelgym_train.types import Rollout
 
 __all__ = [
     "Evaluation",
-    "ProblemResult",
     "play_and_score",
     "score_rollouts",
 ]
@@ -46,25 +45,10 @@ _FAST = (1.0, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
-class ProblemResult:
-    """What became of one problem."""
-
-    problem: str
-    level: int
-    episodes: int
-    """Valid episodes, which the rates are of."""
-    first: int
-    """Episodes whose first answer was correct."""
-    within: int
-    """Episodes with a correct answer."""
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """What an evaluation came to."""
 
     metrics: dict[str, float]
-    problems: tuple[ProblemResult, ...]
     rollouts: tuple[Rollout, ...]
 
 
@@ -125,28 +109,18 @@ def score_rollouts(
     rollouts = tuple(rollouts)
     played = [rollout.trajectory for rollout in rollouts if counts(rollout)]
     outcomes = [outcome_of(each) for each in played]
-    results = tuple(
-        ProblemResult(
-            identity,
-            group[0].level,
-            len(group),
-            sum(each.first is not None and each.first.correct for each in group),
-            sum(each.best is not None and each.best.correct for each in group),
-        )
-        for identity, group in by_problem(outcomes).items()
-    )
     metrics = {
         f"{name}/{key}": value
         for key, value in rollout_metrics(rollouts).items()
         if not key.startswith(("batch/", "advantage/"))
     }
-    metrics[f"{name}/problems"] = float(len(results))
+    metrics[f"{name}/problems"] = float(len(by_problem(outcomes)))
     metrics |= _pass_rates(name, outcomes, pass_at)
-    for level in sorted({result.level for result in results}):
+    for level in sorted({outcome.level for outcome in outcomes}):
         some = [outcome for outcome in outcomes if outcome.level == level]
         metrics |= _pass_rates(f"{name}/level_{level}", some, pass_at, intervals=False)
     metrics |= _speeds(name, played, again)
-    return Evaluation(metrics, results, rollouts)
+    return Evaluation(metrics, rollouts)
 
 
 def _pass_rates(

@@ -8,6 +8,7 @@ rollout by its key, ``step/problem/trajectory``; a row of tokens names its turn 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from kernelgym import EpisodeRecord
@@ -40,18 +41,13 @@ def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeConfig) -
         text_digest(render(observer.observe(played.problem, turns, budget))) for turns in before
     )
     shown = tuple(observer.retrieved(played.problem, turns, budget)[0] for turns in before)
-    return EpisodeRecord(
-        played,
-        language=observer.language,
-        device=observer.device,
-        ruleset=find_ruleset(observer.ruleset).label,
+    return replace(
+        bare_record(rollout, observer),
         reward=reward_preset(rules.reward).name,
         stop_when=str(rules.stop_when),
         observer=observer_settings(observer),
         observations=read,
         retrieved=shown if any(shown) else (),
-        writer=WRITER,
-        key="/".join(map(str, rollout.key[:3])),
     )
 
 

@@ -59,19 +59,10 @@ class Refill:
         return 0 if self.round > self.extra_rounds else self.wanted - self._kept
 
     @property
-    def judged_answers(self) -> int:
-        """Answers of all groups."""
-        return _answers(self.rollouts) + _answers(self.discarded)
-
-    @property
-    def discarded_answers(self) -> int:
-        """Answers of groups without signal."""
-        return _answers(self.discarded)
-
-    @property
     def waste(self) -> float:
-        """Share of answers that were thrown away."""
-        return self.discarded_answers / max(1, self.judged_answers)
+        """Share of all answers that were given in groups without signal."""
+        discarded = sum(len(each.completions) for each in self.discarded)
+        return discarded / max(1, discarded + sum(len(each.completions) for each in self.rollouts))
 
     def add(self, rollouts: Iterable[Rollout]) -> None:
         """Take the rollouts of one round.
@@ -96,7 +87,3 @@ class Refill:
                 self.discarded += group
         self.round += 1
         self.groups += len(groups)
-
-
-def _answers(rollouts: Iterable[Rollout]) -> int:
-    return sum(len(each.completions) for each in rollouts)

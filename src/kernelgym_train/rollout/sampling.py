@@ -22,10 +22,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pydantic import PositiveInt
+
 from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import canonical_form
 from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
+from kernelgym_train.metrics.guards import Share
 from kernelgym_train.types import Rollout
 
 __all__ = ["Bucket", "Curriculum", "ProblemSampler", "bucket_of", "shape_class"]
@@ -50,38 +53,35 @@ class Bucket(NamedTuple):
 class Curriculum:
     """How problems are drawn.
 
+    `kernelgym_train.config.config.load_config` checks the values against the types of the fields.
+
     Raises:
-        UsageError: If a number is out of range.
+        UsageError: If target_low is above target_high.
     """
 
     enabled: bool = True
     """False: every problem is as likely as any other, whatever became of it."""
-    target_low: float = 0.3
+    target_low: Share = 0.3
     """Buckets solved less often than this are drawn less."""
-    target_high: float = 0.7
+    target_high: Share = 0.7
     """Buckets solved more often than this are only drawn as replay."""
-    least: float = 0.1
+    least: Share = 0.1
     """Weight of a bucket that is never solved, beside 1 for one inside the target."""
-    replay: float = 0.1
+    replay: Share = 0.1
     """Share of draws from buckets above the target, so that a relapse is noticed."""
-    unlock_at: float = 0.5
+    unlock_at: Share = 0.5
     """Solve rate of a level at which the next one is drawn too."""
-    unlock_after: int = 32
+    unlock_after: PositiveInt = 32
     """Least first answers of a level before that."""
-    half_life: int = 64
+    half_life: PositiveInt = 64
     """First answers of a bucket after which an older one counts half."""
 
     def __post_init__(self) -> None:
-        for name in ("target_low", "target_high", "least", "replay", "unlock_at"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise UsageError(f"curriculum.{name} is a share, got {getattr(self, name)}")
         if self.target_low > self.target_high:
             raise UsageError(
                 f"curriculum.target_low ({self.target_low}) is above target_high "
                 f"({self.target_high})"
             )
-        if self.unlock_after < 1 or self.half_life < 1:
-            raise UsageError("curriculum.unlock_after and half_life must be at least 1")
 
 
 @dataclass(slots=True)

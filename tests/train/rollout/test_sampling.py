@@ -13,6 +13,7 @@ from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.testing import verdict
 from kernelgym.types import Problem
+from kernelgym_train.config.config import load_config
 from kernelgym_train.credit.credit import CreditRule
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import (
@@ -242,7 +243,7 @@ def test_a_choice_that_cannot_be_drawn_from_is_refused() -> None:
         ProblemSampler([EASY[0], EASY[0]], 0)
     for name, value in (("replay", 1.5), ("unlock_after", 0), ("half_life", 0), ("target_low", 1)):
         with pytest.raises(UsageError, match=f"{name}"):
-            Curriculum(**{name: value})
+            load_config(None, [f"curriculum.{name}={value}"])
 
 
 def test_synthetic_tells_the_shape_class_of_single_operators() -> None:
@@ -275,7 +276,6 @@ def test_a_step_is_refilled_twice_at_most() -> None:
     assert {each.key.problem for each in fill.rollouts} == {0, 3}
     assert {each.key.problem for each in fill.discarded} == {1, 2, 4, 5}
     # Group 1 had two answers a trajectory.
-    assert (fill.judged_answers, fill.discarded_answers) == (14, 10)
     assert fill.waste == pytest.approx(10 / 14)
 
 

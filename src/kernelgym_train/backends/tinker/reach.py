@@ -2,19 +2,16 @@
 
 Contract: each says within ten seconds what is wrong with address, key, model or checkpoint, in one
 `UsageError`. The SDK itself tries a refused port for over a minute. A redirect is not followed: the
-key would go with it. Uses the standard library only, and changes nothing on the server.
+key would go with it. Nothing is changed on the server.
 
 It does not cover what a key is allowed to do, and whether the account is paid for.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,53 +169,32 @@ def _asked(
     Raises:
         UsageError: If it is not there, or does not speak HTTP.
     """
-    found: list[bytes | Exception] = []
+    import httpx
+
+    headers = {"User-Agent": "kernelgym"} | ({"X-API-Key": key} if key else {})
+    method = "GET" if content is None else "POST"
+    found: list[httpx.Response | Exception] = []
 
     def ask() -> None:
         try:
-            found.append(_fetch(base_url + path, key, limit_s, content))
-        except urllib.error.HTTPError as error:
-            error.close()  # it holds the connection
-            found.append(error)
+            url = base_url + path
+            answer = httpx.request(method, url, headers=headers, json=content, timeout=limit_s)
+            found.append(answer)
         except Exception as error:
             found.append(error)
 
-    # Looking up a host's name knows no limit of its own.
+    # The look-up of a host's name has no limit of its own.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(limit_s)
     if not found:
         raise _not_there(base_url, f"no answer within {limit_s:g} s")
     answer = found[0]
-    if isinstance(answer, urllib.error.HTTPError):
-        return answer.code
-    if isinstance(answer, http.client.HTTPException):
+    if isinstance(answer, httpx.RemoteProtocolError):
         raise _no_tinker(base_url, "its answer is not HTTP")
-    if isinstance(answer, urllib.error.URLError):
-        raise _not_there(base_url, str(answer.reason))
     if isinstance(answer, Exception):
         raise _not_there(base_url, str(answer) or type(answer).__name__)
-    return answer
-
-
-def _fetch(url: str, key: str, limit_s: float, content: Mapping[str, Any] | None) -> bytes:
-    headers = {"Accept": "application/json", "User-Agent": "kernelgym"}
-    if key:
-        headers["X-API-Key"] = key
-    sent = None
-    if content is not None:
-        headers["Content-Type"] = "application/json"
-        sent = json.dumps(content).encode()
-    opener = urllib.request.build_opener(_NoRedirect)
-    request = urllib.request.Request(url, data=sent, headers=headers)
-    with opener.open(request, timeout=limit_s) as answer:
-        data: bytes = answer.read(1 << 22)
-        return data
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
+    return answer.content if answer.is_success else answer.status_code
 
 
 def _models(base_url: str, answer: bytes) -> tuple[ServedModel, ...]:

@@ -25,7 +25,6 @@ nor a tensor.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -281,7 +280,9 @@ class _Stretch:
             measured["train/gap_max"] = most_gap
         if stale_gap is not None:
             measured["train/gap_stale"] = stale_gap
-        return measured | _entropy(taken), gap
+        if (entropy := taken.metrics.get("entropy/raw")) is not None:
+            measured["train/entropy"] = entropy
+        return measured, gap
 
     async def _penalties(
         self, parts: Sequence[Sequence[Sample]]
@@ -376,17 +377,6 @@ def _versions(taken: TrainingStep) -> dict[Key, int]:
         for rollout in taken.rollouts
         for turn, answer in enumerate(rollout.completions)
     }
-
-
-def _entropy(taken: TrainingStep) -> dict[str, float]:
-    """Return an estimate of the policy's entropy, in nats a token.
-
-    The mean of ``-logp`` over tokens that were drawn from the whole distribution has the entropy as
-    its expectation.
-    """
-    answers = (answer for rollout in taken.rollouts for answer in rollout.completions)
-    told = [value for answer in answers for value in answer.logprobs or ()]
-    return {"train/entropy": -math.fsum(told) / len(told)} if told else {}
 
 
 def _found(metrics: Mapping[str, float], name: str) -> list[float]:

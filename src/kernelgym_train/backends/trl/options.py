@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelgym import UsageError
 from kernelgym_train.config.config import Config
 
 __all__ = ["grpo_options"]
@@ -28,19 +27,11 @@ def grpo_options(
         folder: Where checkpoints go.
         device: The model's.
         processes: Processes that train together.
-
-    Raises:
-        UsageError: If a step's samples cannot be divided.
     """
     sampling, optimiser = config.sampling, config.optimiser
     loss = _loss(config)
     rows = config.samples_per_step
-    window, left = divmod(rows, processes * optimiser.micro_batch)
-    if left or window % optimiser.updates_per_step:
-        raise UsageError(
-            f"{rows} samples of a step do not divide by {processes} processes x "
-            f"{optimiser.updates_per_step} updates x micro-batches of {optimiser.micro_batch}"
-        )
+    window = rows // (processes * optimiser.micro_batch)
     updates = optimiser.updates_per_step
     # TRL clips CISPO's ratio at the number itself, and the others' at one more than it.
     high = 1.0 + optimiser.clip_high if loss == "cispo" else optimiser.clip_high
