@@ -1,4 +1,4 @@
 """Builds the sandbox from inside the process that it confines.
 
-The room may import the standard library alone.
+The room may import the standard library and its own files.
 """
