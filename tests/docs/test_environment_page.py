@@ -12,7 +12,7 @@ from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.envs.recording import RecordTrajectories
 from kernelgym.feedback import CATEGORIES, LEVELS
 from kernelgym.prompts.context import CONTEXTS
-from kernelgym.records.export import FORMATS, Rules
+from kernelgym.records.export import FORMATS, ExportRules
 from kernelgym.records.trajectories import read_records
 from kernelgym.rewards import REWARDS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
@@ -121,5 +121,5 @@ def test_formats_and_rules_of_the_export_are_named() -> None:
     text = section("Trajectories").partition("**Data to train on.**")[2]
     named = set(re.findall(r"`(\w+)[`=]", text))
     assert set(FORMATS) <= named
-    unnamed = {field for field in Rules.__dataclass_fields__ if field not in named}
+    unnamed = {field for field in ExportRules.__dataclass_fields__ if field not in named}
     assert unnamed <= {"gamma", "variant", "checked"}

@@ -19,7 +19,7 @@ from kernelgym.prompts.observer import Observer, render
 from kernelgym.prompts.parts import Room
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.records.export import (
-    Rules,
+    ExportRules,
     completion_rows,
     preference_rows,
     read_before,
@@ -115,16 +115,16 @@ def test_what_is_no_example() -> None:
         (untidy(3), right()),
     )
     assert list(sft_rows([record])) == []
-    assert texts_of(list(sft_rows([record], Rules(untidy=True))), "messages") == [untidy(3)]
+    assert texts_of(list(sft_rows([record], ExportRules(untidy=True))), "messages") == [untidy(3)]
     record = episode((variant(1), wrong(3)), (variant(2), verdict("unavailable")))
     assert list(sft_rows([record])) == []
-    assert texts_of(list(sft_rows([record], Rules(wrong=True))), "messages") == [variant(1)]
+    assert texts_of(list(sft_rows([record], ExportRules(wrong=True))), "messages") == [variant(1)]
 
 
 def test_a_failing_judge_takes_the_returns_of_its_whole_episode() -> None:
     record = episode((variant(1), right()), (variant(2), verdict("unavailable")))
     assert len(list(sft_rows([record]))) == 1
-    assert list(sft_rows([record], Rules(by="return"))) == []
+    assert list(sft_rows([record], ExportRules(by="return"))) == []
 
 
 def test_episode_cut_has_no_values_by_return() -> None:
@@ -132,10 +132,13 @@ def test_episode_cut_has_no_values_by_return() -> None:
     whole = episode((variant(1), wrong()), (variant(2), right()), stop_when="correct")
     left = episode((variant(3), wrong()), (variant(4), wrong()), stop_when="correct")
     cut = dataclasses.replace(left, trajectory=dataclasses.replace(left.trajectory, ended="cut"))
-    rules = Rules(by="return", wrong=True)
+    rules = ExportRules(by="return", wrong=True)
     assert len(list(preference_rows([whole, left], rules))) == 1
     assert list(preference_rows([whole, cut], rules)) == []
-    assert list(sft_rows([cut], rules)) == [] and len(list(sft_rows([cut], Rules(wrong=True)))) == 2
+    assert (
+        list(sft_rows([cut], rules)) == []
+        and len(list(sft_rows([cut], ExportRules(wrong=True)))) == 2
+    )
 
 
 def test_examples_are_not_repeated_and_can_be_limited() -> None:
@@ -144,10 +147,12 @@ def test_examples_are_not_repeated_and_can_be_limited() -> None:
     other = episode((variant(3), right()), problem=OTHER, reward="stage3")
     rows = list(sft_rows([one, two, other]))
     assert texts_of(rows, "messages") == [variant(1), variant(2), variant(3)]
-    rows = list(sft_rows([one, two, other], Rules(most=1)))
+    rows = list(sft_rows([one, two, other], ExportRules(most=1)))
     assert texts_of(rows, "messages") == [variant(2), variant(3)]
     least = two.trajectory.scores[1]
-    assert texts_of(list(sft_rows([one, two], Rules(least=least))), "messages") == [variant(2)]
+    assert texts_of(list(sft_rows([one, two], ExportRules(least=least))), "messages") == [
+        variant(2)
+    ]
 
 
 # -- preferences ---------------------------------------------------------------------------------
@@ -171,7 +176,7 @@ def test_pairs_follow_one_prompt() -> None:
 def test_pairs_of_one_problem_follow_its_first_prompt() -> None:
     record = episode((variant(1), wrong()), (variant(2), right()))
     assert list(preference_rows([record])) == []
-    (row,) = preference_rows([record], Rules(pairs="problem"))
+    (row,) = preference_rows([record], ExportRules(pairs="problem"))
     assert texts_of([row]) == [variant(2)] and texts_of([row], "rejected") == [variant(1)]
     first = read_before(record, 0)
     assert [message["content"] for message in row["prompt"]] == [m.content for m in first]
@@ -182,7 +187,7 @@ def test_the_best_meets_the_worst_and_no_answer_twice() -> None:
         episode((variant(number), found), reward="stage3")
         for number, found in enumerate([right(1.1), right(4.0), wrong(), wrong(2), wrong(3)])
     ]
-    rows = list(preference_rows(group, Rules(most=9)))
+    rows = list(preference_rows(group, ExportRules(most=9)))
     assert texts_of(rows) == [variant(1), variant(0)]
     assert texts_of(rows, "rejected") == [variant(2), variant(3)]
 
@@ -190,9 +195,9 @@ def test_the_best_meets_the_worst_and_no_answer_twice() -> None:
 def test_a_margin_keeps_near_answers_apart() -> None:
     group = [episode((variant(n), right(s)), reward="stage3") for n, s in enumerate((2.0, 2.2))]
     gap = group[1].trajectory.scores[0] - group[0].trajectory.scores[0]
-    (row,) = preference_rows(group, Rules(margin=gap))
+    (row,) = preference_rows(group, ExportRules(margin=gap))
     assert texts_of([row]) == [variant(1)]
-    assert list(preference_rows(group, Rules(margin=gap * 1.01))) == []
+    assert list(preference_rows(group, ExportRules(margin=gap * 1.01))) == []
     same = [episode((variant(n), right()), reward="stage2") for n in range(2)]
     assert list(preference_rows(same)) == []
 
@@ -208,7 +213,7 @@ def test_answers_scored_or_judged_differently_are_not_compared() -> None:
 def test_by_return_the_turn_that_led_to_success_counts() -> None:
     led = episode((variant(1), wrong()), (variant(2), right()), stop_when="correct")
     stuck = episode((variant(3), wrong()), (variant(4), wrong()), stop_when="correct")
-    rules = Rules(by="return", wrong=True, gamma=0.5)
+    rules = ExportRules(by="return", wrong=True, gamma=0.5)
     (row,) = preference_rows([led, stuck], rules)
     assert texts_of([row]) == [variant(1)] and texts_of([row], "rejected") == [variant(3)]
     assert list(preference_rows([led, stuck], dataclasses.replace(rules, by="score"))) == []
@@ -217,7 +222,7 @@ def test_by_return_the_turn_that_led_to_success_counts() -> None:
 def test_a_wrong_answer_with_the_higher_return_is_not_preferred_to_a_correct_one() -> None:
     led = episode((variant(1), wrong(3)), (variant(2), right()), stop_when="correct")
     late = episode(*((variant(n), wrong()) for n in (3, 4, 5)), (variant(6), right()))
-    rules = Rules(by="return", wrong=True, gamma=0.9, pairs="problem", most=9)
+    rules = ExportRules(by="return", wrong=True, gamma=0.9, pairs="problem", most=9)
     assert led.trajectory.returns(0.9)[0] > late.trajectory.returns(0.9)[3]
     sides = [
         (row["chosen"][0]["content"], row["rejected"][0]["content"])
@@ -232,7 +237,7 @@ steps = st.lists(
 
 
 @given(st.lists(steps, max_size=4), st.builds(
-    Rules,
+    ExportRules,
     by=st.sampled_from(["score", "return"]),
     wrong=st.booleans(),
     untidy=st.booleans(),
@@ -278,7 +283,7 @@ def test_prompts_that_were_not_read_are_refused() -> None:
     changed = dataclasses.replace(record, observer={"examples": "one_shot"})
     with pytest.raises(UsageError, match=r"before turn 1.*is not what its observer shows now"):
         list(sft_rows([changed]))
-    assert len(list(sft_rows([changed], Rules(checked=False)))) == 1
+    assert len(list(sft_rows([changed], ExportRules(checked=False)))) == 1
     assert len(list(sft_rows([dataclasses.replace(changed, observations=())]))) == 1
     right_one = Observer("cpp", "cpu", STRICT, 4, "zero_shot")
     assert len(list(sft_rows([changed], observer_of=lambda _: right_one))) == 1
@@ -364,7 +369,7 @@ def test_records_without_a_source_are_refused() -> None:
 )
 def test_rules_that_make_no_sense(fields, said) -> None:
     with pytest.raises(UsageError, match=said):
-        Rules(**fields)
+        ExportRules(**fields)
     assert issubclass(UnknownName, UsageError)
 
 

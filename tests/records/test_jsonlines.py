@@ -69,7 +69,7 @@ def test_whole_last_line_without_an_end_is_kept(tmp_path: Path) -> None:
 def test_line_without_its_key_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     append_lines(path, [{"key": 1}, {"other": 2}])
-    with pytest.raises(UsageError, match=r"a\.jsonl, line 2: no such line belongs here: 'key'"):
+    with pytest.raises(UsageError, match=r"a\.jsonl, line 2: not a line of its kind: 'key'"):
         index_lines(path, lambda row: row["key"])
     with pytest.raises(UsageError, match="no line begins at byte 3"):
         line_at(path, 3)

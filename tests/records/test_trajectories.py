@@ -139,12 +139,12 @@ def test_a_cut_longer_than_what_is_read_at_once_is_removed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b'{"schema": 1, "prob\n', r"line 2: not JSON .*; mend or remove the line"),
+        (b'{"schema": 1, "prob\n', r"line 2: not JSON .*; repair or remove the line"),
         (b"\xff\xfe\n", "line 2: not JSON"),
         (b"[1]\n", "line 2: not a JSON object"),
         (b"{}\n", "line 2: an episode of schema None"),
         (b'{"schema": 2}\n', "line 2: an episode of schema 2.*reads schema 1"),
-        (b'{"schema": 1}\n', "line 2: an episode without 'problem'"),
+        (b'{"schema": 1}\n', "line 2: the episode lacks the field 'problem'"),
     ],
 )
 def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, line, said) -> None:
@@ -185,7 +185,7 @@ def change(data: dict[str, Any], *keys: str | int, to: object) -> dict[str, Any]
 def test_a_changed_record_is_refused(keys, to) -> None:
     data = record().to_dict()
     assert EpisodeRecord.from_dict(data) == record()
-    with pytest.raises(UsageError, match="makes no sense"):
+    with pytest.raises(UsageError, match="does not fit"):
         EpisodeRecord.from_dict(change(data, *keys, to=to))
 
 

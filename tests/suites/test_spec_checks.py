@@ -160,7 +160,7 @@ def test_files_of_a_spec_have_a_largest_size(kind: str, tmp_path: Path) -> None:
     with (tmp_path / "large.py").open("wb") as file:
         file.truncate(MOST_TENSOR_BYTES + 1)  # takes no room on the disk
     os.mkfifo(tmp_path / "pipe.py")
-    for path, why in (("large.py", "are the most"), ("pipe.py", "it is no file")):
+    for path, why in (("large.py", "are the most"), ("pipe.py", "it is no regular file")):
         with pytest.raises(UsageError, match=why):
             read_spec(written(tmp_path, NAMES_A_FILE[kind](path)))
     with pytest.raises(UsageError, match="are the most"):

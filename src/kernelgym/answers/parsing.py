@@ -1,4 +1,4 @@
-"""Read a model's text: what was the answer, what was thinking, what was wrong with the form.
+"""Parse a model's text into its kernel, its thinking, and the defects of its form.
 
 Contract: `parse` takes any string, never raises and takes linear time. The last well-formed
 answer wins. Three forms are looked for, and the first form that holds an answer is the one used:
@@ -34,8 +34,8 @@ DEFECTS = {
     "no_answer": "no kernel was found in the text",
     "cut_off": "the answer ran into the limit of new tokens and was cut off",
 }
-"""Every defect code, with what it means. `parse` reports all but ``cut_off``, which only the one
-who sampled the text can know (see `kernelgym.episodes.episode.Episode.read`)."""
+"""Meaning of every defect code. `parse` reports all but ``cut_off``, which only the sampler of the
+text can know (see `kernelgym.episodes.episode.Episode.read`)."""
 
 _THINK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _TAG = re.compile(r"<(/?)KERNEL>")
@@ -56,7 +56,7 @@ def parse(text: str, language: str) -> Reply:
 
     Args:
         text: The model's text, of any length and content.
-        language: Language the kernel is meant to be in; stamped on it, not checked.
+        language: Language of the kernel; it is stored with the kernel and not checked.
 
     Returns:
         The reply; `Reply.kernel` is None if there is no answer.

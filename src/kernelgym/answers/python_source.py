@@ -1,4 +1,4 @@
-"""Read a kernel's Python source without being hurt by it.
+"""Parse a kernel's Python source, whatever it holds, without raising.
 
 `read_python` returns a syntax tree, or an `UnreadableSource` that says why there is none; it never
 raises, whatever the text (lone surrogates, NUL bytes, a megabyte of brackets). `normal_form` is
@@ -18,19 +18,21 @@ from functools import lru_cache
 __all__ = ["MAX_SOURCE_CHARS", "UnreadableSource", "normal_form", "read_python"]
 
 MAX_SOURCE_CHARS = 1_000_000
-"""Longer sources are not parsed at all."""
+"""Largest number of characters of a source that is parsed."""
 
 _WARNINGS_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSource:
-    """Why a source has no syntax tree."""
+    """Reason why a source has no syntax tree."""
 
     code: str
-    """``too_large`` or ``syntax_error``."""
+    """Code of the reason: ``too_large`` or ``syntax_error``."""
     message: str
+    """Explanation for the model."""
     line: int = 0
+    """Line of the syntax error, from 1; 0 if unknown."""
 
 
 @lru_cache(maxsize=64)

@@ -119,7 +119,7 @@ class ExportCommand(Command):
         from kernelgym.records.jsonlines import write_lines
         from kernelgym.records.trajectories import read_records
 
-        rules = export.Rules(
+        rules = export.ExportRules(
             by=self.by,
             gamma=self.gamma,
             least=self.least,

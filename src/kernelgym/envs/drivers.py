@@ -47,13 +47,13 @@ async def play_episode(
 
     Args:
         game: A problem, or an environment, which is reset first.
-        policy: Gives the answers.
-        evaluator: Judges them. With an environment it may be left out; if given, it must have the
-            environment's device and ruleset. Several episodes that share an `AwaitedEvaluator`
-            are judged together.
-        reads: What the policy is given: ``messages``, or the environment's own observation as one
-            ``text`` (which is what wrappers around it may change).
-        wrap: With a problem: puts wrappers around its environment, such as
+        policy: Awaited function that answers an observation.
+        evaluator: Evaluator of the kernels. With an environment it may be left out; if given, it
+            must have the environment's device and ruleset. Several episodes that share an
+            `AwaitedEvaluator` are judged together.
+        reads: Kind of observation that the policy is given: ``messages``, or the environment's own
+            observation as one ``text`` (which is what wrappers around it may change).
+        wrap: With a problem: function that puts wrappers around its environment, such as
             ``lambda env: RecordTrajectories(env, path)``.
         seed: Seed of the reset.
         reset_options: Options of the reset; see `kernelgym.envs.kernel_env.KernelEnv.reset`.
@@ -81,7 +81,7 @@ async def play_episode(
         else:
             # The shared evaluator starts processes when it is first asked for.
             if evaluator is None:
-                evaluator = await asyncio.to_thread(_evaluator_of, core)
+                evaluator = await asyncio.to_thread(lambda: core.evaluator)
             judge = await stack.enter_async_context(AwaitedEvaluator(evaluator))
         observation, _ = env.reset(
             seed=seed, options=None if reset_options is None else dict(reset_options)
@@ -102,9 +102,10 @@ async def play_episodes(
 
     Args:
         games: Problems, or environments, each its own.
-        policy: Gives the answers; called for several episodes at the same time.
-        evaluator: Judges them.
-        at_once: Most episodes played at the same time; None for all.
+        policy: Awaited function that answers an observation; it is called for several episodes at
+            the same time.
+        evaluator: Evaluator of all kernels.
+        at_once: Largest number of episodes played at the same time; None for all.
         **options: As for `play_episode`.
 
     Returns:
@@ -165,10 +166,6 @@ class _EnvSeat:
         shown, _, terminated, truncated, _ = self._env.step(answer)
         self._text = None if self._text is None else shown
         self.over = terminated or truncated
-
-
-def _evaluator_of(env: KernelEnv) -> Evaluator:
-    return env.evaluator
 
 
 def _environment(

@@ -47,8 +47,8 @@ def episode_info(
         gamma: Discount factor of ``turn_returns``.
         turn: The turn that a step just recorded; None after a reset.
         returns: Variant of ``turn_returns``.
-        prompt_tokens: Tokens of what is to be read next.
-        memory_bytes: The memory budget; 0 for no limit.
+        prompt_tokens: Number of tokens of the next prompt.
+        memory_bytes: Largest number of bytes that judging one kernel may take; 0 for no limit.
         retrieved: Ids of the entries that the next prompt shows, and their tokens.
     """
     trajectory = episode.trajectory
@@ -92,7 +92,7 @@ def episode_info(
 
 
 def episode_frame(episode: Episode, device: str) -> str:
-    """Return an episode's state for a reader: problem, turn, and what the last one came to."""
+    """Return an episode's state as text: problem, turn, last verdict and last feedback."""
     head = (
         f"{episode.problem.id} {episode.problem.name}: {episode.language} on {device}, "
         f"turn {len(episode.turns)} of {episode.max_turns}"

@@ -56,7 +56,7 @@ __all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv", "with_budget"]
 
 RENDER_MODES = ("ansi", "human")
 RESET_OPTIONS = ("allow_degenerate", "kernel", "problem_id")
-"""Keys of ``reset(options=...)``: a problem to play, a kernel to start from, and whether the
+"""Keys of ``reset(options=...)``: the problem to play, the kernel to start from, and whether the
 problem may be one that is known to be degenerate."""
 
 StepResult = tuple[str, float, bool, bool, dict[str, Any]]
@@ -72,37 +72,39 @@ class KernelEnv(gym.Env[str, str]):
         device: Device they run on; the evaluator's, or ``cpu``, if None.
         ruleset: Rules of the verdicts; the evaluator's, or ``strict``, if None.
         max_turns: Answers per episode.
-        reward: How a turn is scored: a preset or its name.
+        reward: Preset that scores the turns, or its name.
         problems: Ids, numbers or a range such as ``"1-20,33"``, or the problems themselves.
         split: Split of the suite, such as ``train``.
         sizes: ``small`` for the small forms of KernelBench's problems, or ``full``.
         exclude_degenerate: Do not even list problems that are known to be degenerate.
         allow_degenerate: Play problems that are known to be degenerate too. Otherwise, unless the
             ruleset checks no problems, they are listed but not drawn, and refused by id.
-        evaluator: Judges the kernels, and is never closed here. If None, one that other
-            environments of this process share is taken when first needed.
+        evaluator: Evaluator that judges the kernels; the environment never closes it. If None, an
+            evaluator that all environments of this process share is taken when first needed.
         memory_bytes: The memory budget: most memory that judging one kernel may take. The
             evaluator's own, or half of the device's, if None. Problems that are known to need more
             are listed but not drawn, and refused by id.
         stop_when: When to stop early; see `kernelgym.episodes.stopping`.
         examples: Worked examples in the prompt: ``zero_shot``, ``one_shot``, ``few_shot``, or how
             many.
-        hardware: What the prompt says of the device; a mapping of its fields or a GPU's name,
-            such as ``H100``, will do.
-        context: What is shown of earlier turns: a name from `kernelgym.prompts.context.CONTEXTS`,
-            a policy, or a mapping of the fields of a `Context`.
-        context_tokens: Most tokens for that.
-        prompt_tokens: Most tokens of the whole prompt; None for no limit. A problem that does not
-            fit is refused by `reset`.
+        hardware: Facts about the device that the prompt tells: a `Hardware`, a mapping of its
+            fields, or the name of a GPU such as ``H100``.
+        context: Policy that chooses what is shown of earlier turns: a name from
+            `kernelgym.prompts.context.CONTEXTS`, a policy, or a mapping of the fields of a
+            `Context`.
+        context_tokens: Largest number of tokens that earlier turns take in the prompt.
+        prompt_tokens: Largest number of tokens of the whole prompt; None for no limit. A problem
+            that does not fit is refused by `reset`.
         retrieval: Solved problems like the one asked, shown in the prompt: the name of an index
             (``synthetic``), a mapping of the fields of `kernelgym.retrieval.part.Retrieval`, or
             one itself; None for none.
-        feedback_level: How much feedback tells: ``minimal``, ``standard`` or ``profile``.
-        feedback_tokens: Most tokens of one feedback.
-        count_tokens: Counts a text's tokens, for these budgets and ``info["prompt_tokens"]``;
-            four characters are taken for one if None.
+        feedback_level: Level of detail of the feedback: ``minimal``, ``standard`` or ``profile``.
+        feedback_tokens: Largest number of tokens of one turn's feedback.
+        count_tokens: Function that counts a text's tokens, for these budgets and
+            ``info["prompt_tokens"]``; four characters are taken for one if None.
         gamma: Discount factor of ``info["turn_returns"]``.
-        returns: How scores become them: ``sum`` or ``max``; see `kernelgym.returns`.
+        returns: Variant of the returns in ``info["turn_returns"]``: ``sum`` or
+            ``max``; see `kernelgym.returns`.
         render_mode: ``ansi`` or ``human``.
         **unknown: Refused, with the options that exist.
 
@@ -208,12 +210,14 @@ class KernelEnv(gym.Env[str, str]):
 
     @property
     def reward(self) -> RewardPreset:
-        """How turns are scored from the next reset on; an episode keeps the preset it began with.
+        """Preset that scores the turns from the next reset on.
+
+        An episode keeps the preset that it began with.
 
         A curriculum sets it: ``env.unwrapped.reward = schedule.at(step)``.
 
         Raises:
-            UsageError: When it is set to what is no preset, or to one that needs speed where
+            UsageError: If the value is no preset, or a preset that needs speed where
                 kernels are not timed, or every trial where the ruleset stops at the first failure.
         """
         return reward_preset(self._config.reward)
@@ -229,7 +233,7 @@ class KernelEnv(gym.Env[str, str]):
 
     @property
     def spec(self) -> EnvSpec | None:
-        """The specification; it names the memory budget that was fixed."""
+        """Gymnasium's specification of the environment, with the memory budget that was fixed."""
         return self._spec
 
     @spec.setter
@@ -238,7 +242,7 @@ class KernelEnv(gym.Env[str, str]):
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator; the shared one is taken when this is first read."""
+        """Evaluator that judges the kernels; the shared one is taken when this is first read."""
         if self._evaluator is None:
             from kernelgym.judge import shared_evaluator
 
@@ -266,7 +270,7 @@ class KernelEnv(gym.Env[str, str]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What the model reads next, as a conversation; the observation is the same as one text."""
+        """Messages that the model reads next; the observation is the same as one text."""
         episode = self.episode
         return self.observer.observe(episode.problem, episode.turns, start=self._start)
 
@@ -335,7 +339,7 @@ class KernelEnv(gym.Env[str, str]):
         return self._seen(None)
 
     def step(self, action: str) -> StepResult:
-        """Judge one answer.
+        """Judge one answer and record the turn.
 
         Args:
             action: The model's text; a `kernelgym.types.Answer` can say that a limit cut it off.
@@ -385,7 +389,7 @@ class KernelEnv(gym.Env[str, str]):
         return observation, float(turn.score.total), self.episode.over and not cut, cut, info
 
     def render(self) -> str | None:
-        """Return (``ansi``) or print (``human``) what the last turn came to."""
+        """Return (``ansi``) or print (``human``) the problem, the turn and the last feedback."""
         if self.render_mode is None:
             gym.logger.warn("render() needs a render_mode: make the environment with 'ansi'")
             return None

@@ -50,14 +50,18 @@ class ProblemChoice:
     fitting: tuple[Problem, ...]
     """Problems that are drawn if degenerate ones are allowed."""
     ruleset: Ruleset
+    """Ruleset of the verdicts."""
     device: str
+    """Device that kernels run on."""
     gated: bool
     """True if degenerate problems are not drawn, and are refused by id."""
     memory_bytes: int | None = None
-    """Most bytes that judging a kernel may take; None for no limit."""
+    """Largest number of bytes that judging one kernel may take; None for no limit."""
     suite: Suite | None = None
-    """The suite if nothing was ruled out: any of its problems may be asked for. None otherwise."""
+    """Suite whose other problems may be named too; None if ids, a split or the exclusion of
+    degenerate problems narrowed the choice."""
     level: int | None = None
+    """Level that the environment plays; None for all."""
 
     def find(self, problem_id: object, allow_degenerate: bool = False) -> Problem:
         """Return the problem of an id, for an episode that names it.
@@ -325,7 +329,7 @@ def agreed_budget(
 
 
 def start_kernel(kernel: object, language: str) -> Kernel | None:
-    """Return the kernel that an episode is to start from, as it was asked for; None if none was.
+    """Return the kernel that the next episode starts from; None if none was given.
 
     Raises:
         UsageError: If it is neither a kernel in that language nor a source text.

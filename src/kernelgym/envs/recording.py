@@ -46,11 +46,11 @@ def episode_record(
     Args:
         env: The environment it was played in.
         episode: The episode; the environment's current one if None.
-        start: The kernel it started from; not looked at for the current one.
-        observations: Per turn, the digest of what was read before it.
-        retrieved: Per turn, the ids of the entries of an index that were read before it.
-        writer: Who played.
-        key: The writer's own name for the episode.
+        start: Kernel that the episode started from; ignored for the current episode.
+        observations: Digest of the text that the model read before each turn.
+        retrieved: Ids of the index entries that the model read before each turn.
+        writer: Name of the program that played, such as ``env``.
+        key: Name that the writer gives to the episode.
     """
     if episode is None:
         episode, start = env.episode, env.start
@@ -119,7 +119,7 @@ class RecordTrajectories(gym.Wrapper[str, str, str, str], gym.utils.RecordConstr
         env: The environment, wrapped or not.
         path: The file; its folder must be there.
         source: Keep the problem's source in every line, so that it can be used without its suite.
-        writer: Who plays, for the record.
+        writer: Name of the program that plays, kept in the record.
 
     Raises:
         UsageError: If that is no environment of kernelgym.
@@ -171,7 +171,7 @@ class RecordVectorTrajectories(
         env: What `gymnasium.make_vec` gave, wrapped or not.
         path: The file; its folder must be there.
         source: Keep the problem's source in every line.
-        writer: Who plays, for the record.
+        writer: Name of the program that plays, kept in the record.
 
     Raises:
         UsageError: If that is another vector environment. (Put `RecordTrajectories` around the

@@ -83,7 +83,7 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
 
     @property
     def reward(self) -> RewardPreset:
-        """How turns are scored, in each slot from its next episode on; see `KernelEnv.reward`."""
+        """Preset that scores the turns, in each slot from its next episode on."""
         return self._first.reward
 
     @reward.setter
@@ -93,12 +93,12 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
 
     @property
     def memory_bytes(self) -> int | None:
-        """The memory budget of all slots; None for no limit."""
+        """Largest number of bytes that judging one kernel may take; None for no limit."""
         return self._first.memory_bytes
 
     @property
     def spec(self) -> EnvSpec | None:
-        """The specification; it names the memory budget that was fixed."""
+        """Gymnasium's specification of the environment, with the memory budget that was fixed."""
         return self._spec
 
     @spec.setter
@@ -107,12 +107,12 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
 
     @property
     def messages(self) -> tuple[tuple[Message, ...], ...]:
-        """What is read next in every slot, as conversations; see `KernelEnv.messages`."""
+        """Messages that the model reads next, for every slot; see `KernelEnv.messages`."""
         return tuple(env.messages for env in self.envs)
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator all slots share."""
+        """Evaluator that judges the kernels of all slots."""
         return self._first.evaluator
 
     def reset(

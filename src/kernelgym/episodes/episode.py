@@ -66,21 +66,21 @@ class EpisodeConfig:
     ruleset: str | Ruleset = "strict"
     """Ruleset for screening and verdicts, or its name."""
     max_turns: int = 1
-    """Most answers, at least 1."""
+    """Largest number of answers, at least 1."""
     reward: str | RewardPreset = "stage2"
     """Reward preset that scores turns, or its name."""
     stop_when: str | StopRule = "correct"
     """Rule that ends an episode early: ``correct``, ``never``, ``speedup:<x>`` or
     ``no_improvement:<k>``; see `kernelgym.episodes.stopping`."""
     feedback_level: str = "standard"
-    """Amount of feedback: ``minimal``, ``standard`` or ``profile``."""
+    """Level of detail of the feedback: ``minimal``, ``standard`` or ``profile``."""
     feedback_tokens: int = FEEDBACK_TOKENS
-    """Most tokens of one turn's feedback."""
+    """Largest number of tokens of one turn's feedback."""
     count: TokenCounter = estimate_tokens
     """Counter of tokens; it takes four characters for one by default."""
     prompt_tokens: int | None = None
-    """Most tokens of a prompt, to which earlier attempts are cut; the problem is always shown
-    whole. None for no limit. An observer with a limit of its own goes before."""
+    """Largest number of tokens of a prompt, to which earlier attempts are cut; the problem is
+    always shown whole. None for no limit. An observer with a limit of its own goes before."""
 
     def read_by(self, observer: Observer) -> EpisodeConfig:
         """Return these settings with language, ruleset, turns and token counter of an observer."""
@@ -129,17 +129,17 @@ class Episode:
 
     @property
     def ended(self) -> Ended:
-        """Why the episode ended; empty while it goes on."""
+        """Reason why the episode ended; empty while it goes on."""
         return self._ended
 
     @property
     def over(self) -> bool:
-        """True once no further turn is accepted."""
+        """Whether the episode has ended, so that no further turn is accepted."""
         return bool(self._ended)
 
     @property
     def trajectory(self) -> Trajectory:
-        """The episode so far, as a value."""
+        """Problem and turns of the episode so far."""
         return Trajectory(self.problem, self.turns, self._ended, self.max_turns)
 
     def read(self, action: str, *, cut_off: bool = False) -> Kernel | Verdict:
@@ -190,7 +190,7 @@ class Episode:
         self._known.setdefault(normal_form(kernel.source), verdict)
 
     def record(self, action: str, verdict: Verdict) -> Turn:
-        """Record what became of the answer that was read last.
+        """Record the verdict on the answer that was read last, and return its turn.
 
         Args:
             action: The text given to `read`.

@@ -1,4 +1,4 @@
-"""The only turn loop: a policy answers, a judge judges, the turn is recorded.
+"""Turn loop of every caller: a policy answers, a judge judges, the turn is recorded.
 
 `play_turns` plays one game, `side_by_side` awaits several. A game is what fills `Seat`:
 `EpisodeSeat` seats an `Episode` whose prompts an `Observer` writes, `kernelgym.envs.drivers` seats
@@ -38,12 +38,13 @@ from kernelgym.types import Kernel, Message, Problem, Trajectory, Verdict
 __all__ = ["EpisodeSeat", "Judge", "Policy", "Seat", "history_budget", "play_turns", "side_by_side"]
 
 Policy = Callable[[Any], Awaitable[str]]
-"""Gives the next answer to what it is shown: a tuple of `Message`, or a text.
+"""Awaited function that answers an observation: a tuple of `Message`, or a text.
 
 An answer that a limit of tokens cut off is a `kernelgym.types.Answer` with that mark."""
 
 Judge = Callable[[Problem, Kernel], Awaitable[Verdict]]
-"""Judges one kernel, such as `kernelgym.evaluators.awaited.AwaitedEvaluator.evaluate`."""
+"""Awaited function that judges one kernel, such as
+`kernelgym.evaluators.awaited.AwaitedEvaluator.evaluate`."""
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -52,7 +53,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Seat(Protocol):
-    """One game, as the loop sees it."""
+    """One episode that `play_turns` can play: an `Episode`, or an environment."""
 
     @property
     def problem(self) -> Problem:
@@ -77,7 +78,7 @@ class Seat(Protocol):
 
 
 def history_budget(problem: Problem, observer: Observer, config: EpisodeConfig) -> int:
-    """Return the most tokens that earlier attempts may take in a prompt."""
+    """Return the largest number of tokens that earlier attempts may take in a prompt."""
     if config.prompt_tokens is None or observer.prompt_tokens is not None:
         return observer.context_tokens  # a limit of its own is divided at every turn
     first = observer.tokens(observer.observe(problem))
@@ -89,7 +90,7 @@ class EpisodeSeat:
 
     Args:
         episode: The episode.
-        observer: Writes what the policy is shown: a conversation.
+        observer: Observer that writes the messages that the policy reads.
     """
 
     def __init__(self, episode: Episode, observer: Observer) -> None:
@@ -143,8 +144,8 @@ async def play_turns(seat: Seat, policy: Policy, judge: Judge) -> Trajectory:
 
     Args:
         seat: The game.
-        policy: Gives the answers.
-        judge: Judges the kernels.
+        policy: Awaited function that answers an observation.
+        judge: Awaited function that judges a kernel.
 
     Raises:
         Exception: Whatever the policy, but for `PolicyFailure`, or the judge raises; the game is
@@ -173,7 +174,7 @@ async def side_by_side(
     Args:
         given: What `play` is called with, such as games.
         play: Awaited once for each.
-        at_once: Most that are awaited at the same time; None for all.
+        at_once: Largest number that is awaited at the same time; None for all.
 
     Raises:
         UsageError: If `at_once` is below 1.

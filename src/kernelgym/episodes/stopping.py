@@ -35,11 +35,11 @@ _FORMS = ("correct", "never", "speedup:<x>", "no_improvement:<k>")
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """When to stop before the budget is used up."""
+    """Rule that ends an episode before its turn budget is used up."""
 
     kind: Literal["correct", "never", "speedup", "no_improvement"] = "correct"
     value: float = 0.0
-    """The speedup to reach, or the number of turns without improvement."""
+    """Speedup to reach, or number of turns without improvement."""
 
     def __post_init__(self) -> None:
         if self.kind == "speedup" and not 0.0 < self.value < math.inf:
@@ -53,7 +53,7 @@ class StopRule:
 
     @property
     def needs_speed(self) -> bool:
-        """True if it can never be met where kernels are not timed."""
+        """Whether the rule can be met only where kernels are timed."""
         return self.kind == "speedup"
 
 

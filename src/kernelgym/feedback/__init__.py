@@ -1,4 +1,4 @@
-"""What a model is told about its last answer: facts, and one hint.
+"""Feedback for a model on its last answer: facts, and one hint.
 
 Contract: `feedback` is deterministic and bounded: its text never exceeds the budget in tokens,
 and what is cut is cut in the middle, where compilers say least. It is a function of verdict and
@@ -50,7 +50,7 @@ __all__ = [
 LEVELS = ("minimal", "standard", "profile")
 """Levels of detail of a feedback, the least first."""
 FEEDBACK_TOKENS = 1_000
-"""Default budget of one feedback."""
+"""Default largest number of tokens of one feedback."""
 _LEAST_TOKENS = 100
 _COMPLAINTS = 5
 _LEAST_LOG_TOKENS = 30
@@ -72,7 +72,7 @@ def check_level(name: str) -> str:
 
 
 def check_budget(tokens: int) -> int:
-    """Return `tokens` if a feedback can be told in so many.
+    """Return `tokens` if it is enough for a feedback.
 
     Raises:
         UsageError: If it cannot.
@@ -90,14 +90,14 @@ def feedback(
     budget: int = FEEDBACK_TOKENS,
     count: TokenCounter = estimate_tokens,
 ) -> Feedback:
-    """Say what became of an answer, what to look at, and what to try.
+    """Return the feedback on an answer: its outcome, the details, and a hint.
 
     Args:
         verdict: The judge's verdict.
-        reply: What was read from the model's text.
-        level: How much is told: ``minimal``, ``standard`` or ``profile``.
-        budget: Most tokens of ``str(feedback)``; at least 100.
-        count: Counts them; four characters a token if not given.
+        reply: Kernel, thinking and defects that were read from the model's text.
+        level: Level of detail: ``minimal``, ``standard`` or ``profile``.
+        budget: Largest number of tokens of ``str(feedback)``; at least 100.
+        count: Function that counts a text's tokens; four characters are one by default.
 
     Raises:
         UsageError: If the level is unknown or the budget too small.

@@ -1,4 +1,4 @@
-"""Into which of twelve categories a verdict falls, and what is said first and last of each.
+"""Categories of verdicts, twelve of them, with the headline and the hint of each.
 
 Contract: every verdict has one category, and every category one headline and one hint. Where a
 verdict says more of a wrong output, a sharper hint takes the place of the category's own.

@@ -1,4 +1,4 @@
-"""What compilers, Triton and Python complain of, with the lines of the candidate they mean.
+"""Errors of compilers, Triton and Python, with the lines of the candidate that they point at.
 
 Contract: pure and total over any text; linear in it. Reads g++ and clang, nvcc and ptxas, the
 linker, Triton's CompilationError, and Python errors as the judge words them. Lines are the
@@ -40,12 +40,12 @@ _REPR = re.compile(r"^\w+\((['\"])(.*)\1\)$", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One error."""
+    """One error that a compiler, Triton or Python reported."""
 
     text: str
-    """In the words of whoever complained."""
+    """Text of the error, as the tool reported it."""
     lines: tuple[tuple[int, str], ...] = ()
-    """Lines of the candidate's module that it means: number (0 if unknown) and text."""
+    """Lines of the candidate's module that the error points at: number (0 if unknown) and text."""
 
     def __str__(self) -> str:
         quoted = [

@@ -23,7 +23,7 @@ _RELATIONS = {
 
 
 def trial_facts(verdict: Verdict) -> list[str]:
-    """Say how many judged calls passed."""
+    """Return a sentence on how many judged calls passed; empty if that is no news."""
     told = verdict.status in (Status.WRONG, Status.CORRECT) or (
         verdict.status is Status.RUNTIME_ERROR and verdict.trials_passed > 0
     )
@@ -33,7 +33,7 @@ def trial_facts(verdict: Verdict) -> list[str]:
 
 
 def wrong_facts(verdict: Verdict) -> list[str]:
-    """Say where and by how much an output is wrong."""
+    """Return sentences on where and by how much an output is wrong."""
     where = verdict.mismatch
     if where is None:
         if not verdict.max_abs_error:
@@ -72,7 +72,7 @@ def places_told(verdict: Verdict) -> str:
 
 
 def speed_facts(verdict: Verdict) -> list[str]:
-    """Say what a correct kernel takes, beside the reference and the memory's speed."""
+    """Return sentences on a correct kernel's time, the reference's, and the memory bandwidth."""
     timing = verdict.timing
     facts = []
     if timing is not None:

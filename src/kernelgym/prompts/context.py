@@ -1,4 +1,4 @@
-"""What a later turn sees of earlier ones: policies, and their union.
+"""Context policies: the earlier turns that a prompt shows, and in how much detail.
 
 Contract: a policy is a pure function from the turns played to what is shown of them, the oldest
 first; it says how much, and `kernelgym.prompts.observer` cuts that to the budget. A `Context` is a
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 EVERY = 1 << 30
-"""As `Context.last`: every attempt."""
+"""Value of `Context.last` with which every attempt is shown."""
 
 
 class Detail(IntEnum):
-    """How much is shown of a turn."""
+    """Level of detail in which a turn is shown."""
 
     LINE = 1
-    """One line: what became of it."""
+    """One line with the turn's outcome."""
     KERNEL = 2
     """The kernel and the feedback on it."""
     SUMMARY = 3
@@ -63,7 +63,7 @@ class Shown:
 
 @runtime_checkable
 class ContextPolicy(Protocol):
-    """Chooses what is shown of earlier turns."""
+    """Policy that chooses what is shown of earlier turns."""
 
     def choose(self, turns: Sequence[Turn]) -> Sequence[Shown]:
         """Return what is shown, each turn at most once, the oldest first."""

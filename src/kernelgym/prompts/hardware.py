@@ -74,7 +74,7 @@ GPUS = {
     "RTX 4090": _gpu("NVIDIA GeForce RTX 4090", "sm_89", 128, 24, 1008, 82.6, 99),
     "RTX 5090": _gpu("NVIDIA GeForce RTX 5090", "sm_120", 170, 32, 1792, 104.8, 99),
 }
-"""By the name that prompts and commands take."""
+"""Facts of GPUs, by the name that prompts and commands take."""
 
 
 def known_gpu(name: str) -> Hardware | None:

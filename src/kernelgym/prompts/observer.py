@@ -1,4 +1,4 @@
-"""The text a model reads at each turn: prompt, earlier attempts, feedback.
+"""Messages that a model reads at each turn: prompt, earlier attempts, feedback.
 
 Contract: `Observer.observe` is a pure function of (problem, turns, budget). Environments and
 trainers hold the same observer, so what is added to it is what is trained on. The problem is always
@@ -47,7 +47,7 @@ from kernelgym.types import Kernel, Message, Problem, Turn
 __all__ = ["HISTORY_TOKENS", "Observer", "Prompt", "render", "shrunk", "sound"]
 
 HISTORY_TOKENS = 6_000
-"""Default budget for earlier attempts."""
+"""Default largest number of tokens of earlier attempts in a prompt."""
 _LEAST_ATTEMPT_TOKENS = 250
 _SUMMARY_TOKENS = 100
 
@@ -123,7 +123,7 @@ class Observer:
         Args:
             problem: The problem being solved.
             turns: The turns played so far.
-            budget: Most tokens for earlier attempts, their feedback and the summary;
+            budget: Largest number of tokens of earlier attempts, their feedback and the summary;
                 `context_tokens` if None. The last attempt is shown even beyond it, cut to about
                 250 tokens, and so is its feedback.
             start: A kernel to improve on, shown with the prompt.

@@ -1,4 +1,4 @@
-"""Parts: what is added to the first user message, beside the problem.
+"""Parts: functions that add text to the first user message, beside the problem.
 
 Contract: a part is a pure function of problem, turns and `Room`; it returns text, or an `Addition`
 that also names the entries that were shown. Two equal parts add the same. A text that takes more
@@ -17,27 +17,29 @@ from kernelgym.types import Problem, Turn
 __all__ = ["UNLIMITED", "Addition", "Part", "Room", "add_parts"]
 
 UNLIMITED = 1 << 40
-"""Tokens of a room without a limit."""
+"""Number of tokens that stands for no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a part is told of the prompt that it adds to."""
+    """Facts that a part is given about the prompt: language, device, and the tokens left."""
 
     language: str
     """Language of the kernels."""
     device: str
+    """Device that kernels run on."""
     tokens: int
-    """Most tokens that the part may take."""
+    """Largest number of tokens that the part may take."""
     count: TokenCounter
+    """Counter of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What a part adds."""
+    """Text that a part adds to the prompt."""
 
     text: str = ""
-    """Empty to add nothing."""
+    """Text that is added; empty to add nothing."""
     entries: tuple[str, ...] = ()
     """Ids of the entries of an index that the text shows."""
     tokens: int = 0
@@ -45,7 +47,7 @@ class Addition:
 
 
 Part: TypeAlias = Callable[[Problem, Sequence[Turn], Room], str | Addition]
-"""Adds text to the first user message."""
+"""Function that returns the text to add to the first user message."""
 
 
 def add_parts(

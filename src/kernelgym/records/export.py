@@ -7,18 +7,18 @@ The rows are what TRL takes as conversations: ``messages`` (`SFTTrainer`), ``pro
 
 The prompt of a row is what the model had read before that turn. It is not in the file but made
 again by the same pure `Observer`, and compared with the digest that was recorded; where they
-differ (another version's prompt, a part that somebody added), the export is refused, since it
-would teach answers to questions that nobody asked.
+differ (another version's prompt, a part that was added), the export is refused, since it would
+teach answers to prompts that no model has read.
 
-Who may be an example (the text of a row's answer is always the whole text, thinking included):
+Answers that may be examples (a row holds the whole text of an answer, thinking included):
 
 - a turn whose verdict is `unavailable` is left out;
 - with values by return, so is an episode that was cut or could not be judged to its end;
 - an unparsable or rejected answer is never an example, only ever the rejected side of a pair;
-- nor is a wrong one, unless `Rules.wrong` is set, nor one whose form has defects, unless
-  `Rules.untidy` is;
+- nor is a wrong one, unless `ExportRules.wrong` is set, nor one whose form has defects, unless
+  `ExportRules.untidy` is;
 - in a pair a wrong answer is never preferred to a correct one, and the value of the chosen one is
-  higher by at least `Rules.margin` (and always higher).
+  higher by at least `ExportRules.margin` (and always higher).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from kernelgym.types import (
 
 __all__ = [
     "FORMATS",
+    "ExportRules",
     "Row",
-    "Rules",
     "completion_rows",
     "preference_rows",
     "read_before",
@@ -55,18 +55,18 @@ __all__ = [
 ]
 
 FORMATS = ("sft", "completions", "preferences")
-"""Names of the kinds of rows."""
+"""Names of the kinds of rows that can be exported."""
 
 Row = dict[str, Any]
 ObserverOf = Callable[[EpisodeRecord], Observer]
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """Which answers may be examples, and which is the better of two."""
+class ExportRules:
+    """Settings of an export: the answers that may be examples, and which of two is better."""
 
     by: Literal["score", "return"] = "score"
-    """An answer's value: its turn's score, or the discounted return from its turn on."""
+    """Value of an answer: its turn's score, or the discounted return from its turn on."""
     gamma: float = GAMMA
     """Discount factor, for values by return."""
     variant: ReturnVariant = "sum"
@@ -74,11 +74,11 @@ class Rules:
     least: float = -math.inf
     """Least value of an example."""
     wrong: bool = False
-    """An honest failure may be an example."""
+    """Whether an honest failure may be an example."""
     untidy: bool = False
-    """An answer whose form has defects may be an example."""
+    """Whether an answer whose form has defects may be an example."""
     margin: float = 0.0
-    """Least difference in value of the two sides of a pair."""
+    """Least difference between the values of the two sides of a pair."""
     pairs: Literal["prompt", "problem"] = "prompt"
     """Part that the two sides of a pair have in common: all that was read before them, or only the
     problem. With ``problem`` the prompt is the problem's first, which a later answer did not
@@ -87,7 +87,7 @@ class Rules:
     """Most examples per problem, or pairs per prompt, the best first; None for all examples and
     one pair."""
     checked: bool = True
-    """Refuse prompts that are not what was read, by the recorded digest."""
+    """Whether a prompt is refused whose digest differs from the recorded one."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -126,7 +126,7 @@ class _Answer:
 
 def sft_rows(
     records: Iterable[EpisodeRecord],
-    rules: Rules | None = None,
+    rules: ExportRules | None = None,
     observer_of: ObserverOf = recorded_observer,
 ) -> Iterator[Row]:
     """Yield ``{"messages", "problem_id", "turn", "value"}`` of every example.
@@ -134,29 +134,29 @@ def sft_rows(
     Args:
         records: The episodes, with their problems' sources.
         rules: Which answers are examples; the defaults if None.
-        observer_of: Gives the observer an episode was played with.
+        observer_of: Function that returns the observer with which an episode was played.
 
     Raises:
         UsageError: If what was read cannot be made again.
     """
-    for prompt, answer in _examples(records, rules or Rules(), observer_of):
+    for prompt, answer in _examples(records, rules or ExportRules(), observer_of):
         messages = [*_plain(prompt), _said(answer)]
         yield {"messages": messages, **_about(answer)}
 
 
 def completion_rows(
     records: Iterable[EpisodeRecord],
-    rules: Rules | None = None,
+    rules: ExportRules | None = None,
     observer_of: ObserverOf = recorded_observer,
 ) -> Iterator[Row]:
     """Yield ``{"prompt", "completion", ...}`` of every example; otherwise as `sft_rows`."""
-    for prompt, answer in _examples(records, rules or Rules(), observer_of):
+    for prompt, answer in _examples(records, rules or ExportRules(), observer_of):
         yield {"prompt": _plain(prompt), "completion": [_said(answer)], **_about(answer)}
 
 
 def preference_rows(
     records: Iterable[EpisodeRecord],
-    rules: Rules | None = None,
+    rules: ExportRules | None = None,
     observer_of: ObserverOf = recorded_observer,
 ) -> Iterator[Row]:
     """Yield ``{"prompt", "chosen", "rejected", "problem_id", "value_chosen", "value_rejected"}``.
@@ -168,12 +168,12 @@ def preference_rows(
     Args:
         records: The episodes, with their problems' sources.
         rules: Which answers are examples, and what a pair is; the defaults if None.
-        observer_of: Gives the observer an episode was played with.
+        observer_of: Function that returns the observer with which an episode was played.
 
     Raises:
         UsageError: If what was read cannot be made again.
     """
-    rules = rules or Rules()
+    rules = rules or ExportRules()
     groups: dict[tuple[tuple[Message, ...], tuple[str, ...]], list[_Answer]] = {}
     for record in records:
         observer = observer_of(record)
@@ -203,7 +203,7 @@ def read_before(
         record: The episode, with its problem's source.
         turn: Index of the turn.
         observer: The observer it was played with; made from the record if None.
-        checked: Compare with the digest of what was read, where that was recorded.
+        checked: Whether the messages are compared with the recorded digest of what was read.
 
     Raises:
         UsageError: If it cannot be made again.
@@ -224,12 +224,12 @@ def read_before(
             f"what was read before turn {turn + 1} of an episode on {problem.id!r} is not what "
             "its observer shows now: it was played by another version of kernelgym, or something "
             "was added to its prompts; give the observer it was played with, or do without the "
-            "check (Rules(checked=False), --unchecked)"
+            "check (ExportRules(checked=False), --unchecked)"
         )
     return messages
 
 
-def _answers(record: EpisodeRecord, rules: Rules) -> Iterator[_Answer]:
+def _answers(record: EpisodeRecord, rules: ExportRules) -> Iterator[_Answer]:
     """Yield the answers that say something about the model, with their values."""
     trajectory = record.trajectory
     by_return = rules.by == "return"
@@ -242,7 +242,7 @@ def _answers(record: EpisodeRecord, rules: Rules) -> Iterator[_Answer]:
             yield _Answer(record, turn, value)
 
 
-def _is_example(answer: _Answer, rules: Rules) -> bool:
+def _is_example(answer: _Answer, rules: ExportRules) -> bool:
     reply, verdict = answer.turn.reply, answer.turn.verdict
     if reply.kernel is None or verdict.status in (Status.NO_KERNEL, Status.REJECTED):
         return False
@@ -254,7 +254,7 @@ def _is_example(answer: _Answer, rules: Rules) -> bool:
 
 
 def _examples(
-    records: Iterable[EpisodeRecord], rules: Rules, observer_of: ObserverOf
+    records: Iterable[EpisodeRecord], rules: ExportRules, observer_of: ObserverOf
 ) -> Iterator[tuple[tuple[Message, ...], _Answer]]:
     """Yield examples in the order they were played, or by problem if their number is limited."""
     seen: set[tuple[tuple[Message, ...], str]] = set()
@@ -277,7 +277,7 @@ def _best_per_problem(answers: Iterable[_Answer], most: int) -> Iterator[_Answer
         yield from sorted(known.values(), key=lambda answer: answer.rank, reverse=True)[:most]
 
 
-def _pairs(answers: Iterable[_Answer], rules: Rules) -> Iterator[tuple[_Answer, _Answer]]:
+def _pairs(answers: Iterable[_Answer], rules: ExportRules) -> Iterator[tuple[_Answer, _Answer]]:
     texts: dict[str, _Answer] = {}
     for answer in answers:
         texts.setdefault(answer.turn.action, answer)

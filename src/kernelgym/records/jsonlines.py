@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Key = TypeVar("Key", bound=Hashable)
-_REMEDY = "mend or remove the line"
+_REMEDY = "repair or remove the line"
 
 
 def append_line(path: str | Path, data: Mapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ def write_lines(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     """Write a file of objects, in the place of what was there once all are written.
 
     Returns:
-        How many they were.
+        The number of lines.
 
     Raises:
         UsageError: If the file cannot be written.
@@ -102,7 +102,7 @@ def reorder_lines(path: str | Path, offsets: Iterable[int]) -> int:
         offsets: Where the lines begin, as `index_lines` returns it.
 
     Returns:
-        How many they were.
+        The number of lines.
 
     Raises:
         UsageError: If the file cannot be read or written.
@@ -145,7 +145,7 @@ def index_lines(
         try:
             found[key(data)] = offset
         except (KeyError, TypeError) as error:
-            raise UsageError(f"{path}, line {number}: no such line belongs here: {error}") from None
+            raise UsageError(f"{path}, line {number}: not a line of its kind: {error}") from None
     return found
 
 

@@ -2,8 +2,8 @@
 
 What a model read is not kept with an episode but made again, and for that its observer must be
 known. Contract: `observer_settings` names what differs from the default; `recorded_observer` gives
-an equal observer back, or refuses. Only settings that are data can be written down: a part that is
-somebody's function is named, so that its absence is noticed, and not brought back.
+an equal observer back, or refuses. Only settings that are data can be written down: of a part that
+is a function the name is kept, so that its absence is noticed.
 
 Two settings are not what a field holds. ``prompt`` names the kind of observer, unless it is the
 full prompt's. The token counter is left out, since trainers count in their model's own tokens: it
@@ -34,7 +34,7 @@ _TYPES: dict[str, type] = {"context": Context, "hardware": Hardware, "retrieval"
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
 _PROMPT_NAMES = {kind: name for name, kind in PROMPTS.items()}
 _OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
-"""Fields of the observer that a record has anyway."""
+"""Fields of the observer that the record of an episode has in fields of its own."""
 _LEFT_OUT = (*_OF_THE_EPISODE, "count")
 
 

@@ -38,7 +38,7 @@ def rescore(
     """Return `record` with the scores that `reward` gives.
 
     Args:
-        record: The episode.
+        record: The recorded episode.
         reward: A preset or its name.
         stop_when: A stop rule to apply anew; None keeps the turns as recorded.
 

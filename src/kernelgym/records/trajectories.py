@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 SCHEMA = 1
-"""Version of the schema; goes up when a reader of the old one would go wrong."""
+"""Version of the schema of a line; a change that an older reader would misread raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +51,29 @@ class EpisodeRecord:
     """One episode as it is written to a file: what was played, and by which rules."""
 
     trajectory: Trajectory
+    """Problem and turns that were played."""
     language: str
+    """Language of the kernels."""
     device: str
+    """Device that the kernels ran on."""
     ruleset: str
-    """The ruleset's label, such as ``strict@1f0c2a77``."""
+    """Label of the ruleset, such as ``strict@1f0c2a77``."""
     reward: str
     """Name of the preset that gave the scores."""
     stop_when: str = "correct"
-    """The stop rule, as text."""
+    """Stop rule of the episode, as text."""
     start: str = ""
     """Source of the kernel the episode started from; empty if none was shown."""
     observer: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Settings of the observer, by the names of its fields; see `kernelgym.records.export`."""
     observations: tuple[str, ...] = ()
-    """Per turn, the digest of the text that was read before it; empty if not known."""
+    """Digest of the text that the model read before each turn; empty if not known."""
     retrieved: tuple[tuple[str, ...], ...] = ()
-    """Per turn, the ids of the entries of an index that were read before it; empty if none were."""
+    """Ids of the index entries that the model read before each turn; empty if there were none."""
     writer: str = "env"
     """Program that played: ``env``, or the name of a trainer or search."""
     key: str = ""
-    """The writer's own name for the episode."""
+    """Name that the writer gave to the episode."""
     problem_digest: str = ""
     """`Problem.digest`, which stays when the problem's source is left out."""
 
@@ -137,15 +140,15 @@ class EpisodeRecord:
         schema = data.get("schema") if isinstance(data, Mapping) else None
         if schema != SCHEMA:
             raise UsageError(
-                f"an episode of schema {schema!r}; this version of kernelgym reads schema "
-                f"{SCHEMA} (is it a file of trajectories?)"
+                f"an episode of schema {schema!r} cannot be read: this version of kernelgym reads "
+                f"schema {SCHEMA}; give a file of trajectories that it wrote"
             )
         try:
             return cls._rebuilt(data)
         except KeyError as error:
-            raise UsageError(f"an episode without {error.args[0]!r}") from None
+            raise UsageError(f"the episode lacks the field {error.args[0]!r}") from None
         except (AttributeError, TypeError, ValueError) as error:
-            raise UsageError(f"an episode that makes no sense: {error}") from None
+            raise UsageError(f"the episode has a field that does not fit: {error}") from None
 
     @classmethod
     def _rebuilt(cls, data: Mapping[str, Any]) -> Self:
@@ -199,7 +202,7 @@ def write_records(
     """Write a file of episodes, in the place of what was there once all are written.
 
     Returns:
-        How many they were.
+        The number of episodes.
 
     Raises:
         UsageError: If the file cannot be written.

@@ -24,9 +24,9 @@ def score(
     """Return the score of one turn.
 
     Args:
-        preset: How to score.
-        reply: What was read from the model's text.
-        verdict: What the judge said.
+        preset: Preset that weighs the parts.
+        reply: Kernel, thinking and defects that were read from the model's text.
+        verdict: Verdict of the judge.
         history: The episode's earlier turns; only the improvement part reads them.
     """
     parts = dict.fromkeys(PARTS, 0.0)
@@ -61,7 +61,7 @@ def score(
 
 
 def _lacks_timing(preset: RewardPreset, verdict: Verdict) -> bool:
-    """Say whether a kernel that should have been timed was not, through no fault of its own."""
+    """Return True if a kernel that had to be timed was not, through no fault of its own."""
     if preset.speed != "required" or not verdict.correct or verdict.timed:
         return False
     own = (UNCONFIRMED_SPEED, CLOCK_MISMATCH)

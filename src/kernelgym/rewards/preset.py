@@ -1,4 +1,4 @@
-"""What a reward preset is: the weight of each part, and how the parts are read.
+"""Reward presets: the weight of each part, and the settings by which the parts are computed.
 
 Building one checks that it keeps the contract of `kernelgym.rewards`; one that would pay a wrong
 answer more than a correct one, or a cheating one more than nothing, cannot be built.
@@ -45,7 +45,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class RewardPreset:
-    """A way of scoring a turn. Building one checks that it keeps the contract."""
+    """Settings by which a turn is scored. Building a preset checks that it keeps the contract."""
 
     name: str
     weights: Weights

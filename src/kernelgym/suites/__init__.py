@@ -27,7 +27,7 @@ SUITES: Mapping[str, str] = MappingProxyType(
         "Synthetic": "kernelgym.suites.synthetic:SyntheticSuite",
     }
 )
-"""Entry points of the named suites."""
+"""Module and class of each named suite, as ``module:class``."""
 
 
 def suite(name: str | Path | Suite, /, **options: object) -> Suite:

@@ -46,7 +46,7 @@ FUNCTIONS: Mapping[str, Callable[..., int]] = MappingProxyType(
         "next_power_of_2": _next_power_of_2,
     }
 )
-"""What an expression may call, by name."""
+"""Functions that an expression may call, by name."""
 _ARGUMENTS = {"ceil_div": (2, 2), "cdiv": (2, 2), "next_power_of_2": (1, 1)}
 
 
@@ -68,7 +68,7 @@ def evaluate(expression: int | str, values: Mapping[str, int]) -> int:
 
     Args:
         expression: The expression; a number stands for itself.
-        values: By name.
+        values: Value of each name.
 
     Raises:
         UsageError: If it is no arithmetic, names what has no value, divides by zero or exceeds

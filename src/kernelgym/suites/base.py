@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
-"""What a problem's module has to define."""
+"""Names that a problem's module must define."""
 
 Ids = Sequence[str | int] | str | int
 """A choice of problems: ids, numbers, or text such as ``"1-20,33,L2/5"``."""
@@ -133,7 +133,7 @@ def problem_number(problem: Problem) -> int | None:
 
 
 def problem_keys(problem: Problem) -> frozenset[str | int]:
-    """Return what a problem may be called: id, short id, name and number.
+    """Return the texts and the number that name a problem: id, short id, name and number.
 
     The short id of a small form may leave ``@small`` out; its full id may not, since that is the
     id of the problem in full size.
@@ -211,7 +211,7 @@ def non_empty(problems: Iterable[Problem], suite: str, **conditions: object) -> 
 
 
 def check_source(source: str, where: str) -> None:
-    """Make sure that a problem's source is Python and defines what it has to, without running it.
+    """Make sure that a problem's source is Python and defines `REQUIRED_NAMES`, without running it.
 
     Args:
         source: The module's text.

@@ -1,4 +1,4 @@
-"""What is known of each KernelBench problem: sizes, operator family, and what makes it worthless.
+"""Facts about each KernelBench problem: sizes, operator family, and why it is degenerate.
 
 The table (`kernelbench_facts.tsv`, data version 0.1/0.2) was measured by this project on reference
 outputs at KernelBench's tolerances, with the batch cut where memory asked for it. A problem is
@@ -37,38 +37,43 @@ _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What is known of one problem; sizes are in bytes.
+    """Facts about one KernelBench problem; sizes are in bytes.
 
     A size is None where unknown. Those of problems in full size come from decimal megabytes,
     rounded to 0.1.
     """
 
     problem_id: str
-    """Such as ``KernelBench/L1/23`` or ``KernelBench/L1/23@small``."""
+    """Id of the problem, such as ``KernelBench/L1/23`` or ``KernelBench/L1/23@small``."""
     level: int
+    """Level of the problem, 1 to 4."""
     number: int
+    """Number of the problem in its level."""
     name: str
-    """Such as ``23_Softmax``."""
+    """Name of the problem, such as ``23_Softmax``."""
     family: str
     """Operator family; level 4's are one per model architecture, such as ``lm_bart``."""
     input_bytes: int | None
-    """All inputs of one call together."""
+    """Bytes of all inputs of one call together."""
     output_bytes: int | None
+    """Bytes of all outputs of one call together."""
     param_bytes: int | None
-    """Weights and buffers."""
+    """Bytes of the weights and buffers."""
     gflop: float | None
-    """Forward pass, matrix products and convolutions only."""
+    """Floating-point operations of the forward pass in units of 1e9, of matrix products and
+    convolutions only."""
     h100_eager_ms: float | None
-    """KernelBench's published eager time on an H100."""
+    """Eager time in milliseconds that KernelBench published for an H100."""
     tested: bool
     """False if the degeneracy tests were not run (too large, or weights to download)."""
     reasons: tuple[tuple[str, str], ...]
     """Pairs of (name from `REASONS`, scope): scope is ``any``, ``fp32`` (tolerance 1e-4) or
     ``half`` (1e-2). Here
-    ``broken_reference`` means that KernelBench's own harness breaks it."""
+    ``broken_reference`` means that KernelBench's own harness breaks the problem."""
     removed_by_metr: bool
-    """METR's filtered copy, made from the older data version 0, left the problem out."""
+    """Whether METR's filtered copy, made from the older data version 0, left the problem out."""
     note: str = ""
+    """Remark on the problem, for readers."""
     no_small_form: str = ""
     """Reason why the problem has no small form; empty if it has one."""
 

@@ -1,4 +1,6 @@
-"""What is known of a problem's worth without running anything: what environments go by.
+"""Whether a problem is known to be degenerate, without running anything.
+
+Environments, ``kernelgym ls`` and evals choose their problems by this.
 
 A result of ``kernelgym lint`` for the same ruleset and kind of device comes first. For KernelBench
 the shipped table comes next, which was measured on KernelBench's inputs at its tolerances and holds
@@ -31,12 +33,12 @@ _UNTESTABLE = ("partial_computation", "analytic")
 
 
 def known_hygiene(problem: Problem, rules: Ruleset, device: str = "cpu") -> Hygiene:
-    """Return what is known of a problem; one that nothing is known of passes, untested.
+    """Return what is known against a problem; an unknown problem passes, untested.
 
     Args:
         problem: The problem.
         rules: The ruleset that it would be judged by.
-        device: Where.
+        device: Device that would judge it.
     """
     from kernelgym.paths import hygiene_folder
 
@@ -62,7 +64,7 @@ def known_hygiene(problem: Problem, rules: Ruleset, device: str = "cpu") -> Hygi
 def passing(
     problems: Iterable[Problem], rules: Ruleset, device: str = "cpu"
 ) -> tuple[Problem, ...]:
-    """Return the problems that nothing is known against."""
+    """Return the problems that are not known to be degenerate."""
     return tuple(p for p in problems if known_hygiene(p, rules, device).passes)
 
 

@@ -1,4 +1,4 @@
-"""What judging a problem takes, known without running anything.
+"""Memory that judging a problem takes, known without running anything.
 
 KernelBench's sizes are in the shipped table, and those of a Synthetic problem follow from its id.
 A kernel spec's problem says its own. Of other problems, such as those of a folder, nothing is known
@@ -25,7 +25,7 @@ _OF_A_SPEC = re.compile(
 
 
 def needed_bytes(problem: Problem) -> int | None:
-    """Return the bytes that judging a problem takes; None if unknown."""
+    """Return the number of bytes that judging a kernel of a problem takes; None if unknown."""
     if problem.suite == "Synthetic":
         from kernelgym.suites.synthetic.source import sizes_of
 
@@ -51,8 +51,8 @@ def check_fits(problem: Problem, budget: int | None, device: str) -> None:
 
     Args:
         problem: The problem.
-        budget: Most bytes that judging a kernel may take; None for no limit.
-        device: Where it would be judged, for the message.
+        budget: Largest number of bytes that judging a kernel may take; None for no limit.
+        device: Device that the message names.
 
     Raises:
         ProblemError: If it exceeds the budget.

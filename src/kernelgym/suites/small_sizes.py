@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 SMALL = "@small"
-"""What the id of a small form ends in."""
+"""Ending of the id of a small form."""
 
 _FUNCTIONS = ("get_inputs", "get_init_inputs")
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Pow)
@@ -47,12 +47,14 @@ class SizeConstant:
     """A whole number in a module's text, and its place."""
 
     name: str
-    """``N``; ``widths[1]`` for the second number of a list; ``get_inputs()[0]`` in a function."""
+    """Name of the constant: ``N``; ``widths[1]`` for the second number of a list;
+    ``get_inputs()[0]`` in a function."""
     value: int
+    """Value in the text."""
     first: tuple[int, int]
-    """Line from 1, and byte of that line from 0, of its first byte."""
+    """Place of the number's first byte: line from 1, and byte of that line from 0."""
     last: tuple[int, int]
-    """The same for the byte after its last."""
+    """Place of the byte after the number's last, counted in the same way."""
 
 
 def size_constants(source: str) -> Mapping[str, SizeConstant]:

@@ -1,4 +1,4 @@
-"""Kernel specs: a kernel, what it computes, and at which shapes.
+"""Kernel specs: a kernel, the function that it computes, and the shapes it is judged at.
 
 A spec is a JSON file; ``docs/specs.md`` describes it and ``kernel_spec.schema.json``, beside this
 module, is its schema. `kernelgym.suites.spec_suite` makes problems and a kernel of it.
@@ -112,7 +112,7 @@ Axis = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Randn:
-    """Normally distributed."""
+    """Values of a normal distribution."""
 
     kind: Literal["randn"] = "randn"
     mean: float = 0.0
@@ -121,7 +121,7 @@ class Randn:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Uniformly distributed."""
+    """Values of a uniform distribution between `low` and `high`."""
 
     kind: Literal["uniform"] = "uniform"
     low: float = 0.0
@@ -130,21 +130,21 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Zeros:
-    """Zeros."""
+    """Values that are all 0."""
 
     kind: Literal["zeros"] = "zeros"
 
 
 @dataclass(frozen=True, slots=True)
 class Ones:
-    """Ones."""
+    """Values that are all 1."""
 
     kind: Literal["ones"] = "ones"
 
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """One value."""
+    """Values that are all `value`."""
 
     value: float
     kind: Literal["full"] = "full"
@@ -152,7 +152,7 @@ class Full:
 
 @dataclass(frozen=True, slots=True)
 class Arange:
-    """``start, start + step, ...``, along the tensor in rows."""
+    """Values ``start, start + step, ...`` in the order of the elements."""
 
     kind: Literal["arange"] = "arange"
     start: float = 0.0
@@ -170,14 +170,14 @@ class Randint:
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """The numbers below the last axis's size, shuffled in each row."""
+    """Numbers from 0 to below the last axis's size, shuffled in each row."""
 
     kind: Literal["permutation"] = "permutation"
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """Where ragged rows begin: 0, whole numbers that never fall, `total`."""
+    """Offsets at which ragged rows begin: 0, whole numbers that never fall, and `total`."""
 
     total: Whole | str
     kind: Literal["offsets"] = "offsets"
@@ -204,7 +204,7 @@ Init = Annotated[
         | Literal["randn", "uniform", "zeros", "ones", "arange", "permutation"],
     ),
 ]
-"""What a tensor holds at first."""
+"""Values that a tensor holds before a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +213,15 @@ class SpecTensor:
 
     name: str
     shape: tuple[Whole | str, ...]
-    """Sizes: whole numbers, axes, or arithmetic over axes."""
+    """Size along each dimension: a whole number, an axis, or arithmetic over axes."""
     dtype: Dtype = "float32"
     role: Literal["input", "output", "inout"] = "input"
-    """An ``inout`` tensor is copied, handed to the kernel, and returned after the outputs."""
+    """Use of the tensor; an ``inout`` tensor is copied, handed to the kernel, and returned after
+    the outputs."""
     layout: Literal["contiguous", "transposed", "channels_last"] = "contiguous"
-    """``transposed``: the last two axes are swapped in memory."""
+    """Order of the elements in memory; ``transposed`` swaps the last two axes."""
     init: Init | None = None
-    """``randn`` for floating-point types if not given; other types need one."""
+    """Values before a call; ``randn`` for floating-point types if not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,31 +234,32 @@ class SpecScalar:
 
 @dataclass(frozen=True, slots=True)
 class SpecShape:
-    """Sizes to be judged at."""
+    """Sizes of the axes at which a kernel is judged."""
 
     axes: Mapping[str, AxisSize]
-    """Of each variable axis."""
+    """Size of each variable axis."""
     weight: Weight = 1.0
-    """How much its speedup counts, beside the other shapes' weights."""
+    """Weight of the speedup at this shape, relative to the other shapes' weights."""
     role: Literal["tune", "hidden", "both"] = "tune"
-    """``tune``: its time counts. ``hidden``: the kernel has to be correct, and what proposes
-    kernels learns nothing of it. ``both``: its time counts, and nothing else is learnt."""
+    """Use of the shape. ``tune``: its time counts. ``hidden``: the kernel must be correct, and the
+    program that proposes kernels learns nothing of it. ``both``: its time counts, and that program
+    learns nothing else."""
     name: str = ""
-    """Made of its axes if empty, such as ``rows=1024-columns=64``."""
+    """Name of the shape; made of its axes if empty, such as ``rows=1024-columns=64``."""
     scalars: Mapping[str, bool | Whole | float] = field(default_factory=dict)
-    """Values in place of the scalars' own."""
+    """Values that replace those of the contract's scalars."""
     inits: Mapping[str, Init] = field(default_factory=dict)
-    """What tensors hold at first, in place of their own."""
+    """Values before a call that replace those of the contract's tensors."""
 
     @property
     def timed(self) -> bool:
-        """True if its speedup counts."""
+        """Whether a kernel's speedup at this shape counts."""
         return self.role != "hidden"
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """How much may differ: ``atol + rtol * abs(kernel's value)``."""
+    """Largest difference that is accepted: ``atol + rtol * abs(kernel's value)``."""
 
     atol: Tolerance
     rtol: Tolerance
@@ -265,40 +267,42 @@ class Tolerances:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a kernel is given, and what it returns."""
+    """Inputs and outputs of a kernel, and the shapes that it is judged at."""
 
     axes: Mapping[str, Axis] = field(default_factory=dict)
     tensors: tuple[SpecTensor, ...] = ()
     scalars: tuple[SpecScalar, ...] = ()
     shapes: tuple[SpecShape, ...] = ()
-    """One with all constant axes if none is given."""
+    """Shapes that the kernel is judged at; one of the constant axes if none is given."""
     tolerances: Tolerances | None = None
-    """In place of the ruleset's."""
+    """Tolerances that replace the ruleset's; None for the ruleset's own."""
     allow_approximate: bool = False
     """Whether a search may make results less accurate than the start's."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecLaunch:
-    """How a kernel is compiled and launched."""
+    """Compiler flags and launch parameters of a kernel."""
 
     grid: tuple[Whole | str, ...] = ()
-    """Programs along x, y and z: arithmetic over axes and meta-parameters."""
+    """Number of programs along x, y and z: arithmetic over axes and meta-parameters."""
     meta: Mapping[str, tuple[Whole, ...]] = field(default_factory=dict)
     """Meta-parameters with their choices; the first is the one that the kernel starts with."""
     flags: tuple[str, ...] = ()
-    """Compiler flags, of C++ and CUDA."""
+    """Compiler flags for C++ and CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecReference:
-    """What is right: a function `run`, its file, or a problem."""
+    """Reference that defines the right outputs: a function `run`, its file, or a problem."""
 
     run: str = ""
-    """Source that defines ``run``; its parameters are named as tensors, scalars or axes."""
+    """Source that defines the function ``run``, whose parameters are named as tensors, scalars or
+    axes."""
     path: str = ""
     """File that holds such a source, relative to the spec."""
     problem: str = ""
+    """Id of a problem of a suite, or a problem file in the spec's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,18 +310,20 @@ class KernelSpec:
     """One kernel with its contract."""
 
     name: str
-    """Letters, digits, ``_``, ``-`` and ``.``."""
+    """Name of the spec: letters, digits, ``_``, ``-`` and ``.``."""
     kind: Literal["cpp", "cuda", "triton"]
-    """The kernel's language."""
+    """Language of the kernel."""
     entry: str
-    """The function to call, or ``ModelNew`` where the source is a module that defines it."""
+    """Name of the function to call, or ``ModelNew`` where the source is a module that defines
+    it."""
     source: str = ""
     path: str = ""
     """File that holds the source, relative to the spec."""
     returns: Literal["value", "arguments"] = "value"
-    """Whether the entry returns its outputs, or is handed tensors to write them to."""
+    """``value`` if the entry returns its outputs, ``arguments`` if it writes them to tensors that
+    it is given."""
     arguments: tuple[Whole | str, ...] = ()
-    """What the entry is called with: names, or arithmetic over axes. If empty: input tensors,
+    """Arguments of the entry in order: names, or arithmetic over axes. If empty: input tensors,
     then outputs that it writes to, then scalars."""
     reference: SpecReference | None = None
     contract: Contract = field(default_factory=Contract)
@@ -340,7 +346,7 @@ class KernelSpec:
 
     @property
     def is_jit(self) -> bool:
-        """True if the entry is a function that Triton compiles, and launches by a grid."""
+        """Whether the entry is a function that Triton compiles and that is launched by a grid."""
         plain = self.is_extension or self.entry == "ModelNew"
         return not plain and is_jit(self.source, self.entry)
 
@@ -351,17 +357,17 @@ class KernelSpec:
 
     @property
     def is_extension(self) -> bool:
-        """True if the source is C++ that torch builds, and no Python."""
+        """Whether the source is C++ or CUDA that torch builds, and not Python."""
         return "load_inline" in LANGUAGES[self.kind].own_kernel.builders
 
     @property
     def has_device_code(self) -> bool:
-        """True if the source is built by a compiler for devices."""
+        """Whether the source is compiled for a GPU."""
         return bool(LANGUAGES[self.kind].own_kernel.device_marker)
 
     @property
     def shapes(self) -> tuple[SpecShape, ...]:
-        """Shapes, at least one."""
+        """Shapes that the kernel is judged at, at least one."""
         return self.contract.shapes or (SpecShape({}),)
 
     def shape_name(self, shape: SpecShape) -> str:

@@ -65,8 +65,8 @@ def check_memory(spec: KernelSpec, budget: int, device: str) -> None:
 
     Args:
         spec: The spec.
-        budget: Most bytes that judging a kernel may take.
-        device: Where it would be judged, for the message.
+        budget: Largest number of bytes that judging a kernel may take.
+        device: Device that the message names.
 
     Raises:
         UsageError: If a shape takes more.

@@ -28,9 +28,9 @@ __all__ = ["MOST_TENSOR_BYTES", "MOST_TEXT_BYTES", "file_in", "read_spec", "spec
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 MOST_TEXT_BYTES = 16 << 20
-"""The largest file with a source or a part of a spec."""
+"""Largest number of bytes of a file with a source or a part of a spec."""
 MOST_TENSOR_BYTES = 4 << 30
-"""The largest safetensors file, and the largest spec with inline data."""
+"""Largest number of bytes of a safetensors file, and of a spec with inline data."""
 
 
 def read_spec(path: str | Path) -> KernelSpec:
@@ -135,7 +135,7 @@ def file_in(folder: Path, given: str, most_bytes: int) -> Path:
     Args:
         folder: The spec's folder.
         given: The file, relative to it.
-        most_bytes: The largest size.
+        most_bytes: Largest number of bytes of the file.
 
     Raises:
         UsageError: If it is no file, does not lie in the folder, or is larger.
@@ -181,6 +181,6 @@ def _check_file(path: Path, most_bytes: int) -> None:
     """
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
-        raise UsageError("it is no file")
+        raise UsageError("it is no regular file")
     if state.st_size > most_bytes:
         raise UsageError(f"it has {state.st_size} bytes, and {most_bytes} are the most")

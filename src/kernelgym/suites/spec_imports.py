@@ -46,7 +46,8 @@ __all__ = ["MOST_INLINE_BYTES", "converted"]
 MOST_INLINE_BYTES = 1 << 30
 """Largest number of bytes of a tensor that is taken from inline data."""
 _RANGES = {"bool": (0, 2), "int8": (-128, 128), "uint8": (0, 256)}
-"""What flashinfer-bench draws random inputs of a type from; others from -1024 to 1023."""
+"""Bounds of flashinfer-bench's random whole numbers by type, the upper one excluded; other types
+have -1024 and 1024."""
 
 
 class _Form(BaseModel):

@@ -1,4 +1,4 @@
-"""The modules of a kernel spec: a problem a shape, one kernel.
+"""Python modules generated from a kernel spec: one problem for each shape, and one kernel.
 
 Contract: the texts follow from the spec alone. The problem's ``Model`` and the kernel's
 ``ModelNew`` are constructed with the sizes of all axes and the scalars, and called with the input
@@ -72,7 +72,7 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
 
     Args:
         spec: The spec.
-        shape: Sizes, and what tensors hold at first.
+        shape: Sizes of the axes, with values of scalars and tensors.
         reference: Source of the problem that the spec names, if it names one.
     """
     contract = spec.contract

@@ -1,4 +1,4 @@
-"""What a spec's sources say: signatures, and what a kernel writes.
+"""Facts read from a spec's sources: signatures, and the tensors that a kernel writes.
 
 Contract: texts are read and never run. Of C++ only a function's own declaration is read, found
 outside of comments; a source in which it cannot be found is a `UsageError`.

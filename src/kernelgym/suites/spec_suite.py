@@ -1,4 +1,4 @@
-"""The problems of a kernel spec: one a shape, as a suite.
+"""A kernel spec as a suite, with one problem for each shape.
 
 Ids are the spec's name and the shape's, such as ``row_softmax/rows=1024``. Shapes that are hidden
 or ``both`` are of the split ``hidden``, all others of the split ``tune``.
@@ -119,7 +119,7 @@ class SpecSuite:
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The spec's own kernel."""
+        """Kernel of the spec."""
         return Kernel(kernel_source(self.spec), self.spec.kind)
 
     @cached_property

@@ -222,7 +222,7 @@ def test_damaged_line_is_refused_by_number(tmp_path: Path) -> None:
     path = tmp_path / "generations.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b'"sample": 0', b'"sample": "x"', 1))
-    with pytest.raises(UsageError, match=r"generations\.jsonl, line 1: no such line belongs here"):
+    with pytest.raises(UsageError, match=r"generations\.jsonl, line 1: not a line of its kind"):
         run(tmp_path, CountedPolicy())
     path.write_bytes(whole[:-20])  # a killed writer's
     policy = CountedPolicy()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.cli import main
-from kernelgym.records.export import Rules, preference_rows, sft_rows
+from kernelgym.records.export import ExportRules, preference_rows, sft_rows
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.suites.spec_files import spec_from
 from kernelgym.testing import verdict
@@ -50,7 +50,7 @@ def test_rows_are_made_of_a_search(tmp_path: Path) -> None:
     asked, *_ = rows[0]["messages"][-2:]
     assert searches.TASK.start.source.strip()[:200] in asked["content"]
     assert rows[-1]["messages"][-1]["content"] == record.trajectory.turns[-1].action
-    pairs = list(preference_rows([record], Rules(pairs="problem")))
+    pairs = list(preference_rows([record], ExportRules(pairs="problem")))
     assert pairs and all(pair["value_chosen"] > pair["value_rejected"] for pair in pairs)
 
 

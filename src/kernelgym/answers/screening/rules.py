@@ -76,7 +76,7 @@ _FRAME_ATTRIBUTES = frozenset("f_back f_globals f_locals gi_frame cr_frame tb_fr
 
 
 def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """No kernel of its own in the language that was asked for."""
+    """Yield a finding if the source has no kernel of its own in the language asked for."""
     entry = LANGUAGES.get(language)
     own = OwnKernel(builders=_BUILDERS) if entry is None else entry.own_kernel
     if own.decorator:
@@ -99,7 +99,7 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
 
 
 def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """A kernel is defined or built, and ModelNew never gets to it."""
+    """Yield a finding for each kernel that is defined or built and that ModelNew never uses."""
     for function in facts.functions:
         # A kernel in a class is reached through attributes, which say too little to judge by.
         if function.jitted and not function.owner and function.name not in facts.live:

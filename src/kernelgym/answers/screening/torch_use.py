@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Raised = tuple[str, str, int]
-"""Code, message and 1-based line (0 for none) of something found."""
+"""Code, message and line (from 1; 0 for none) of a finding."""
 
 # Of torch.<name>(...): what allocates, describes or reinterprets tensors, but computes nothing.
 _ALLOWED = frozenset(
@@ -86,7 +86,7 @@ _CACHES = frozenset(("functools.lru_cache", "functools.cache", "functools.cached
 
 
 def torch_compute_call(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Library operators do work in forward that a kernel should do."""
+    """Yield a finding for each torch operator that computes within forward."""
     for function in facts.forward:
         for node in function.nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
@@ -102,7 +102,7 @@ def torch_compute_call(facts: Facts, language: str, ruleset: Ruleset) -> Iterato
 
 
 def stream_use(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Work on a stream of its own can escape the clock."""
+    """Yield a finding for each use of another CUDA stream, whose work may not be timed."""
     for call in facts.calls:
         name = facts.external(call.func)
         if name in _STREAMS:
@@ -113,7 +113,7 @@ def stream_use(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised
 
 
 def precision_downgrade(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Computing in less precision than fp32, unless the ruleset's precision is less."""
+    """Yield a finding for each use of less than fp32, unless the ruleset's precision is less."""
     code = "precision_downgrade"
     if ruleset.precision in HALF_PRECISIONS:
         return
@@ -138,7 +138,7 @@ def precision_downgrade(facts: Facts, language: str, ruleset: Ruleset) -> Iterat
 
 
 def output_caching(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Results kept from one call to the next."""
+    """Yield a finding for each way in which results are kept from one call to the next."""
     for function in facts.forward:
         node = function.node
         for decorator in node.decorator_list:

@@ -1,4 +1,4 @@
-"""One pass over a kernel's syntax tree: everything the rules ask about.
+"""Facts about a kernel's module, gathered in one pass over its syntax tree for the rules.
 
 Contract: `survey` visits every node once, without recursion. Names are resolved through the
 module's imports (``F.relu`` is ``torch.nn.functional.relu``), not through assignments.
@@ -28,7 +28,8 @@ _DECORATORS = {
     for name, entry in LANGUAGES.items()
     if (own := entry.own_kernel).decorator
 }
-"""By what makes a function a kernel when it is called: language, and what a decorator is called."""
+"""Language, and pattern of the decorator's names, by the function that turns another into a
+kernel."""
 
 
 @dataclass(slots=True)
@@ -65,26 +66,26 @@ class Function:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known of a module."""
+    """Facts about a kernel's module that the screening rules read."""
 
     tree: ast.Module
     imports: dict[str, str] = field(default_factory=dict)
-    """Local name -> dotted name."""
+    """Dotted name of each imported local name."""
     imported: list[tuple[str, int]] = field(default_factory=list)
-    """(dotted module name, line) of every import."""
+    """Dotted module name and line of every import."""
     functions: list[Function] = field(default_factory=list)
     nodes: dict[type[ast.AST], list[ast.AST]] = field(default_factory=dict)
-    """Every node by its type, but for operators and contexts."""
+    """All nodes by type, without operators and contexts."""
     mentions: dict[str, set[str]] = field(default_factory=dict)
-    """Top-level function or class -> names in it; under the empty name, those of the rest."""
+    """Names mentioned in each top-level function or class; under the empty name, in the rest."""
     strings: list[tuple[str, int]] = field(default_factory=list)
-    """(text, line) of every string that is not a docstring."""
+    """Text and line of every string that is not a docstring."""
     live: set[str] = field(default_factory=set)
     """Top-level names and method names that `ModelNew` or the module's own statements reach."""
     forward: list[Function] = field(default_factory=list)
     """Functions other than kernels that run when `ModelNew.forward` runs."""
     layers: dict[str, str] = field(default_factory=dict)
-    """Attribute of ModelNew -> the torch.nn class it is built from."""
+    """Class of torch.nn that each attribute of ModelNew is built from."""
 
     def of(self, kind: type[_Node]) -> list[_Node]:
         """Return the nodes of exactly that type."""
