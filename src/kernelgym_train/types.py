@@ -1,10 +1,10 @@
-"""The nouns of training: what is asked of a policy, what it answers, and what is learned from it.
+"""Records of training: requests to a policy, its completions, rollouts and training samples.
 
 Contract: frozen records without behaviour beyond a check of their own form. Token ids are those
-that were sampled, never a text tokenised again. Everything here pickles and compares by value.
+that were sampled, never a text tokenised again. All records pickle and compare by value.
 
 An episode and its turns are kernelgym's (`kernelgym.Trajectory`); tokens are kept beside them and
-not in them. Who computes an advantage is `kernelgym_train.credit.credit`'s business.
+not in them. `kernelgym_train.credit.credit` computes advantages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class PromptTooLong(PolicyFailure):
 
     Args:
         message: What was given, what fits, and what to do.
-        places: Their places among the requests. A batch without them can be answered.
+        places: Indices of the refused requests in their batch; the other requests can be answered.
     """
 
     def __init__(self, message: str, places: tuple[int, ...]) -> None:
@@ -38,52 +38,54 @@ Finish = Literal["stop", "length"]
 
 
 class Key(NamedTuple):
-    """Names one turn of one run. Keys sort by the order in which a step is laid out."""
+    """Identifier of one turn of a run: step, group, trajectory, turn. Keys sort in that order."""
 
     step: int
     """Training step, from 0."""
     problem: int
-    """Place of the group among the step's groups, from 0, those of refill rounds included; the
-    same problem may be drawn twice in a step."""
+    """Number of the group in the step, from 0, groups of refill rounds included; the same problem
+    may be drawn for two groups of a step."""
     trajectory: int = 0
-    """Place of the trajectory in its group, from 0."""
+    """Number of the trajectory in its group, from 0."""
     turn: int = 0
-    """Place of the turn in its trajectory, from 0."""
+    """Number of the turn in its trajectory, from 0."""
 
     @property
     def group(self) -> tuple[int, int]:
-        """What the trajectories that are compared with each other have in common."""
+        """Step and number of the group; equal for all trajectories of a group."""
         return self.step, self.problem
 
 
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
-    """One answer that is asked of a policy."""
+    """Request to a policy for one answer."""
 
     key: Key
     """Key of the turn that the request is for."""
     messages: tuple[Message, ...]
-    """Messages that the model reads, as its observer wrote them."""
+    """Messages of the prompt, as the observer wrote them."""
     seed: int
-    """Seed of this answer's sampling, for policies that can be seeded answer by answer."""
+    """Seed of this answer's sampling, for policies that seed each answer by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of a policy, as tokens and as text."""
+    """Answer of a policy, as tokens and as text."""
 
     text: str
     """The answer's text, special tokens left out."""
     prompt_ids: tuple[int, ...]
-    """Ids of what the model read."""
+    """Token ids of the prompt."""
     ids: tuple[int, ...]
-    """Ids that were sampled, the one that ends the answer included."""
+    """Token ids that were sampled, including the one that ends the answer."""
     logprobs: tuple[float, ...] | None
-    """Log-probability of each of `ids` under the sampler, or None if it does not tell."""
+    """Log-probability of each of `ids` under the sampler, in nats; None if the sampler gives
+    none."""
     finish: Finish
-    """``length`` is a defect of the answer, even if a kernel can be read from it."""
+    """Reason that sampling ended. ``length`` is a defect of the answer, even if a kernel can be
+    read from it."""
     policy_version: int
-    """Number of optimiser steps that the policy had taken."""
+    """Number of optimiser steps that the sampling weights had had."""
 
     def __post_init__(self) -> None:
         _check_lengths(self.ids, self.logprobs)
@@ -91,14 +93,14 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One episode with the tokens it was played with."""
+    """Episode with the tokens of its prompts and answers."""
 
     key: Key
-    """The key of its first turn."""
+    """Key of the first turn."""
     trajectory: Trajectory
     """Trajectory that was played."""
     completions: tuple[Completion, ...]
-    """One per turn of the trajectory."""
+    """Completions, one for each turn of the trajectory."""
 
     def __post_init__(self) -> None:
         if len(self.completions) != len(self.trajectory.turns):
@@ -111,20 +113,21 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn to learn from: the loss is ``-sum(weight * advantage * logp)`` over its `ids`."""
+    """Training sample of one turn; its loss is ``-sum(weight * advantage * logp)`` over `ids`."""
 
     key: Key
     """Key of the turn."""
     prompt_ids: tuple[int, ...]
-    """Ids of what the model read; nothing is learned from them."""
+    """Token ids of the prompt; they are not in the loss."""
     ids: tuple[int, ...]
-    """Ids it is trained on."""
+    """Token ids of the answer, which are in the loss."""
     logprobs: tuple[float, ...] | None
-    """Log-probability of each of `ids` under the sampler, or None if it did not tell."""
+    """Log-probability of each of `ids` under the sampler, in nats; None if the sampler gave
+    none."""
     advantage: float
     """Advantage of the turn over its baseline; the same for all of its tokens."""
     weight: float
-    """Weight of each of its tokens in the loss."""
+    """Weight of each token of the answer in the loss."""
 
     def __post_init__(self) -> None:
         _check_lengths(self.ids, self.logprobs)

@@ -1,10 +1,10 @@
-"""Rollouts: plays episodes with a policy that samples tokens.
+"""Plays episodes with a policy that samples tokens, and returns rollouts.
 
 The turn loop is `kernelgym.episodes.playing`'s; this module adds keys, seeds and tokens. Contract:
 
-- every trajectory goes at its own pace: it asks the policy, has the answer judged, and asks again,
-  without waiting for another. A policy that answers in batches (`BatchPolicy`) is the exception:
-  it is called once all live trajectories wait for it, with their requests in the order of keys;
+- each trajectory proceeds on its own: it asks the policy, has the answer judged, and asks again,
+  without waiting for another trajectory. A policy that answers in batches (`BatchPolicy`) is the
+  exception: it is called once all live trajectories wait, with their requests in the order of keys;
 - turns are `kernelgym.episodes.episode.Episode`'s, the text is the observer's, verdicts come
   together through `kernelgym.evaluators.awaited.AwaitedEvaluator`. The same answers and verdicts
   give the same turns as in an environment;
@@ -14,8 +14,8 @@ The turn loop is `kernelgym.episodes.playing`'s; this module adds keys, seeds an
 - a `PolicyFailure` that the policy raises ends the trajectories it was asked for, ``cut``: the one
   of a `Policy`'s request, all those of a `BatchPolicy`'s call. A `PromptTooLong` ends only those
   that it names, and the call is made again for the others. They keep the turns played before, and
-  count nowhere (`kernelgym_train.credit.credit.counts`). Whatever else a policy raises ends the
-  play;
+  count nowhere (`kernelgym_train.credit.credit.counts`). Any other exception of a policy ends
+  the play;
 - an answer that ran into the limit of new tokens has the defect ``cut_off``;
 - the seed of a request is a function of the run's seed and the request's key.
 
@@ -56,7 +56,7 @@ __all__ = [
 
 @runtime_checkable
 class Policy(Protocol):
-    """Answers requests as they come; several calls may be awaited at the same time.
+    """Policy that answers requests as they come; several calls may be awaited at the same time.
 
     It raises `kernelgym.PolicyFailure` for a request that alone cannot be answered. `sample` may be
     an asynchronous generator; it is closed once its answers are no longer waited for.
@@ -68,7 +68,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class BatchPolicy(Protocol):
-    """Answers many requests in one call, as a model in this process does."""
+    """Policy that answers many requests in one call, as a model in this process does."""
 
     def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
         """Return one completion per request, in their order."""
@@ -76,23 +76,24 @@ class BatchPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One trajectory to be played."""
+    """Trajectory that is still unplayed."""
 
     key: Key
-    """The key of its first turn."""
+    """Key of the first turn."""
     problem: Problem
+    """Problem of the trajectory."""
 
 
 def tasks_of(
     step: int, problems: Sequence[Problem], trajectories: int, *, first: int = 0
 ) -> list[Task]:
-    """Return the tasks of a step: so many trajectories on each problem.
+    """Return the tasks of a step: a number of trajectories for each problem.
 
     Args:
         step: The training step.
-        problems: One per group; the same one may stand there twice.
-        trajectories: Trajectories of a group.
-        first: Place of the first group among the step's groups.
+        problems: Problem of each group; two groups may have the same problem.
+        trajectories: Number of trajectories of a group.
+        first: Number of the first of these groups in the step.
     """
     return [
         Task(Key(step, place, number), problem)
@@ -120,23 +121,23 @@ async def play(
     """Play trajectories side by side.
 
     Args:
-        tasks: What is played; their keys differ.
-        policy: Gives the answers.
-        evaluator: Judges them.
-        observer: What the model reads, and how many turns it has. Its language, device and ruleset
-            are those of the episodes.
-        rules: How episodes are scored and end.
+        tasks: Trajectories to play; their keys differ.
+        policy: Policy that answers.
+        evaluator: Evaluator of the answers' kernels.
+        observer: Observer that writes the prompts; its language, device, ruleset and number of
+            turns are those of the episodes.
+        rules: Rules by which episodes are scored and end.
         seed: The run's seed; see `request_seed`.
-        at_once: Most trajectories played at the same time; None for all. A `BatchPolicy` is always
-            asked for all of them: it divides its batches as it likes.
+        at_once: Maximum number of trajectories played at the same time; None for all. Ignored with
+            a `BatchPolicy`, which gets the requests of all trajectories in one call.
 
     Returns:
         One rollout per task, in the order of the tasks.
 
     Raises:
-        UsageError: If an argument makes no sense, or the evaluator refuses a kernel for a reason
-            that is the caller's.
-        Exception: What the policy raises, but for `kernelgym.PolicyFailure`.
+        UsageError: If an argument is invalid, or the evaluator refuses a kernel because of an error
+            of the caller.
+        Exception: Any exception of the policy other than `kernelgym.PolicyFailure`.
     """
     tasks = list(tasks)
     rules = EpisodeConfig() if rules is None else rules
@@ -193,16 +194,16 @@ async def _play_one(
 
 
 class _Asked(Protocol):
-    """How trajectories reach a policy."""
+    """Channel by which trajectories ask a policy for answers."""
 
     async def __call__(self, request: SampleRequest) -> Completion: ...
 
     def leave(self) -> None:
-        """Say that one trajectory will ask no more."""
+        """Take note that one trajectory sends no further request."""
 
 
 class _Stream:
-    """Passes every request on as it comes."""
+    """Channel to a `Policy`: passes each request on as it comes."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -213,7 +214,7 @@ class _Stream:
             async for _, completion in found:
                 return completion
         finally:
-            # Left open, what it asked for would go on until it is collected as garbage.
+            # If the generator stayed open, its requests would go on until garbage collection.
             if isinstance(found, AsyncGenerator):
                 await found.aclose()
         raise RuntimeError(f"the policy gave no completion for {tuple(request.key)}")
@@ -223,7 +224,7 @@ class _Stream:
 
 
 class _Barrier:
-    """Collects the request of every live trajectory, then asks for all of them in one call.
+    """Channel to a `BatchPolicy`: collects one request of each live trajectory for one call.
 
     The call is made in the event loop's own thread: nothing else could go on meanwhile, and what a
     model does is bound to its thread (the current GPU is).
@@ -247,7 +248,7 @@ class _Barrier:
         if not self._waiting or len(self._waiting) < self._live:
             return
         asked, self._waiting = sorted(self._waiting, key=lambda each: each[0].key), []
-        # Not now: the caller may be on its way out of an exception or a cancellation.
+        # Not in this call: the caller may be handling an exception or a cancellation.
         asyncio.get_running_loop().call_soon(self._generate, asked)
 
     def _generate(self, asked: list[tuple[SampleRequest, asyncio.Future[Completion]]]) -> None:
@@ -266,14 +267,14 @@ class _Barrier:
                 refused &= set(error.places)
             for place in refused:
                 asked[place][1].set_exception(error)
-            self._generate(asked)  # those that are left
+            self._generate(asked)  # the requests without an answer
             return
         for (_, answer), completion in zip(asked, found, strict=True):
             answer.set_result(completion)
 
 
 def _agree(evaluator: Evaluator, observer: Observer) -> None:
-    """Refuse an observer that tells the model of other rules than it is judged by."""
+    """Refuse an observer whose ruleset or device differs from the evaluator's."""
     told = (find_ruleset(observer.ruleset), observer.device.partition(":")[0])
     can = evaluator.capabilities
     holds = (can.ruleset, can.device.partition(":")[0])

@@ -1,15 +1,15 @@
-"""Policies that are a Hugging Face model in this process, and how text becomes tokens and back.
+"""Policy that samples with a Hugging Face model in this process, and its chat template.
 
 Contract: `ChatText` renders messages by the tokenizer's own chat template, and turns sampled ids
 into the text that is parsed: special tokens are left out, but not the tags of thinking and answer;
 where the template opens a thinking block, the text begins with its tag. Ids are passed on as they
 were sampled, never tokenised again.
 
-`HFPolicy` is a `kernelgym_train.rollout.play.BatchPolicy`: left-padded batches, prompts of a like
+`HFPolicy` is a `kernelgym_train.rollout.play.BatchPolicy`: left-padded batches, prompts of similar
 length together. The seed of a batch is made of the seeds of its requests, so the same requests give
 the same ids on the same machine; torch's own generator is left as it was found.
 
-The model is the caller's: it is not loaded, moved, trained or saved here.
+The caller owns the model: this module does not load, move, train or save it.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SamplingRule:
-    """How tokens are drawn."""
+    """Limits and distribution by which the tokens of an answer are drawn."""
 
     max_new_tokens: int = 512
-    """Most tokens of an answer."""
+    """Maximum number of tokens of an answer."""
     temperature: float = 1.0
-    """0 takes the likeliest token each time."""
+    """Sampling temperature; 0 takes the likeliest token each time."""
     top_p: float = 1.0
-    """Share of the likeliest tokens' probability that is kept."""
+    """Probability mass of the likeliest tokens that are kept (nucleus sampling)."""
     top_k: int = 0
     """Number of the likeliest tokens that are kept; 0 for all."""
 
@@ -68,7 +68,7 @@ class SamplingRule:
             )
 
     def options(self) -> dict[str, Any]:
-        """Return them as options of `generate`."""
+        """Return the rule as options of transformers' `generate`."""
         if self.temperature == 0.0:
             none = {"temperature": None, "top_p": None, "top_k": None}
             return {"max_new_tokens": self.max_new_tokens, "do_sample": False, **none}
@@ -82,22 +82,23 @@ class SamplingRule:
 
 
 class ChatText:
-    """A tokenizer's chat template, forwards and backwards.
+    """Chat template of a tokenizer: renders messages as ids, and sampled ids as text.
 
     Args:
         tokenizer: A tokenizer of transformers.
         template: Arguments for its template, such as ``{"enable_thinking": False}``.
 
     Raises:
-        UsageError: If it has no chat template, or the template takes none of our conversations.
+        UsageError: If the tokenizer has no chat template, or the template fails for a message of a
+            user.
     """
 
     def __init__(self, tokenizer: Any, template: Mapping[str, Any] | None = None) -> None:
         if not getattr(tokenizer, "chat_template", None):
             name = getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__
             raise UsageError(
-                f"the tokenizer of {name!r} has no chat template, so nobody knows how the model is "
-                "to be asked; use an instruction-tuned model, or set tokenizer.chat_template"
+                f"the tokenizer of {name!r} has no chat template, which prompts need; use an "
+                "instruction-tuned model, or set tokenizer.chat_template"
             )
         self.tokenizer = tokenizer
         self._template = dict(template or {})
@@ -108,7 +109,7 @@ class ChatText:
         self._merges_system = not self._takes_system()
 
     def prompt(self, messages: Sequence[Message]) -> tuple[tuple[int, ...], str]:
-        """Return the ids that the model reads, and the thinking tag that they end in, if any."""
+        """Return a prompt's ids, and the thinking tag that the prompt ends in, if it does."""
         text = self._render(messages)
         ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         opened = _OPEN_THINK.search(text)
@@ -138,7 +139,7 @@ class ChatText:
         return text
 
     def _takes_system(self) -> bool:
-        """Say whether the template takes a system message; some models have none."""
+        """Return True if the template takes a system message; those of some models do not."""
         from jinja2 import TemplateError
 
         trial = (Message("system", "s"), Message("user", "u"))
@@ -159,15 +160,15 @@ class HFPolicy:
     Args:
         model: A causal language model, with or without adapters.
         tokenizer: Its tokenizer.
-        sampling: How tokens are drawn.
-        batch: Most requests of one `generate`.
+        sampling: Rule by which tokens are drawn.
+        batch: Maximum number of requests of one `generate`.
         template: Arguments for the chat template.
         version: Number of optimiser steps that the model has taken.
         draw: Draws answers to prompts, given as ids, and a seed; the model's own `generate` if
             None.
 
     Raises:
-        UsageError: If an argument makes no sense.
+        UsageError: If `batch` is below 1, or the tokenizer or model lacks something.
     """
 
     def __init__(
@@ -186,7 +187,7 @@ class HFPolicy:
         self.model = model
         self.sampling = SamplingRule() if sampling is None else sampling
         self.version = version
-        """Stamped on completions."""
+        """Number of optimiser steps that the model has taken, for the completions."""
         self._text = ChatText(tokenizer, template)
         self._batch, self._draw = batch, self._sample if draw is None else draw
         self._ends = end_ids(model, tokenizer)
@@ -245,7 +246,7 @@ class HFPolicy:
         return [(self._until_end(row), None) for row in out[:, width:].tolist()]
 
     def _until_end(self, row: Sequence[int]) -> tuple[int, ...]:
-        """Return a row up to the token that ended it; what follows is padding."""
+        """Return a row's ids up to the token that ended it, without the padding that follows."""
         for place, number in enumerate(row):
             if number in self._ends:
                 return tuple(row[: place + 1])
@@ -261,7 +262,7 @@ def refuse_long_prompts(lengths: Sequence[int], max_new_tokens: int, context: in
         context: Tokens that the model's context holds; None if that is not known.
 
     Raises:
-        PromptTooLong: If there are any; it names their places.
+        PromptTooLong: If there are such prompts; it names their indices.
     """
     if context is None:
         return
@@ -296,7 +297,10 @@ def batch_seed(seeds: Sequence[int]) -> int:
 
 
 def by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
-    """Yield indices in batches, the longest first: what does not fit in memory fails at once."""
+    """Yield indices in batches, the longest first.
+
+    If the longest prompts do not fit into memory, the first batch fails.
+    """
     order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     for start in range(0, len(order), batch):
         yield order[start : start + batch]

@@ -1,4 +1,4 @@
-"""One training step up to the optimiser: draw problems, play, refill, give credit, write it down.
+"""Training steps up to the optimiser: draw problems, play them, refill, give credit, log.
 
 Contract: the same for every backend. Given the state of the sampler, the step's number and a policy
 that answers the same, everything that comes out is the same, in the same order: that is what makes
@@ -51,46 +51,49 @@ from kernelgym_train.types import Rollout
 __all__ = ["Gather", "Played", "Steps", "TrainingStep"]
 
 Gather = Callable[[list[Rollout]], list[Rollout]]
-"""Brings together what every process has played."""
+"""Function that returns the rollouts of all processes, given those of this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What was played of a step, not yet written down."""
+    """Rollouts of a step, before they are logged and credited."""
 
     rollouts: tuple[Rollout, ...]
-    """All of it, in the order of keys."""
+    """All rollouts of the step, in the order of their keys."""
     fill: Refill
+    """Groups of the step, with and without signal."""
     rules: EpisodeConfig
+    """Rules by which the episodes were scored and ended."""
     observer: Observer
     """Observer that wrote the prompts."""
     times: Mapping[str, float]
-    """Seconds of waiting by metric, such as that for the model."""
+    """Times by the name of their metric, in seconds, such as that of waiting for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """What a step gives to learn from."""
+    """Step after credit was given: its training samples and metrics."""
 
     credit: Credit
     rollouts: tuple[Rollout, ...]
-    """All that was played, groups that had nothing to teach included."""
+    """All rollouts of the step, those of groups without signal included."""
     metrics: dict[str, float]
+    """Metrics of the step by name."""
 
 
 class Steps:
-    """Makes the steps of a run.
+    """Plays, credits and logs the steps of a run.
 
     Args:
         config: Configuration of the run.
-        sampler: Draws the problems.
-        evaluator: Judges the answers.
-        observer: What the model reads.
-        rules: How episodes end and what feedback tells; its reward is the schedule's.
-        log: Where it is written down; None in processes that write nothing.
-        activity: Is told what the run is doing.
-        device_share: Holds the device lock while a batch policy's model works.
-        archive: Grows by what steps find, and is shown in the prompts of later ones.
+        sampler: Sampler of the problems.
+        evaluator: Evaluator of the answers' kernels.
+        observer: Observer that writes the prompts.
+        rules: Rules of the episodes; their reward is replaced by the schedule's.
+        log: Log of the run; None to write nothing.
+        activity: Activity of the run, for the answer to Ctrl-C.
+        device_share: Holder of the device lock while a batch policy's model works.
+        archive: Archive of the kernels that earlier steps found, shown in prompts; None for none.
     """
 
     def __init__(
@@ -117,11 +120,11 @@ class Steps:
         self._usual: int | None = None
         self._told: set[str] = set()
         self._before: dict[str, Any] | None = None
-        """The sampler's state before the step that is under way; None between steps."""
+        """State of the sampler before the step that is being played; None between steps."""
 
     @property
     def seed(self) -> str:
-        """The run's seed and how often it was rolled back: what all sampling follows from."""
+        """Seed of all sampling: the run's seed and the number of rollbacks."""
         return f"{self._config.run.seed}/{self.sampler.seed_epoch}"
 
     async def take(
@@ -147,13 +150,13 @@ class Steps:
         """Draw a step's problems and play them; nothing is written.
 
         Args:
-            step: Its number, from 0. The one before it has been written down.
-            policy: Gives the answers.
-            share: Number of this process and how many there are.
-            gather: Brings together what all have played, where there are several.
+            step: Number of the step, from 0. The step before it has been logged.
+            policy: Policy that answers.
+            share: Number of this process, and number of processes.
+            gather: Function that joins the rollouts of all processes; None for one process.
 
         Raises:
-            UsageError: What `kernelgym_train.rollout.play.play` raises.
+            UsageError: As `kernelgym_train.rollout.play.play` does.
         """
         rules = replace(self._rules, reward=self._config.schedule.at(step))
         # The archive as it is now: it moves on when the step is written down.
@@ -183,22 +186,22 @@ class Steps:
         times = {
             "time/play_s": play_s,
             "time/model_s": timed.seconds,
-            # What was waited for verdicts alone.
+            # Time in which only verdicts were awaited.
             "time/judge_s": max(0.0, play_s - timed.seconds),
         }
         times["time/judge_share"] = times["time/judge_s"] / max(play_s, 1e-9)
         if isinstance(timed, TimedStream):
             times |= timed.metrics()
-        # The order in which the sampler learns is that of keys, whoever played them.
+        # The sampler learns in the order of keys, independent of the process that played them.
         every = sorted((*fill.rollouts, *fill.discarded), key=lambda rollout: rollout.key)
         return Played(tuple(every), fill, rules, observer, times)
 
     def write_down(self, step: int, played: Played) -> TrainingStep:
-        """Give credit for a step and write down what was played.
+        """Give credit for a step and log its rollouts.
 
         Args:
-            step: Its number.
-            played: What `play` returned.
+            step: Number of the step.
+            played: Rollouts, as `play` returned them.
         """
         started = time.monotonic()
         every = list(played.rollouts)
@@ -229,17 +232,17 @@ class Steps:
         entropy: float | None = None,
         gap: float | None = None,
     ) -> tuple[Alarm, ...]:
-        """Write down a step's numbers, once the optimiser step is taken, and check the guards.
+        """Log a step's metrics after its optimiser step, and check the guards.
 
         Args:
-            step: Its number.
-            taken: What `take` returned.
-            measured: What the backend measured.
+            step: Number of the step.
+            taken: Step, as `take` returned it.
+            measured: Metrics of the backend.
             entropy: The policy's mean entropy per token, in nats; None if not available.
             gap: Mean difference of the sampler's and the learner's log-probabilities; likewise.
 
         Returns:
-            What was set off, the gravest first; what is not available is said once.
+            Alarms, the gravest action first. That a guard lacks its numbers is reported once.
         """
         health = self._health(step, taken, entropy, gap)
         if len(self._first) < self._guards.baseline:
@@ -295,9 +298,9 @@ class Steps:
         return filtered(rollouts, credit.samples, timing=timed)
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as JSON data.
+        """Return the state for a checkpoint, as JSON data.
 
-        It knows nothing of a step that is under way, so that a resumed run draws that step anew.
+        A step that is being played is not part of it, so that a resumed run draws that step anew.
         """
         archived = {} if self.archive is None else {"archive": self.archive.state()}
         return archived | {
@@ -309,10 +312,10 @@ class Steps:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from what a checkpoint kept.
+        """Continue from the state of a checkpoint.
 
         Raises:
-            UsageError: If it is another run's.
+            UsageError: If the state belongs to another run.
         """
         self.sampler.load_state_dict(state["sampler"])
         self._before = None
@@ -324,7 +327,7 @@ class Steps:
             self.archive.load(state["archive"], self.log.trajectories)
 
     def roll_back(self) -> None:
-        """Draw otherwise from here on, and compare with the steps to come."""
+        """Change the seed of all sampling, and take the guards' baseline from the next steps."""
         self.sampler.seed_epoch += 1
         self._first, self._recent = [], []
 

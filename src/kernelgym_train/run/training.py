@@ -1,18 +1,19 @@
-"""The bookkeeping of a training, the same for every backend.
+"""Bookkeeping of a training run, shared by all backends.
 
 A `Progress` finishes the steps of one stretch of a run: from the beginning, or from a checkpoint,
 to the end, an interrupt, or a guard that acts. `run_stretches` begins the next one after a
 rollback, or when the learner was lost. Contract:
 
-- a backend says what it measured, and `Progress` writes it down with ``progress/done_frac`` and
+- a backend reports its measurements, and `Progress` logs them with ``progress/done_frac`` and
   the times, acts on the guards' alarms, says when to evaluate and to save, and makes checkpoints
   count;
 - a rollback goes back to the last checkpoint at which no guard was set off, changes the seed of all
-  sampling and halves the learning rate; how often is counted in events.jsonl, so that a resumed run
-  knows. The fourth one is a stop, as is one without a checkpoint to go back to;
+  sampling and halves the learning rate; rollbacks are counted in events.jsonl, so that a resumed
+  run knows their number. The fourth rollback is a stop, as is one without a checkpoint to go to;
 - a stretch that raises `LearnerLost` is gone on with in place, exactly as a resumed run would: from
   the last checkpoint, with logs cut back and verdicts kept; before any checkpoint, from the
-  beginning. The fourth time the error passes;
+  beginning. The fourth time the error is
+  raised;
 - after the first interrupt the step is finished and saved.
 
 It samples nothing and takes no optimiser step.
@@ -41,30 +42,31 @@ from kernelgym_train.run.steps import Steps, TrainingStep
 __all__ = ["Evaluate", "LearnerLost", "PolicyFor", "Progress", "TrainingOutcome", "run_stretches"]
 
 PolicyFor = Callable[[SamplingRule], Policy | BatchPolicy]
-"""Returns what samples with the weights as they are now."""
+"""Function that returns a policy with the current weights, for a sampling rule."""
 Evaluate = Callable[[PolicyFor, int], Awaitable[float | None]]
-"""Evaluates a policy after so many steps, writes down what it finds, and returns its score."""
+"""Function that evaluates a policy after a number of steps, logs metrics and returns a score."""
 
 _MOST_ROLLBACKS = 3
 _MOST_LOST = 3
 
 
 class LearnerLost(RuntimeError):
-    """What is trained is gone, or its state is not known."""
+    """The weights in training are gone, or their state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """How a training ended."""
+    """End of a training, or of a stretch of it."""
 
     steps: int
-    """Steps that were done."""
+    """Number of finished steps."""
     weights: str = ""
-    """Digest of what was trained; empty if the weights are not in this process."""
+    """Digest of the trained weights; empty if they are not in this process."""
     stopped: str = ""
-    """Guard that stopped the run, and why; empty if it went to its end."""
+    """Guard that stopped the run, with its message; empty if the run reached its last step."""
     model: Any = None
-    """The trained model, its adapter not merged; None if it is not in this process."""
+    """Trained model, its adapter not merged, or the checkpoint of a service; None if there is
+    none."""
 
 
 class Progress:
@@ -72,10 +74,10 @@ class Progress:
 
     Args:
         config: The configuration.
-        log: The run's folder; the stretch begins at its last checkpoint.
-        steps: Makes the steps; goes on from that checkpoint.
-        interrupted: Is set by the first interrupt.
-        evaluate: Evaluates the policy every so often.
+        log: Folder of the run; the stretch begins at its last checkpoint.
+        steps: Steps of the run; they continue from that checkpoint.
+        interrupted: Event that the first interrupt sets.
+        evaluate: Function that evaluates the policy; None for no evaluation.
 
     Raises:
         UsageError: If the checkpoint is that of another run.
@@ -92,13 +94,13 @@ class Progress:
         self.config, self.log, self.steps, self.interrupted = config, log, steps, interrupted
         self._evaluate = evaluate
         self.learning_rate = config.optimiser.learning_rate
-        """Before schedule and warm-up; halved by each rollback."""
+        """Learning rate before schedule and warm-up; halved by each rollback."""
         self.done = log.start.step if log.start else 0
-        """Steps that are done."""
+        """Number of finished steps."""
         self.action = ""
-        """``stop`` or ``rollback`` once a guard has asked for it."""
+        """Action of a guard that ends the stretch, ``stop`` or ``rollback``; empty before that."""
         self.stopped = ""
-        """Guard that stopped the run, and why; empty if none did."""
+        """Guard that stopped the run, with its message; empty if no guard did."""
         self.score: float | None = None
         """Score of the last evaluation, until the next step."""
         self._alarmed = False
@@ -146,12 +148,12 @@ class Progress:
         entropy: float | None = None,
         gap: float | None = None,
     ) -> None:
-        """Write down a step's numbers and act on what the guards say.
+        """Log a step's metrics and act on the guards' alarms.
 
         Args:
-            step: Its number.
-            taken: What was played.
-            measured: What the backend measured; ``time/train_s`` and ``train/learning_rate`` among
+            step: Number of the step.
+            taken: Step as it was played and credited.
+            measured: Metrics of the backend, ``time/train_s`` and ``train/learning_rate`` among
                 them.
             version: Optimiser updates that the learner had had before those of this step.
             entropy: The policy's mean entropy per token, in nats; None if not available.
@@ -169,10 +171,10 @@ class Progress:
         self._finished = time.monotonic()
 
     def stop(self, reason: str) -> None:
-        """End the run after the last step, whatever guards have asked for.
+        """End the run after the last step, overriding the guards' action.
 
         Args:
-            reason: Why, as a sentence.
+            reason: Reason for the end, as a sentence.
         """
         self.action, self.stopped = "stop", reason
 
@@ -182,7 +184,7 @@ class Progress:
             return
         with self.steps.activity.during(f"evaluating after step {self.done - 1}"):
             self.score = await self._evaluate(policy, self.done)
-        # What an evaluation takes is its own: time/eval_s.
+        # The time of an evaluation is in time/eval_s, not in the step's.
         self._since = self._finished = time.monotonic()
 
     def commit(
@@ -198,13 +200,13 @@ class Progress:
         Before a rollback it does nothing.
 
         Args:
-            folder: Its folder, inside of the run's.
+            folder: Folder of the checkpoint, inside the run's folder.
             weights: Digest of the trained weights.
-            state: What the backend needs to go on; plain JSON data.
-            facts: What the backend adds to its row in checkpoints.jsonl; likewise.
+            state: State that the backend needs to continue, as JSON data.
+            facts: Fields that the backend adds to the row in checkpoints.jsonl, as JSON data.
 
         Returns:
-            Those that were pruned.
+            Checkpoints that were pruned.
         """
         if self.action == "rollback":
             return ()
@@ -250,12 +252,13 @@ def run_stretches(
 
     Args:
         config: The configuration.
-        log: The run's folder.
-        steps: Makes the steps; its log is `log`.
-        stretch: Trains from the checkpoint that its `Progress` begins at, until that ends.
-        evaluate: Evaluates the policy every so often.
-        watchers: Makes those of a run that goes on after so many steps, when it was rolled back.
-        interrupts: Answers Ctrl-C, and is entered already; one of this call's own if None.
+        log: Folder of the run.
+        steps: Steps of the run, with the same log.
+        stretch: Function that trains from the checkpoint at which a `Progress` begins until that
+            ends.
+        evaluate: Function that evaluates the policy; None for no evaluation.
+        watchers: Function that makes the watchers of a run that continues after a number of steps.
+        interrupts: Context that answers Ctrl-C, entered by the caller; None to make one.
 
     Raises:
         KeyboardInterrupt: After an interrupt, once the step was finished and a checkpoint taken,
@@ -305,8 +308,8 @@ def _reopened(
     log.close()
     found = RunLog.resume(log.folder, good=good)
     found.keeps_tokens, found.keeps_trajectories = log.keeps_tokens, log.keeps_trajectories
-    # One list for all logs of the run: an evaluation that was made with the first of them would
-    # go on telling watchers that are closed.
+    # All logs of the run share one list: an evaluation keeps the first log, and would otherwise
+    # report to watchers that are closed.
     log.watchers[:] = watchers(found.start.step if found.start else 0)
     found.watchers = log.watchers
     steps.log = found
