@@ -30,29 +30,30 @@ BACKENDS = {
 
 
 class Model(Protocol):
-    """A model that a backend samples from and trains."""
+    """Model that a backend samples from and trains."""
 
     tokenizer: Any
-    """The model's, of transformers."""
+    """Tokenizer of the model, of transformers."""
     context: int | None
-    """Tokens that its context holds; None if that is not known."""
+    """Length of the model's context, in tokens; None if it is unknown."""
 
     @property
     def device(self) -> str:
-        """Device that sampling and learning take here; ``cpu`` if none.
+        """Device of this machine on which the model works; ``cpu`` if it works elsewhere.
 
         Raises:
             UsageError: If the configured device is not there.
         """
 
     def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
-        """Yield where it is, in lines for the dry run.
+        """Yield lines for the dry run: the device or the service that has the model.
 
         Args:
-            assume_gpu_gib: Memory of a GPU that this machine is taken to have; None for its own.
+            assume_gpu_gib: Memory of a GPU that this machine is assumed to have, in GiB; None for
+                its own GPUs.
 
         Raises:
-            UsageError: If it is not there.
+            UsageError: If device or service is missing.
         """
 
     def plan(
@@ -62,27 +63,27 @@ class Model(Protocol):
         held_out: Sequence[Problem],
         assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
-        """Yield what a run takes, in lines for the dry run.
+        """Yield lines for the dry run: the memory or the tokens that a run takes.
 
         Args:
-            judge: The judge's device.
-            problems: Those that are trained on.
-            held_out: Those of an evaluation; none if the run makes none.
+            judge: Device on which kernels are judged.
+            problems: Problems to train on.
+            held_out: Problems to evaluate on; empty if the run makes no evaluation.
             assume_gpu_gib: As for `about`.
 
         Raises:
-            UsageError: If it does not fit.
+            UsageError: If the run does not fit.
         """
 
     def load(self) -> None:
-        """Make it ready to sample and to learn.
+        """Make the model ready to sample and to learn.
 
         Raises:
-            UsageError: If that fails for want of something.
+            UsageError: If something that it needs is missing.
         """
 
     def policy(self, sampling: SamplingRule) -> Policy | BatchPolicy:
-        """Return what samples with the weights: loaded, or trained since."""
+        """Return a policy that samples with the current weights."""
 
     def train(self, progress: Progress) -> TrainingOutcome:
         """Train from the checkpoint at which `progress` begins until `progress.ends`.
@@ -91,20 +92,20 @@ class Model(Protocol):
         """
 
     def save(self, folder: Path) -> None:
-        """Write the trained weights, or their address, for `Backend.trained`."""
+        """Write the trained weights, or their address, into a folder for `Backend.trained`."""
 
     def wait_for_others(self) -> None:
-        """Wait until every process that trains together has come here."""
+        """Wait until all processes of the training have called this method."""
 
     def close(self) -> None:
-        """Release what it holds; may be called twice."""
+        """Release the model's resources; may be called twice."""
 
 
 class Backend(Protocol):
-    """Makes models."""
+    """Trainer of a kind, such as TRL: makes the models that it trains."""
 
     def check(self, config: Config) -> None:
-        """Refuse a configuration, or a machine, that it cannot train with.
+        """Refuse a configuration, or a machine, with which the backend cannot train.
 
         Raises:
             UsageError: If a package is missing or a setting does not fit.
@@ -115,17 +116,17 @@ class Backend(Protocol):
 
         Args:
             config: The configuration.
-            resumed: Whether a run goes on. What only its start needed may be gone by then.
+            resumed: Whether a run is resumed. Weights that only its start needed may be deleted.
 
         Raises:
-            UsageError: If it, or the service that has it, is not there.
+            UsageError: If the model, or the service that has it, is missing.
         """
 
     def trained(self, config: Config, folder: Path) -> Model:
         """Return the model that `Model.save` wrote, its weights not loaded.
 
         Raises:
-            UsageError: If it is not there.
+            UsageError: If the folder holds no such model.
         """
 
     def kept(self, config: Config, address: str) -> Model:
@@ -133,10 +134,10 @@ class Backend(Protocol):
 
         Args:
             config: The configuration.
-            address: Where they are, such as ``tinker://RUN/sampler_weights/NAME``.
+            address: Address of the weights, such as ``tinker://RUN/sampler_weights/NAME``.
 
         Raises:
-            UsageError: If they are not there, or the backend keeps none by such an address.
+            UsageError: If there are no such weights, or the backend has no addresses of weights.
         """
 
 

@@ -1,10 +1,10 @@
 """The parts of a run, made from its configuration: problems, judge, observer, steps.
 
-Contract: the same for every backend, and for evaluation alone. Nothing is loaded that judges or
-samples before it is asked for; what the configuration asks for and is not there is a `UsageError`.
-Who makes an evaluator here closes it.
+Contract: the functions serve every backend, and evaluation without training. A part that the
+configuration names and that is missing is a `UsageError`. The caller closes an evaluator that it
+made here.
 
-Models and optimisers are the backends' business.
+Backends make models and optimisers.
 """
 
 from __future__ import annotations
@@ -95,10 +95,10 @@ def local_evaluator(
 
     Args:
         config: The configuration.
-        timing: Whether correct kernels are timed; as configured for training if None.
-        cache: Whether it knows the verdicts of earlier runs on this machine; ``judge.cache`` if
-            None. One that is to measure a second time must not.
-        standby: Processes that stand ready; as configured if None.
+        timing: Whether correct kernels are timed; ``judge.timing`` if None.
+        cache: Whether verdicts of earlier runs on this machine are reused; ``judge.cache`` if
+            None. False for a judge that measures a second time.
+        standby: Number of processes in reserve for each worker; ``judge.standby`` if None.
     """
     judge = config.judge
     keeps = judge.cache if cache is None else cache
@@ -121,7 +121,7 @@ def with_memory_budget(config: Config, total_bytes: float | None = None) -> Conf
 
     Args:
         config: The configuration.
-        total_bytes: Memory that the judge's device is taken to have; its own if None.
+        total_bytes: Memory that the judge's device is assumed to have, in bytes; None for its own.
 
     Raises:
         UsageError: If the judge's device does not exist.
@@ -142,16 +142,16 @@ def training_observer(
     max_turns: int | None = None,
     retrieval: bool = True,
 ) -> Observer:
-    """Return what the model reads.
+    """Return the observer that writes the prompts.
 
-    With retrieval, the observer itself keeps to ``sampling.max_prompt_tokens``, less what the chat
-    template adds, and divides it at every turn.
+    With retrieval, the observer keeps each prompt within ``sampling.max_prompt_tokens`` less the
+    tokens of the chat template, and divides them between history and entries at every turn.
 
     Args:
         config: The configuration.
-        device: The evaluator's.
-        count: Counts tokens; estimated if None.
-        max_turns: Answers of an episode; as configured for training if None.
+        device: Device of the evaluator.
+        count: Function that counts a text's tokens; None for an estimate.
+        max_turns: Number of answers of an episode; ``env.max_turns`` if None.
         retrieval: False to leave out the entries that ``retrieval.index`` shows.
 
     Raises:
@@ -177,7 +177,7 @@ def training_observer(
 
 
 def episode_rules(config: Config) -> EpisodeConfig:
-    """Return how episodes end and what feedback tells; the reward is that of the first step."""
+    """Return the rules of a run's episodes; the reward is that of the first step."""
     env = config.env
     return EpisodeConfig(
         reward=config.schedule.at(0),
@@ -198,7 +198,7 @@ def make_steps(
     activity: Activity | None = None,
     device_share: DeviceHold | None = None,
 ) -> Steps:
-    """Return what makes the steps of a run."""
+    """Return the steps of a run; see `Steps` for the arguments."""
     return Steps(
         config,
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
@@ -213,12 +213,12 @@ def make_steps(
 
 
 class TokenCounter:
-    """Counts a text's tokens; remembers those it was asked of last.
+    """Counts the tokens of texts, with a cache.
 
-    An episode asks of each of its texts several times, and the episodes of a group share most.
+    An episode counts each of its texts several times, and the episodes of a group share most texts.
 
     Args:
-        tokenizer: The model's.
+        tokenizer: Tokenizer of the model.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -226,19 +226,19 @@ class TokenCounter:
         self._count = functools.lru_cache(maxsize=_COUNTS_KEPT)(self._counted)
 
     def __call__(self, text: str) -> int:
-        """Return the tokens of a text, without special ones."""
+        """Return the number of a text's tokens, without special tokens."""
         return self._count(text)
 
     def template_tokens(self, turns: int) -> int:
-        """Return what the chat template adds to an episode's longest prompt.
+        """Return the number of tokens that the chat template adds to an episode's longest prompt.
 
         Args:
-            turns: Answers of the episode.
+            turns: Number of answers of the episode.
         """
         said = [Message("system", "x"), Message("user", "x")]
         said += [Message("assistant", "x"), Message("user", "x")] * (turns - 1)
         whole = len(ChatText(self._tokenizer, {}).prompt(said)[0])
-        # Room for a token that a text's end and the template's text may become together.
+        # One token more for each message: its end may merge with the template's text.
         return max(0, whole - len(said) * self("x")) + len(said)
 
     def _counted(self, text: str) -> int:
@@ -246,13 +246,13 @@ class TokenCounter:
 
 
 def training_retrieval(config: Config, device: str) -> Retrieval:
-    """Return the part that shows entries, with its index's digest.
+    """Return the part of the prompts that shows entries of the index.
 
-    Nothing that the problems to evaluate on exclude is shown, whatever problem is asked.
+    Entries that a held-out problem excludes are shown for no problem.
 
     Args:
         config: The configuration.
-        device: The evaluator's.
+        device: Device of the evaluator.
 
     Raises:
         UsageError: If the index is unknown, damaged, or holds too few entries.
@@ -268,7 +268,7 @@ def run_archive(config: Config) -> RunArchive | None:
 
 
 def _held_out_part(config: Config) -> tuple[str, ...]:
-    """Return what is evaluated on, as `Retrieval.hold_out` writes it."""
+    """Return the held-out problems in the form of `Retrieval.hold_out`."""
     env, chosen = config.env, config.evaluation
     suite, split, ids = chosen.suite or env.suite, chosen.split, chosen.problems
     if not ids and not split and not chosen.levels and suite == env.suite:
@@ -278,7 +278,7 @@ def _held_out_part(config: Config) -> tuple[str, ...]:
 
 
 def _marks(problem: Problem) -> tuple[str, ...]:
-    """Return marks; problems that share one are one problem.
+    """Return marks of a problem's identity; problems that share one count as one problem.
 
     A small form of a KernelBench problem shares the id without ``@small``.
     """
@@ -308,7 +308,7 @@ def _problems(
 
     found = [problem for level in levels or (None,) for problem in of(level)]
     chosen = tuple({problem.id: problem for problem in found}.values())
-    # A problem that is found too large only when it is judged would end the run.
+    # A problem that is found to be too large when it is judged would end the run.
     unknown = [problem for problem in chosen if needed_bytes(problem) is None]
     found_sizes = zip(unknown, reference_sizes(unknown), strict=True)
     needed = {problem.id: size.judging for problem, size in found_sizes if size is not None}

@@ -1,10 +1,11 @@
-"""A whole run: everything made from the configuration, trained, evaluated, saved and closed.
+"""A whole training run: makes its parts from the configuration, trains, evaluates and saves.
 
-Contract: what is missing is said before anything is made. The run's folder holds all that comes of
-it: the trained model, or its adapter, is in ``model/``. An interruption closes the judge and leaves
-the folder as a kill would.
+Contract: missing packages, models and problems are reported before the run's folder is made. The
+folder holds all results; the trained model, or its adapter, is in ``model/``. An interruption
+closes the judge and leaves the folder as a kill would.
 
-It knows backends by `kernelgym_train.backends.backend` only, and imports one when it is asked for.
+This module knows backends by `kernelgym_train.backends.backend` only, and imports a backend when it
+is needed.
 """
 
 from __future__ import annotations
@@ -58,32 +59,34 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended."""
+    """End of a run."""
 
     folder: Path
+    """Folder of the run."""
     steps: int
+    """Number of finished steps."""
     stopped: str
-    """Name of the guard that stopped the run; empty if it went to its end."""
+    """Guard or cap that stopped the run, with its message; empty if it reached its last step."""
     was_finished: bool = False
-    """True if a run was resumed that had done all its steps; nothing was done."""
+    """True if the resumed run had done all its steps already, so that nothing was done."""
 
 
 def train_run(
     config: Config, resume: Path | None = None, from_step: int | None = None
 ) -> RunOutcome:
-    """Train by a configuration, or go on with a run.
+    """Train by a configuration, or resume a run.
 
-    A run that was resumed and has nothing left to do is left as it is. A new run that fails, or is
-    interrupted, before its first step is done leaves no folder.
+    A resumed run that has no step left is not changed. A new run that fails, or is interrupted,
+    before the end of its first step leaves no folder.
 
     Args:
         config: The configuration.
-        resume: Folder of the run to go on with; a new run if None.
-        from_step: Steps that its checkpoint to go on from has done; the last one's if None.
+        resume: Folder of the run to resume; None for a new run.
+        from_step: Number of steps of the checkpoint to resume from; None for the last checkpoint.
 
     Raises:
         UsageError: If something is missing.
-        KeyboardInterrupt: After an interrupt; its text says how to go on.
+        KeyboardInterrupt: After an interrupt; its text says how to resume.
     """
     if resume is not None and from_step is not None:
         check_from_step(resume, from_step)
@@ -129,7 +132,7 @@ def _train_run(
         judged = config.judge.device
         check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
         activity.now = "loading the model"
-        model.load()  # before the folder: most faults are here
+        model.load()  # before the folder is made: most failures occur here
         log = _open(config, resume, from_step, model)
         logs.append(log)
         interrupts.folder = log.folder
@@ -190,14 +193,14 @@ def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
 
 
 def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float], Path]:
-    """Evaluate a model that no run of this machine has trained.
+    """Evaluate the untrained model, or weights that a service keeps.
 
     Args:
         config: The configuration.
-        address: Where weights are kept, such as ``tinker://...``; the untrained model if empty.
+        address: Address of weights, such as ``tinker://...``; empty for the untrained model.
 
     Returns:
-        The metrics, and the folder that keeps them, which is made as a run's is.
+        The metrics, and the folder that was made for them, like that of a run.
 
     Raises:
         UsageError: If something is missing.
@@ -224,7 +227,7 @@ def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float],
 
 
 def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str, float]:
-    """Evaluate a model on the held-out problems, and write it down."""
+    """Evaluate a model on the held-out problems, and log the metrics."""
     with contextlib.ExitStack() as stack:
         stack.callback(model.close)
         held_out = held_out_problems(config)
@@ -246,13 +249,14 @@ class HeldOutEvaluation:
 
     Args:
         config: The configuration.
-        log: Where it is written down.
-        problems: What is played.
-        count: Counts a text's tokens.
-        judge: Judges untimed answers.
-        stack: Closes the judge that times, if one is needed.
-        share: Holds the device lock while a local model samples.
-        archive: What the run has found so far, for prompts to show; None to show nothing of it.
+        log: Log of the run.
+        problems: Problems to play.
+        count: Function that counts a text's tokens.
+        judge: Evaluator of the training, which may be untimed.
+        stack: Stack that closes a second, timed evaluator, if one is needed.
+        share: Holder of the device lock while a local model samples.
+        archive: Archive of the kernels that the run has found so far, shown in prompts; None for
+            none.
     """
 
     def __init__(
@@ -271,7 +275,7 @@ class HeldOutEvaluation:
         self._count, self._share = count, share
         self._again: Evaluator | None = None
         if config.evaluation.timing and (config.judge.cache or not config.judge.timing):
-            # Beside the other, and seldom used: no more processes of it stand ready than must.
+            # A second judge that is seldom used: one process in reserve is enough.
             timed = local_evaluator(config, timing=True, cache=False, standby=1)
             stack.callback(timed.close)
             self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed")
@@ -282,7 +286,7 @@ class HeldOutEvaluation:
         """Metrics of the newest evaluation."""
 
     async def __call__(self, policy: PolicyFor, step: int) -> float | None:
-        """Evaluate, write it down, and return pass@1."""
+        """Evaluate a policy after a number of steps, log the metrics, and return pass@1."""
         chosen, sampling = self._config.evaluation, self._config.sampling
         started = time.monotonic()
 
@@ -334,7 +338,7 @@ class HeldOutEvaluation:
 
 
 def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
-    """Yield what shows a run while it goes on, from a step on."""
+    """Yield the watchers of a run that are configured, for the steps from `first` on."""
     from kernelgym_train.run.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
 
     chosen = config.logging
@@ -351,7 +355,7 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
 
 
 def _open(config: Config, resume: Path | None, from_step: int | None, model: Model) -> RunLog:
-    """Open the run's folder: in the first process for writing, in others once that has been."""
+    """Open the run's folder: the first process for writing, others for reading after that."""
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
     if not _is_first():
         model.wait_for_others()
@@ -365,20 +369,20 @@ def _open(config: Config, resume: Path | None, from_step: int | None, model: Mod
 
 
 def _create(config: Config) -> RunLog:
-    """Make the folder of a run."""
+    """Make the folder of a new run, with its manifest."""
     shown = training_retrieval(config, config.judge.device) if config.retrieval.on else None
     about = manifest(config, config.rules, shown)
     return RunLog.create(Path(config.run.folder) / config.run.name, config.model_dump(), about)
 
 
 def _is_first() -> bool:
-    """Return True in the one process that writes and speaks."""
+    """Return True in the one process that writes logs and messages."""
     return not int(os.environ.get("RANK", "0"))
 
 
 @contextlib.contextmanager
 def quiet_frameworks() -> Iterator[None]:
-    """Keep transformers' bars and its remarks on itself off the terminal."""
+    """Hide transformers' progress bars and its warnings about its own future during the block."""
     from transformers.utils import logging
 
     before: Callable[[], None] = logging.enable_progress_bar

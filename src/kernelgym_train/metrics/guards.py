@@ -1,13 +1,13 @@
-"""Guards: what the numbers of the last steps say about the health of a run.
+"""Guards: alarms about the health of a run, from the numbers of its last steps.
 
 Contract: `check_guards` is a pure function of a window of `StepHealth`, the newest last. A number
-that is not available is None, never 0, and a guard that lacks its numbers says nothing, or, where
-that is worth knowing, that it is not available. Each finding carries the numbers it rests on, and
-what is to be done: warn, stop, or roll back to the last good checkpoint. A rollback changes
+that is not available is None, never 0, and a guard that lacks its numbers gives no alarm, or, for
+the guard ``gap``, one with the action ``off``. Each alarm has the numbers that it rests on and an
+action: warn, stop, or roll back to the last good checkpoint. A rollback changes
 something (`rolled_back`): replaying the same steps would lead to the same place.
 
-It reads no file, measures nothing and stops nobody; the loop does. The signals are those that
-Kevin-32B (arXiv 2507.11948) saw rise before a collapse, and what else went wrong in other runs.
+This module reads no file, measures nothing and stops no run; the training loop does. Some signals
+are those that rose before a collapse of Kevin-32B (arXiv 2507.11948), others are from other runs.
 """
 
 from __future__ import annotations
@@ -43,36 +43,38 @@ _NGRAM = 4
 
 @dataclass(frozen=True, slots=True)
 class StepHealth:
-    """What guards look at, of one step. None: not available."""
+    """Numbers of one step that guards read; None where one is not available."""
 
     step: int
+    """Number of the step, from 0."""
     groups: int = 0
-    """Groups played, refills included."""
+    """Number of groups played, refills included."""
     groups_with_signal: int = 0
+    """Number of groups whose returns differ."""
     opening_share: float | None = None
-    """See `opening_share`."""
+    """Share of answers that begin with the usual token; see `opening_share`."""
     repetition: float | None = None
-    """Mean over the answers; see `repetition`."""
+    """Mean over the answers of the share of repeated 4-grams; see `repetition`."""
     answer_tokens: float | None = None
-    """Mean length of an answer."""
+    """Mean length of an answer, in tokens."""
     entropy: float | None = None
     """Mean entropy of the policy per token, in nats."""
     logprob_gap: float | None = None
     """Mean absolute difference of the sampler's and the learner's log-probabilities of the same
     tokens, at the same weights, in nats."""
     answers: int = 0
-    """Answers that were asked for."""
+    """Number of answers that were requested."""
     failures: int = 0
-    """Answers that the policy failed to give (`kernelgym.PolicyFailure`), or whose verdict is
-    `unavailable`: failures of the machinery, not of the model."""
+    """Number of answers that the policy failed to give (`kernelgym.PolicyFailure`), or whose
+    verdict is `unavailable`: failures of the machinery, not of the model."""
     filters: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By filter (`kernelgym_train.metrics.filters.FILTERS`): how many answers it decided on, and
-    how many it let through."""
+    """Number of answers that each filter decided on and that it passed, by the filter's name
+    (`kernelgym_train.metrics.filters.FILTERS`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardRules:
-    """When guards are set off, and what is done then.
+    """Thresholds and actions of the guards.
 
     `kernelgym_train.config.config.load_config` checks the values against the types of the fields.
     """
@@ -111,26 +113,27 @@ class GuardRules:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One guard that was set off, or cannot be read."""
+    """Alarm of one guard, or the note that a guard lacks its numbers."""
 
     guard: str
-    """Such as ``no_signal`` or ``collapse/length``."""
+    """Name of the guard, such as ``no_signal`` or ``collapse/length``."""
     action: Action
-    """``off`` if the guard has nothing to go by: said once, nothing is done."""
+    """Action of the run; ``off`` if the guard lacks its numbers, which is logged once."""
     message: str
-    """One line, with the numbers."""
+    """Message of one line, with the numbers."""
     numbers: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that the alarm rests on, by name."""
 
 
 def check_guards(
     rules: GuardRules, history: Sequence[StepHealth], *, first: Sequence[StepHealth] = ()
 ) -> tuple[Alarm, ...]:
-    """Return what the newest steps set off, the gravest action first.
+    """Return the alarms of the newest steps, the gravest action first.
 
     Args:
-        rules: When guards are set off.
-        history: The steps of the run so far, or at least the last window of them.
-        first: The first steps, that later ones are compared with; those of `history` if empty.
+        rules: Thresholds and actions of the guards.
+        history: Numbers of the run's steps so far, or at least of its last window.
+        first: Numbers of the first steps, the baseline; empty to take those of `history`.
     """
     recent = list(history)[-rules.window :]
     if not recent:
@@ -172,7 +175,7 @@ def _collapse(
     def alarm(guard: str, message: str, **numbers: float) -> None:
         found.append(Alarm(f"collapse/{guard}", rules.collapse, message, numbers))
 
-    # The last step against the first ones: over a whole window a fall would show too late.
+    # The last step is compared, not the window's mean, in which a fall would show too late.
     now = recent[-1]
     compared = len(start) == rules.baseline and now.step > start[-1].step
     opened = _mean([step.opening_share for step in start])
@@ -210,7 +213,7 @@ def _gap(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:
     if gap is None:
         message = "not available: the sampler tells no log-probabilities"
         return [Alarm("gap", "off", message)]
-    if gap <= rules.most_gap:  # a gap that is no number sets it off
+    if gap <= rules.most_gap:  # NaN is not below: it gives an alarm
         return []
     message = (
         f"sampler and learner differ by {gap:.3g} in the log-probability of a sampled token; is "
@@ -265,10 +268,10 @@ def opening_share(answers: Sequence[Sequence[int]], usual: int | None = None) ->
 
     Args:
         answers: Token ids of each.
-        usual: The token; the most common one of these answers if None.
+        usual: Id of the usual token; None for the most common first token of these answers.
 
     Returns:
-        The share; None if there are no answers.
+        The share, from 0 to 1; None if there are no answers.
     """
     first = Counter(ids[0] for ids in answers if ids)
     if not first:
@@ -284,7 +287,7 @@ def repetition(ids: Sequence[int]) -> float:
 
 
 def rolled_back(learning_rate: float, seed_epoch: int) -> tuple[float, int]:
-    """Return learning rate and seed epoch to go on with from the last good checkpoint."""
+    """Return the learning rate and the seed epoch after a rollback."""
     return learning_rate * 0.5, seed_epoch + 1
 
 
