@@ -23,18 +23,18 @@ __all__ = ["DatumRow", "datum_row", "logprob_gap", "updates_of"]
 
 @dataclass(frozen=True, slots=True)
 class DatumRow:
-    """One sample as a service takes it; fields have one length."""
+    """Training sample in the form of a Tinker service; all fields have the same length."""
 
     tokens: tuple[int, ...]
-    """Ids that are read."""
+    """Token ids that the model reads."""
     targets: tuple[int, ...]
-    """Ids that are predicted: `tokens`, one later."""
+    """Token ids that the model predicts: each is the one after that in `tokens`."""
     logprobs: tuple[float, ...]
-    """The sampler's, of the targets; 0 on the prompt."""
+    """Log-probability of each target under the sampler, in nats; 0 on the prompt."""
     advantages: tuple[float, ...]
     """Advantage without penalty, times weight; 0 on the prompt."""
     answered: tuple[float, ...]
-    """1 on the answer, 0 on the prompt; what a ratio of whole answers is taken over."""
+    """Mask of the answer: 1 on the answer, 0 on the prompt, for ratios of whole answers."""
 
 
 def datum_row(sample: Sample, penalties: Sequence[float] = ()) -> DatumRow:

@@ -14,21 +14,21 @@ __all__ = ["Remote"]
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A model on a service, and how it is asked."""
+    """Model on a Tinker service, with what its requests need."""
 
     service: Service
     server: str
-    """The service's address."""
+    """Address of the service."""
     base_model: str
-    """The model's name there."""
+    """Name of the base model on the service."""
     text: ChatText
     stop: tuple[int, ...]
     """Ids that end an answer."""
     context: int | None
-    """Tokens that the model's context holds; None if that is not known."""
+    """Length of the model's context, in tokens; None if it is unknown."""
     answer_timeout_s: float
     spending: Spending = field(default_factory=lambda: Spending(None))
-    """Counts what is sampled and learned from; without caps if not given."""
+    """Count of the tokens that are sampled and learned from; without caps by default."""
 
     def policy(
         self, snapshot: Sampler | OpenedLater, version: int, sampling: SamplingRule

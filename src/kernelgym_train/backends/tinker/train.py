@@ -82,7 +82,7 @@ class _Stretch:
         self._sampled: tuple[int, Sampler] | None = None
         self._base: Sampler | None = None
         self._unfinished = False
-        """Whether a step was written down and its updates are not done, or not known to be."""
+        """True while a step is logged whose updates are not known to be done."""
         self._ahead: asyncio.Task[Played] | None = None
         start, spending = progress.log.start, remote.spending
         self._saved = start.step if start is not None else 0

@@ -2,7 +2,7 @@
 
 Contract: as many rows as were asked for; the samples first, in the order of their keys, with the
 ids that were sampled; fillers are one prompt token and the end token, outside of the loss, and
-nobody rewards them. Advantage and weight of each row are the sample's own (0 for a filler).
+have no reward. Advantage and weight of each row are the sample's own (0 for a filler).
 
 Pure: no tensors, no trainer.
 """

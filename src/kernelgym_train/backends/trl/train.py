@@ -81,7 +81,7 @@ def _make_trainer(progress: Progress, loop: TrlLoop, model: Any, tokenizer: Any)
         os.environ["ACCELERATE_TORCH_DEVICE"] = device  # or it would be the first GPU
     args = GRPOConfig(**options)
     if processes == 1 and args.n_gpu > 1:
-        args._n_gpu = 1  # the others are the judge's; torch's DataParallel is nobody's wish
+        args._n_gpu = 1  # transformers would otherwise wrap the model in DataParallel
     adapter: Any = None
     if (chosen := adapter_options(config.model)) is not None:
         from peft import LoraConfig

@@ -9,7 +9,7 @@ What it changes, and nothing else:
   decides how ratios are clipped;
 - rows are put into micro-batches by length, and each micro-batch is cut to its own length; so they
   are where a step's rows are scored before its update;
-- what TRL says about rows that nobody rewards (the fillers) is not logged.
+- what TRL measures of rows without a reward (the fillers) is not logged.
 
 Imports TRL when it is imported, so import it late.
 """
