@@ -162,7 +162,7 @@ def _errors(verdict: Verdict, reply: Reply, minimal: bool) -> list[str]:
 
 
 def _gist(verdict: Verdict, reply: Reply, kind: str, level: str) -> str:
-    """Return what became of an answer in a few words, telling no more than the level does."""
+    """Return an answer's outcome in a few words, with no more detail than the level allows."""
     if verdict.correct:
         return ""
     told = ""

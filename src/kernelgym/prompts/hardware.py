@@ -27,9 +27,9 @@ class Hardware:
     """What a prompt may tell about the machine, without empty fields."""
 
     name: str
-    """Such as ``NVIDIA H200``."""
+    """Name of the device, such as ``NVIDIA H200``."""
     architecture: str = ""
-    """Such as ``sm_90``, or ``x86-64 with AVX2``."""
+    """Architecture, such as ``sm_90``, or ``x86-64 with AVX2``."""
     units: int = 0
     """Streaming multiprocessors, or cores."""
     memory_bytes: int = 0

@@ -120,7 +120,7 @@ def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator
 
 
 def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Errors of the kernel, or of building it, are caught and something else is done."""
+    """Yield a finding for each handler that catches a kernel's errors to do something else."""
     in_forward = {id(node) for function in facts.forward for node in function.nodes}
     tries: list[ast.Try | ast.TryStar] = [*facts.of(ast.Try), *facts.of(ast.TryStar)]
     for node in tries:
@@ -144,7 +144,7 @@ def try_except_fallback(facts: Facts, language: str, ruleset: Ruleset) -> Iterat
 
 
 def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Modules that an honest kernel never needs, imported by any of the usual ways."""
+    """Yield a finding for each import of a module that an honest kernel never needs."""
     harmless = _harmless_imports(facts)
     found = [each for each in facts.imported if each not in harmless]
     for call in facts.calls:
@@ -209,7 +209,7 @@ def _harmless_imports(facts: Facts) -> set[tuple[str, int]]:
 
 
 def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Ways to compute with torch or NumPy so that the judge does not notice."""
+    """Yield a finding for each way to compute with torch or NumPy unnoticed by the judge."""
     named = [(node.attr, node.lineno) for node in facts.of(ast.Attribute)]
     named += [(node.id, node.lineno) for node in facts.of(ast.Name)]
     named += [(path.rpartition(".")[2], 0) for path in facts.imports.values()]
@@ -277,7 +277,7 @@ def _plain_functions(facts: Facts) -> tuple[set[str], set[str]]:
 
 
 def process_control(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Starting, ending or signalling processes."""
+    """Yield a finding for each call that starts, ends or signals a process."""
     for call in facts.calls:
         name = facts.external(call.func)
         if _PROCESS_CONTROL.fullmatch(name):
@@ -285,7 +285,7 @@ def process_control(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[R
 
 
 def dynamic_code(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Code made from text while running."""
+    """Yield a finding for each call that makes code from text at run time."""
     for call in facts.calls:
         if isinstance(call.func, ast.Name) and call.func.id in ("eval", "exec", "compile"):
             if call.func.id not in facts.imports:
@@ -313,7 +313,7 @@ def library_patch(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
 
 
 def frame_access(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Looking into callers, or tracing them."""
+    """Yield a finding for each access to the frames of callers, or trace of them."""
     for node in facts.of(ast.Attribute):
         name = facts.external(node)
         if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:
