@@ -17,7 +17,7 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import tree_key
 from kernelgym.retrieval.index import Index
 from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, part_of, solve
-from kernelgym.suites.synthetic.correct import Target, check_target
+from kernelgym.suites.synthetic.solve import Target, check_target
 from kernelgym.suites.synthetic.spec import Preset
 
 __all__ = ["size_for", "synthetic_entries", "synthetic_index"]

@@ -9,7 +9,7 @@ Everything is text made from a seed: nothing here imports PyTorch, runs a proble
 
 from kernelgym.suites.synthetic.broken import BrokenKernel, broken_variants
 from kernelgym.suites.synthetic.canonical import PARTS, Part, part_of
-from kernelgym.suites.synthetic.correct import correct_cpp, correct_triton, solve
+from kernelgym.suites.synthetic.solve import correct_cpp, correct_triton, solve
 from kernelgym.suites.synthetic.style import Defect
 from kernelgym.suites.synthetic.suite import SyntheticSuite, canonical_form, respelled
 

@@ -10,8 +10,8 @@ import dataclasses
 import random
 from dataclasses import dataclass
 
-from kernelgym.suites.synthetic.correct import Target, check_target
-from kernelgym.suites.synthetic.solve import Flaw, styles_of, write_cpp, write_triton
+from kernelgym.suites.synthetic.operators import Target
+from kernelgym.suites.synthetic.solve import Flaw, check_target, styles_of, write_kernel
 from kernelgym.suites.synthetic.source import spec_of
 from kernelgym.suites.synthetic.spec import RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style
@@ -92,7 +92,6 @@ def _expected(defect: Defect, language: Target) -> Status:
 def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str | None:
     """Return a module with the defect, in the first style that shows it."""
     rng = random.Random(f"broken/{spec.name}/{spec.sizes}/{defect}/{style_seed}")
-    write = write_triton if language == "triton" else write_cpp
     stages = list(range(len(spec.stages)))
     rng.shuffle(stages)
     for number in stages:
@@ -100,14 +99,14 @@ def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str
         if defect is Defect.MISSING_STEP:
             changed = _without_step(rng, spec, number)
             if changed is not None:
-                return write(changed, style_seed)
+                return write_kernel(changed, language, style_seed)
             continue
         if defect is Defect.WRONG_AXIS:
             if not axis_shows(spec, stage):
                 continue
             if isinstance(stage, RowsStage) and stage.tail:
-                return write(_along_other_axis(spec, number, stage), style_seed)
-        slips = [-1]
+                return write_kernel(_along_other_axis(spec, number, stage), language, style_seed)
+        slips: list[int] = [-1]
         if defect is Defect.WRONG_CONSTANT:
             slips = slips_that_show(spec, stage, language)
             if not slips:
@@ -116,7 +115,7 @@ def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str
         for attempt in range(_TRIES):
             seed = style_seed + 1000 * attempt
             if _shows(spec, stage, styles_of(spec, seed, flaw)[number], defect, language):
-                return write(spec, seed, flaw)
+                return write_kernel(spec, language, seed, flaw)
     return None
 
 

@@ -7,21 +7,36 @@ approximation does. Nothing here knows about shapes or indices.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from kernelgym.suites.synthetic.spec import ElementStep
 
-__all__ = ["OPERATORS", "Array", "Operator", "apply", "span"]
+__all__ = [
+    "OPERATORS",
+    "Array",
+    "Operator",
+    "Target",
+    "apply",
+    "can_slip",
+    "pad_value",
+    "slip_value",
+    "span",
+    "step_and_text",
+]
 
 Array = npt.NDArray[np.float64]
 _Span = tuple[float, float]
+
+Target: TypeAlias = Literal["triton", "cpp"]
+"""Language that kernels are written in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,29 +207,21 @@ def _table() -> tuple[Operator, ...]:
             lambda x, a, b: np.clip(x, a, b), ((-0.8, -0.4), (0.4, 0.9)), rising=True,
         ),
     )  # fmt: skip
-    binary = tuple(
-        Operator(name, spellings, triton, cpp, function, binary=True)
-        for name, spellings, triton, cpp, function in (
-            ("add", ("{x} + {t}", "torch.add({x}, {t})"), "{x} + {t}", "{x} + {t}", np.add),
-            ("sub", ("{x} - {t}", "torch.sub({x}, {t})"), "{x} - {t}", "{x} - {t}", np.subtract),
-            ("mul", ("{x} * {t}", "torch.mul({x}, {t})"), "{x} * {t}", "{x} * {t}", np.multiply),
-            (
-                "max",
-                ("torch.maximum({x}, {t})", "torch.max({x}, {t})"),
-                "tl.maximum({x}, {t})",
-                "std::max({x}, {t})",
-                np.maximum,
-            ),
-            (
-                "min",
-                ("torch.minimum({x}, {t})", "torch.min({x}, {t})"),
-                "tl.minimum({x}, {t})",
-                "std::min({x}, {t})",
-                np.minimum,
-            ),
+    words = (("add", "+", np.add), ("sub", "-", np.subtract), ("mul", "*", np.multiply))
+    binary = [
+        Operator(
+            name, (f"{{x}} {sign} {{t}}", f"torch.{name}({{x}}, {{t}})"),
+            f"{{x}} {sign} {{t}}", f"{{x}} {sign} {{t}}", function, binary=True,
         )
-    )
-    return unary + binary
+        for name, sign, function in words
+    ] + [
+        Operator(
+            name, (f"torch.{name}imum({{x}}, {{t}})", f"torch.{name}({{x}}, {{t}})"),
+            f"tl.{name}imum({{x}}, {{t}})", f"std::{name}({{x}}, {{t}})", function, binary=True,
+        )
+        for name, function in (("max", np.maximum), ("min", np.minimum))
+    ]  # fmt: skip
+    return (*unary, *binary)
 
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({entry.name: entry for entry in _table()})
@@ -250,3 +257,58 @@ def span(step: ElementStep, low: float, high: float) -> _Span:
         if math.isfinite(high):
             most = min(most, float(operator.numpy(high, *step.consts)))
     return least, most
+
+
+def _slipped_mish(x: Any) -> Any:
+    grown = np.exp(np.minimum(x, 20.0))
+    return x * grown * (grown + 1.0) / (grown * (grown + 2.0) + 2.0)
+
+
+_SLIPS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "relu": ("0.0", "0.4", lambda x: np.maximum(x, 0.4)),
+    "relu6": ("0.0", "0.4", lambda x: np.clip(x, 0.4, 6.0)),
+    "elu": ("- 1.0", "- 0.5", lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 0.5)),
+    "sigmoid": ("(1.0", "(2.0", lambda x: 1.0 / (2.0 + np.exp(-x))),
+    "tanh": ("-2.0", "-1.0", lambda x: np.tanh(x / 2.0)),
+    "gelu": ("0.7071067811865476", "0.5", lambda x: x * _sigmoid(1.2 * x)),
+    "gelu_tanh": ("1.5957691216057308", "0.7978845608028654", lambda x: x * _sigmoid(0.85 * x)),
+    "silu": ("(1.0", "(2.0", lambda x: x / (2.0 + np.exp(-x))),
+    "softplus": ("(1.0 +", "(2.0 +", lambda x: np.maximum(x, 0) + np.log(2 + np.exp(-abs(x)))),
+    "mish": ("2.0)", "1.0)", _slipped_mish),
+    "hardswish": ("3.0", "2.0", lambda x: x * np.clip(x + 2.0, 0.0, 6.0) / 6.0),
+    "softsign": ("(1.0", "(2.0", lambda x: x / (2.0 + np.abs(x))),
+    "rsqrt": ("1.0", "2.0", lambda x: 2.0 / np.sqrt(x)),
+}
+"""Literal to look for in an operator's text, what it becomes, and the result."""
+
+
+def can_slip(step: ElementStep, target: Target) -> bool:
+    """Return whether the step has a constant to get wrong."""
+    if step.consts:
+        return True
+    return step.op in _SLIPS and _SLIPS[step.op][0] in getattr(OPERATORS[step.op], target)
+
+
+def step_and_text(step: ElementStep, target: Target, slip: bool = False) -> tuple[str, ElementStep]:
+    """Return an operator's text and its step, with one constant wrong where `slip` is true."""
+    text: str = getattr(OPERATORS[step.op], target)
+    if not slip:
+        return text, step
+    if step.consts:
+        first, *rest = step.consts
+        return text, dataclasses.replace(step, consts=(round(first + 0.3, 2), *rest))
+    old, new, _ = _SLIPS[step.op]
+    return text.replace(old, new, 1), step
+
+
+def slip_value(step: ElementStep, value: Array) -> Array:
+    """Return the result on sample values of a step with one constant wrong."""
+    if step.consts:
+        return apply(step_and_text(step, "triton", slip=True)[1], value)
+    result: Array = _SLIPS[step.op][2](value)
+    return result
+
+
+def pad_value(steps: Sequence[ElementStep]) -> str:
+    """Return what masked-out elements are loaded as: inside every operator's domain."""
+    return "1.0" if any(OPERATORS[step.op].floor > 0 for step in steps) else "0.0"

@@ -1,4 +1,4 @@
-"""Writes correct kernels: a whole `ModelNew` module for any spec, in Triton or C++.
+"""Correct kernels for any problem of the suite: a whole `ModelNew` module in Triton or C++.
 
 One host function per stage; `ModelNew` has the reference's constructor and calls them in turn. A
 style seed varies skeleton, block sizes, names and argument order. A `Flaw` makes one stage wrong
@@ -7,34 +7,97 @@ on purpose (see `broken`).
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from kernelgym.suites.synthetic import cpp_parts, cpp_rows
+from kernelgym.errors import UnsupportedLanguage
+from kernelgym.suites.synthetic import cpp, triton_dot, triton_flat, triton_rows
+from kernelgym.suites.synthetic.operators import Target
 from kernelgym.suites.synthetic.reference import constructor
-from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
+from kernelgym.suites.synthetic.source import spec_of
+from kernelgym.suites.synthetic.spec import DotStage, MoveStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style, draw_style
-from kernelgym.suites.synthetic.triton_dot import write_dot
-from kernelgym.suites.synthetic.triton_flat import write_move, write_pointwise
-from kernelgym.suites.synthetic.triton_parts import Part, arguments
-from kernelgym.suites.synthetic.triton_rows import write_rows
+from kernelgym.suites.synthetic.triton_parts import StageText, arguments
+from kernelgym.types import Kernel, Problem
 
-__all__ = ["Flaw", "styles_of", "write_cpp", "write_triton"]
+__all__ = [
+    "Flaw",
+    "Target",
+    "check_target",
+    "correct_cpp",
+    "correct_triton",
+    "solve",
+    "styles_of",
+    "write_kernel",
+]
+
+_FUNCTIONS = ("fused", "run", "launch", "compute", "forward")
+
+_TRITON: Mapping[str, Callable[..., StageText]] = {
+    "dot": triton_dot.write_dot,
+    "move": triton_flat.write_move,
+    "rows": triton_rows.write_rows,
+    "pointwise": triton_flat.write_pointwise,
+}
+_CPP: Mapping[str, Callable[..., tuple[str, ...]]] = {
+    "dot": cpp.write_dot,
+    "move": cpp.write_move,
+    "rows": cpp.write_rows,
+    "pointwise": cpp.write_pointwise,
+}
+"""Writers of a stage's text, by the kind of stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """One thing to get wrong."""
+    """Defect of one stage of a kernel that is wrong on purpose."""
 
     defect: Defect
     stage: int = 0
     """Number of the stage."""
     slip: int = -1
-    """Wrong constants: number of the step, counted over the stage; negative for the tail's."""
+    """Number of the step whose constant is wrong, counted over the stage; negative: the tail's."""
 
 
-_FUNCTIONS = ("fused", "run", "launch", "compute", "forward")
+def check_target(language: str) -> None:
+    """Make sure that kernels can be written in a language.
+
+    Raises:
+        UnsupportedLanguage: If they cannot.
+    """
+    if language not in ("triton", "cpp"):
+        raise UnsupportedLanguage(
+            f"the Synthetic suite writes no kernels in {language!r}; it writes triton and cpp"
+        )
+
+
+def solve(problem: Problem, language: Target = "triton", style_seed: int = 0) -> Kernel:
+    """Return a correct kernel for a problem.
+
+    Args:
+        problem: A problem of this suite.
+        language: ``triton`` or ``cpp``.
+        style_seed: Seed of the style: skeleton, block sizes, names and argument order.
+
+    Raises:
+        ProblemError: If the problem is not one of this suite's.
+        UnsupportedLanguage: If `language` is neither ``triton`` nor ``cpp``.
+    """
+    check_target(language)
+    return Kernel(write_kernel(spec_of(problem), language, style_seed), language)
+
+
+def correct_triton(problem: Problem, style_seed: int = 0) -> str:
+    """Return the source of a correct Triton module for a problem; see `solve`."""
+    return solve(problem, "triton", style_seed).source
+
+
+def correct_cpp(problem: Problem, style_seed: int = 0) -> str:
+    """Return the source of a correct C++ module for a problem; see `solve`."""
+    return solve(problem, "cpp", style_seed).source
 
 
 def styles_of(spec: Spec, seed: int, flaw: Flaw | None = None) -> list[Style]:
@@ -44,8 +107,10 @@ def styles_of(spec: Spec, seed: int, flaw: Flaw | None = None) -> list[Style]:
     styles = []
     for number, stage in enumerate(spec.stages):
         name = f"{prefix}_{_noun(stage)}{f'_{number + 1}' if len(spec.stages) > 1 else ''}"
-        defect = flaw.defect if flaw is not None and flaw.stage == number else None
-        styles.append(draw_style(rng, spec, stage, name, defect))
+        style = draw_style(rng, spec, stage, name)
+        if flaw is not None and flaw.stage == number:
+            style = dataclasses.replace(style, defect=flaw.defect, slip=flaw.slip)
+        styles.append(style)
     return styles
 
 
@@ -57,53 +122,53 @@ def _noun(stage: Stage) -> str:
     return stage.tail or (stage.before[0].op if len(stage.before) == 1 else "chain")
 
 
-def _forward(spec: Spec, styles: list[Style], prefix: str) -> list[str]:
-    names = ", ".join(tensor.name for tensor in spec.inputs)
+def _kind(stage: Stage) -> str:
+    if isinstance(stage, DotStage):
+        return "dot"
+    if isinstance(stage, MoveStage):
+        return "move"
+    return "rows" if stage.tail else "pointwise"
+
+
+def write_kernel(spec: Spec, language: Target, seed: int = 0, flaw: Flaw | None = None) -> str:
+    """Return a whole module in Triton, or in C++ that builds with ``load_inline``."""
+    styles = styles_of(spec, seed, flaw)
+    pairs = list(zip(spec.stages, styles, strict=True))
+    if language == "triton":
+        prefix = ""
+        lines = ["import torch", "import torch.nn as nn", "import triton",
+                 "import triton.language as tl"]  # fmt: skip
+        for stage, style in pairs:
+            text = _TRITON[_kind(stage)](spec, stage, style)
+            lines += ["", "", *text.kernel, "", "", *text.host]
+    else:
+        prefix = "extension."
+        code = ["#include <torch/extension.h>", "#include <algorithm>", "#include <cmath>",
+                "#include <cstdint>", "#include <vector>"]  # fmt: skip
+        for stage, style in pairs:
+            code += ["", *_CPP[_kind(stage)](spec, stage, style)]
+        lines = _extension("\n".join(code), styles)
     calls = [
         f"        {stage.out} = {prefix}{style.function}({', '.join(arguments(stage, style))})"
-        for stage, style in zip(spec.stages, styles, strict=True)
+        for stage, style in pairs
     ]
-    return [f"    def forward(self, {names}):", *calls, f"        return {spec.out}"]
-
-
-def write_triton(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
-    """Return a Triton module."""
-    styles = styles_of(spec, seed, flaw)
-    lines = [
-        "import torch",
-        "import torch.nn as nn",
-        "import triton",
-        "import triton.language as tl",
+    lines += [
+        "",
+        "",
+        *constructor(spec, "ModelNew"),
+        "",
+        f"    def forward(self, {', '.join(tensor.name for tensor in spec.inputs)}):",
+        *calls,
+        f"        return {spec.out}",
     ]
-    for number, (stage, style) in enumerate(zip(spec.stages, styles, strict=True)):
-        slip = flaw.slip if flaw is not None and flaw.stage == number else -1
-        text = _triton_part(spec, stage, style, slip)
-        lines += ["", "", *text.kernel, "", "", *text.host]
-    lines += ["", "", *constructor(spec, "ModelNew"), "", *_forward(spec, styles, "")]
     return "\n".join(lines) + "\n"
 
 
-def _triton_part(spec: Spec, stage: Stage, style: Style, slip: int) -> Part:
-    if isinstance(stage, DotStage):
-        return write_dot(spec, stage, style, slip)
-    if isinstance(stage, MoveStage):
-        return write_move(spec, stage, style, slip)
-    writer = write_rows if stage.tail else write_pointwise
-    return writer(spec, stage, style, slip)
-
-
-def write_cpp(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
-    """Return a C++ module that builds with ``load_inline``."""
-    styles = styles_of(spec, seed, flaw)
-    code = ["#include <torch/extension.h>", "#include <algorithm>", "#include <cmath>",
-            "#include <cstdint>", "#include <vector>"]  # fmt: skip
-    for number, (stage, style) in enumerate(zip(spec.stages, styles, strict=True)):
-        slip = flaw.slip if flaw is not None and flaw.stage == number else -1
-        code += ["", *_cpp_part(spec, stage, style, slip)]
-    source = "\n".join(code)
+def _extension(source: str, styles: list[Style]) -> list[str]:
+    """Return the Python lines that build C++ functions."""
     name = f"{styles[0].function}_{hashlib.sha256(source.encode()).hexdigest()[:8]}"
     functions = ", ".join(f'"{style.function}"' for style in styles)
-    lines = [
+    return [
         "import torch",
         "import torch.nn as nn",
         "from torch.utils.cpp_extension import load_inline",
@@ -121,20 +186,4 @@ def write_cpp(spec: Spec, seed: int = 0, flaw: Flaw | None = None) -> str:
         '                  "-fno-finite-math-only"],',
         '    extra_ldflags=["-fopenmp"],',
         ")",
-        "",
-        "",
-        *constructor(spec, "ModelNew"),
-        "",
-        *_forward(spec, styles, "extension."),
     ]
-    return "\n".join(lines) + "\n"
-
-
-def _cpp_part(spec: Spec, stage: Stage, style: Style, slip: int) -> tuple[str, ...]:
-    if isinstance(stage, DotStage):
-        return cpp_parts.write_dot(spec, stage, style, slip)
-    if isinstance(stage, MoveStage):
-        return cpp_parts.write_move(spec, stage, style, slip)
-    if isinstance(stage, RowsStage) and stage.tail:
-        return cpp_rows.write_rows(spec, stage, style, slip)
-    return cpp_parts.write_pointwise(spec, stage, style, slip)

@@ -85,6 +85,9 @@ class Style:
     reverse: bool = False
     """Extra operands come in reverse order."""
     defect: Defect | None = None
+    """Defect of a kernel that is wrong on purpose."""
+    slip: int = -1
+    """Number of the step whose constant is wrong; negative for none, or for the tail's."""
 
 
 def power_of_two(n: int) -> int:
@@ -124,9 +127,7 @@ def skeletons(spec: Spec, stage: Stage) -> tuple[Skeleton, ...]:
     return tuple(found)
 
 
-def draw_style(
-    rng: random.Random, spec: Spec, stage: Stage, function: str, defect: Defect | None = None
-) -> Style:
+def draw_style(rng: random.Random, spec: Spec, stage: Stage, function: str) -> Style:
     """Draw how a stage is written."""
     skeleton = rng.choice(skeletons(spec, stage))
     if isinstance(stage, DotStage):
@@ -135,17 +136,8 @@ def draw_style(
         block, lanes = _row_blocks(rng, spec, stage, skeleton)
     else:
         block, lanes = _flat_blocks(rng, spec, stage, skeleton)
-    return Style(
-        function,
-        skeleton,
-        rng.choice(_NAMES),
-        block,
-        lanes,
-        2,
-        rng.random() < 0.25,
-        rng.random() < 0.3,
-        defect,
-    )
+    names, out_first, reverse = rng.choice(_NAMES), rng.random() < 0.25, rng.random() < 0.3
+    return Style(function, skeleton, names, block, lanes, out_first=out_first, reverse=reverse)
 
 
 def _flat_blocks(

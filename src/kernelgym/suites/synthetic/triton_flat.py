@@ -6,244 +6,182 @@ two-dimensional tile (`tile`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from kernelgym.suites.synthetic.operators import pad_value
 from kernelgym.suites.synthetic.spec import MoveStage, RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style
-from kernelgym.suites.synthetic.triton_parts import (
-    OperandPlace,
-    Part,
-    argument,
-    chain_lines,
-    indent,
-    load,
-    pad_value,
-    part,
-    store,
-)
+from kernelgym.suites.synthetic.triton_parts import Place, StageText, TritonWriter, argument
 
 __all__ = ["write_move", "write_pointwise"]
 
 
-def write_pointwise(spec: Spec, stage: RowsStage, style: Style, slip: int = -1) -> Part:
+def write_pointwise(spec: Spec, stage: RowsStage, style: Style) -> StageText:
     """Write an element-wise chain."""
-    names = style.names
-    steps = (*stage.before, *stage.after)
-    spreads = {step.spread for step in steps}
-    x = argument(stage.source)
-    scalars = {names.count: f"{x}.numel()"}
-    if spreads & {"row", "col"} or style.skeleton in ("row", "tile"):
-        scalars[names.length] = f"{x}.shape[-1]"
-    mask = names.mask
-
-    def work(at: str, row: str, col: str, row_mask: str, col_mask: str) -> list[str]:
-        places: dict[Spread, OperandPlace] = {
-            "full": OperandPlace(at, mask),
-            "row": OperandPlace(col, col_mask),
-            "col": OperandPlace(row, row_mask),
-        }
-        if style.defect is Defect.WRONG_AXIS:
-            places["row"] = places["col"]
-        first = load(style, stage.source, OperandPlace(at, mask), pad_value(steps))
-        return [
-            f"{names.value} = {first}",
-            *chain_lines(style, steps, places, slip),
-            store(style, "out", OperandPlace(at, mask), names.value),
-        ]
-
-    if style.skeleton in ("flat", "loop"):
-        index = (f"({names.offs} // {names.length})", f"({names.offs} % {names.length})")
-        return _flat(
-            stage, style, scalars, work(names.offs, *index, mask, mask), f"torch.empty_like({x})"
-        )
+    w, n = TritonWriter(stage, style), style.names
+    length = {n.length: f"{w.x}.shape[-1]"}
+    whole: Place = (n.offs, n.mask)
+    match style.skeleton:
+        case "row":
+            row, col = ("row", ""), ("col", n.mask)
+        case "tile":
+            row, col = ("row[:, None]", "row_ok[:, None]"), ("col[None, :]", "col_ok[None, :]")
+        case _:
+            row = (f"({n.offs} // {n.length})", n.mask)
+            col = (f"({n.offs} % {n.length})", n.mask)
+    if style.defect is Defect.WRONG_AXIS:
+        col = row
+    lines = [
+        f"{w.value} = {w.load(stage.source, whole, pad_value(stage.before))}",
+        *w.chain(stage.before, {"full": whole, "row": col, "col": row}),
+        w.store(whole),
+    ]
     if style.skeleton == "row":
-        return _by_row(stage, style, scalars, work(names.offs, "row", "col", "", mask))
-    index = ("row[:, None]", "col[None, :]")
-    return _tile(
-        stage, style, scalars, work(names.offs, *index, "row_ok[:, None]", "col_ok[None, :]")
-    )
+        return _by_row(w, length, lines)
+    if style.skeleton == "tile":
+        body = [
+            *_tile_of(w),
+            "row_ok = row < rows",
+            f"col_ok = col < {n.length}",
+            f"{n.offs} = row[:, None] * {n.length} + col[None, :]",
+            f"{n.mask} = row_ok[:, None] & col_ok[None, :]",
+            *lines,
+        ]
+        return _tiled(w, body, {"rows": f"{w.x}.numel() // {w.x}.shape[-1]", **length})
+    by_axis = any(step.spread in ("row", "col") for step in stage.before)
+    return _flat(w, {n.count: f"{w.x}.numel()", **(length if by_axis else {})}, lines)
 
 
 def _flat(
-    stage: RowsStage | MoveStage,
-    style: Style,
-    scalars: dict[str, str],
-    lines: Sequence[str],
-    out: str,
-) -> Part:
-    n = style.names
-    round_up = f"triton.cdiv({n.count}, {{}})"
-    if style.defect is Defect.NO_BOUNDS_CHECK:
-        round_up = f"{n.count} // {{}}"
-    if style.skeleton == "flat":
-        body = [
-            f"{n.pid} = tl.program_id(0)",
-            f"{n.offs} = {n.pid} * {n.block} + tl.arange(0, {n.block})",
-            f"{n.mask} = {n.offs} < {n.count}",
-            *lines,
-        ]
-        grid = f"({round_up.format(style.block)},)"
-        return part(stage, style, body, scalars, {n.block: style.block}, grid, out)
-    inner = [
-        f"{n.offs} = start + i * {n.block} + tl.arange(0, {n.block})",
+    w: TritonWriter, scalars: Mapping[str, str], lines: Sequence[str], out: str = ""
+) -> StageText:
+    """Return a kernel that handles its elements in their order in memory."""
+    n, style = w.names, w.style
+    looped = style.skeleton != "flat"
+    start = "start + i" if looped else n.pid
+    work = [
+        f"{n.offs} = {start} * {n.block} + tl.arange(0, {n.block})",
         f"{n.mask} = {n.offs} < {n.count}",
         *lines,
     ]
-    loop = ["for i in range(REPEATS):", *indent(inner)]
-    if style.defect is Defect.MISSING_LOOP:
-        loop = ["i = 0", *inner]
-    body = [
-        f"{n.pid} = tl.program_id(0)",
-        f"start = {n.pid} * {n.block} * REPEATS",
-        *loop,
-    ]
-    grid = f"({round_up.format(style.block * style.repeats)},)"
-    constants = {n.block: style.block, "REPEATS": style.repeats}
-    return part(stage, style, body, scalars, constants, grid, out)
+    body = [f"{n.pid} = tl.program_id(0)", *work]
+    constants, reach = {n.block: style.block}, style.block
+    if looped:
+        start = f"start = {n.pid} * {n.block} * REPEATS"
+        body = [body[0], start, *w.loop("i", "REPEATS", work)]
+        constants["REPEATS"] = style.repeats
+        reach *= style.repeats
+    return w.finish(body, scalars, constants, [w.blocks(n.count, reach)], out)
 
 
-def _by_row(stage: RowsStage, style: Style, scalars: dict[str, str], lines: Sequence[str]) -> Part:
-    n = style.names
-    inner = [
+def _by_row(w: TritonWriter, scalars: Mapping[str, str], lines: Sequence[str]) -> StageText:
+    """Return a kernel of which each program handles one row, block after block."""
+    n = w.names
+    work = [
         f"col = start + tl.arange(0, {n.block})",
         f"{n.mask} = col < {n.length}",
         f"{n.offs} = row * {n.length} + col",
         *lines,
     ]
-    loop = [f"for start in range(0, {n.length}, {n.block}):", *indent(inner)]
-    if style.defect is Defect.MISSING_LOOP:
-        loop = ["start = 0", *inner]
-    if style.defect is Defect.NO_BOUNDS_CHECK:
-        loop[0] = f"for start in range(0, {n.length} // {n.block} * {n.block}, {n.block}):"
-    body = ["row = tl.program_id(0)", *loop]
-    del scalars[n.count]
-    x = argument(stage.source)
-    grid = f"({x}.numel() // {n.length},)"
-    return part(stage, style, body, scalars, {n.block: style.block}, grid, f"torch.empty_like({x})")
+    end = n.length
+    if w.style.defect is Defect.NO_BOUNDS_CHECK:
+        end = f"{n.length} // {n.block} * {n.block}"
+    body = ["row = tl.program_id(0)", *w.loop("start", f"0, {end}, {n.block}", work)]
+    return w.finish(body, scalars, {n.block: w.style.block}, [f"{w.x}.numel() // {n.length}"])
 
 
-def _tile(stage: RowsStage, style: Style, scalars: dict[str, str], lines: Sequence[str]) -> Part:
-    n = style.names
-    x = argument(stage.source)
-    scalars = {"rows": f"{x}.numel() // {x}.shape[-1]", n.length: scalars[n.length]}
-    body = [
+def _tile_of(w: TritonWriter) -> list[str]:
+    """Return the lines that name the rows and columns of a program's tile."""
+    block = w.names.block
+    return [
         "row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
-        f"col = tl.program_id(1) * {n.block} + tl.arange(0, {n.block})",
-        "row_ok = row < rows",
-        f"col_ok = col < {n.length}",
-        f"{n.offs} = row[:, None] * {n.length} + col[None, :]",
-        f"{n.mask} = row_ok[:, None] & col_ok[None, :]",
-        *lines,
+        f"col = tl.program_id(1) * {block} + tl.arange(0, {block})",
     ]
-    across = f"triton.cdiv({n.length}, {style.block})"
-    if style.defect is Defect.NO_BOUNDS_CHECK:
-        across = f"{n.length} // {style.block}"
-    grid = f"(triton.cdiv(rows, {style.lanes}), {across})"
-    constants = {"ROWS": style.lanes, n.block: style.block}
-    return part(stage, style, body, scalars, constants, grid, f"torch.empty_like({x})")
 
 
-def write_move(spec: Spec, stage: MoveStage, style: Style, slip: int = -1) -> Part:
+def _tiled(
+    w: TritonWriter,
+    body: Sequence[str],
+    scalars: Mapping[str, str],
+    planes: Sequence[str] = (),
+    out: str = "",
+) -> StageText:
+    """Return a kernel of which each program handles a tile of rows and columns."""
+    style = w.style
+    across = w.blocks(w.names.length, style.block)
+    grid = [f"triton.cdiv(rows, {style.lanes})", across, *planes]
+    return w.finish(body, scalars, {"ROWS": style.lanes, w.names.block: style.block}, grid, out)
+
+
+def write_move(spec: Spec, stage: MoveStage, style: Style) -> StageText:
     """Write a rearrangement: each element of the result looks up where it comes from."""
-    n = style.names
+    w, n = TritonWriter(stage, style), style.names
+    x, index, at, length = w.x, argument(stage.index), n.offs, n.length
+    transposes = stage.kind in ("transpose", "swap_last")
+    planes = [f"{x}.shape[0]"] if stage.kind == "swap_last" else []
+    last = len(planes) + 1
+    transposed = w.empty(*planes, f"{x}.shape[{last}]", f"{x}.shape[{last - 1}]")
     if style.skeleton == "tile":
-        return _tiled_transpose(stage, style, slip)
-    x, index = argument(stage.source), argument(stage.index)
-    at = n.offs
-    scalars = {n.length: f"{x}.shape[-1]"}
-    shift = stage.shift + 1 if slip == 0 and not stage.after else stage.shift
+        return _tiled_transpose(w, stage, planes, transposed)
+    scalars = {n.count: "out.numel()", length: f"{x}.shape[-1]"}
+    shift = stage.shift + 1 if style.slip == 0 and not stage.after else stage.shift
     lines: list[str] = []
-    wrong = style.defect is Defect.WRONG_AXIS
+    out, wrong = "", at
     match stage.kind:
         case "transpose":
-            scalars["rows"] = f"{x}.shape[0]"
-            source = f"({at} % rows) * {n.length} + {at} // rows"
-            out = f"torch.empty(({x}.shape[1], {x}.shape[0]), device={x}.device, dtype={x}.dtype)"
+            source = f"({at} % rows) * {length} + {at} // rows"
         case "swap_last":
-            scalars["rows"] = f"{x}.shape[1]"
-            lines = [
-                f"plane = {at} // (rows * {n.length})",
-                f"inner = {at} % (rows * {n.length})",
-            ]
-            source = f"plane * rows * {n.length} + (inner % rows) * {n.length} + inner // rows"
-            out = (
-                f"torch.empty(({x}.shape[0], {x}.shape[2], {x}.shape[1]), "
-                f"device={x}.device, dtype={x}.dtype)"
-            )
+            lines = [f"plane = {at} // (rows * {length})", f"inner = {at} % (rows * {length})"]
+            source = f"plane * rows * {length} + (inner % rows) * {length} + inner // rows"
         case "flip":
-            source = f"{at} // {n.length} * {n.length} + {n.length} - 1 - {at} % {n.length}"
-            if wrong:
-                source = f"{n.count} - 1 - {at}"
-            out = f"torch.empty_like({x})"
+            source = f"{at} // {length} * {length} + {length} - 1 - {at} % {length}"
+            wrong = f"{n.count} - 1 - {at}"
         case "roll":
-            step = f"({at} % {n.length} + {n.length} - {shift}) % {n.length}"
-            source = f"{at} // {n.length} * {n.length} + {step}"
-            if wrong:
-                source = f"({at} + {n.count} - {shift}) % {n.count}"
-            out = f"torch.empty_like({x})"
+            step = f"({at} % {length} + {length} - {shift}) % {length}"
+            source = f"{at} // {length} * {length} + {step}"
+            wrong = f"({at} + {n.count} - {shift}) % {n.count}"
         case "select_rows":
-            picked = load(style, stage.index, OperandPlace(f"{at} // {n.length}", n.mask), "0")
-            lines = [f"picked = {picked}"]
-            source = f"picked * {n.length} + {at} % {n.length}"
-            out = (
-                f"torch.empty(({index}.shape[0], {x}.shape[1]), device={x}.device, dtype={x}.dtype)"
-            )
+            lines = [f"picked = {w.load(stage.index, (f'{at} // {length}', n.mask), '0')}"]
+            source = f"picked * {length} + {at} % {length}"
+            out = w.empty(f"{index}.shape[0]", f"{x}.shape[1]")
         case _:
             scalars["picks"] = f"{index}.shape[-1]"
             where = f"{at} % picks" if stage.kind == "select_cols" else at
-            lines = [f"picked = {load(style, stage.index, OperandPlace(where, n.mask), '0')}"]
-            source = f"{at} // picks * {n.length} + picked"
-            out = (
-                f"torch.empty(({x}.shape[0], {index}.shape[-1]), "
-                f"device={x}.device, dtype={x}.dtype)"
-            )
-    if wrong and stage.kind in ("transpose", "swap_last"):
-        source = at
-    last = "picks" if "picks" in scalars else n.length
-    places: dict[Spread, OperandPlace] = {
-        "full": OperandPlace(at, n.mask),
-        "row": OperandPlace(f"({at} % {last})", n.mask),
-    }
+            lines = [f"picked = {w.load(stage.index, (where, n.mask), '0')}"]
+            source = f"{at} // picks * {length} + picked"
+            out = w.empty(f"{x}.shape[0]", f"{index}.shape[-1]")
+    if transposes:
+        scalars["rows"] = f"{x}.shape[{last - 1}]"
+        out = transposed
+    width = "picks" if "picks" in scalars else length
+    places: dict[Spread, Place] = {"full": (at, n.mask), "row": (f"({at} % {width})", n.mask)}
     lines += [
-        f"source = {source}",
-        f"{n.value} = {load(style, stage.source, OperandPlace('source', n.mask))}",
-        *chain_lines(style, stage.after, places, slip),
-        store(style, "out", OperandPlace(at, n.mask), n.value),
+        f"source = {wrong if style.defect is Defect.WRONG_AXIS else source}",
+        f"{w.value} = {w.load(stage.source, ('source', n.mask))}",
+        *w.chain(stage.after, places),
+        w.store((at, n.mask)),
     ]
-    return _flat(stage, style, {n.count: "out.numel()", **scalars}, lines, out)
+    return _flat(w, scalars, lines, out)
 
 
-def _tiled_transpose(stage: MoveStage, style: Style, slip: int) -> Part:
-    n = style.names
-    x = argument(stage.source)
-    batched = stage.kind == "swap_last"
+def _tiled_transpose(
+    w: TritonWriter, stage: MoveStage, planes: Sequence[str], out: str
+) -> StageText:
+    n = w.names
+    moved = "col[None, :] * rows + row[:, None]"
     body = [
-        "row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
-        f"col = tl.program_id(1) * {n.block} + tl.arange(0, {n.block})",
+        *_tile_of(w),
         f"{n.mask} = (row[:, None] < rows) & (col[None, :] < {n.length})",
         f"{n.offs} = row[:, None] * {n.length} + col[None, :]",
-        "moved = col[None, :] * rows + row[:, None]",
+        f"moved = {n.offs if w.style.defect is Defect.WRONG_AXIS else moved}",
     ]
-    if style.defect is Defect.WRONG_AXIS:
-        body[-1] = f"moved = {n.offs}"
-    if batched:
+    if planes:
         plane = f"tl.program_id(2) * rows * {n.length}"
         body += [f"{n.offs} += {plane}", f"moved += {plane}"]
     body += [
-        f"{n.value} = {load(style, stage.source, OperandPlace(n.offs, n.mask))}",
-        *chain_lines(style, stage.after, {}, slip),
-        store(style, "out", OperandPlace("moved", n.mask), n.value),
+        f"{w.value} = {w.load(stage.source, (n.offs, n.mask))}",
+        *w.chain(stage.after, {}),
+        w.store(("moved", n.mask)),
     ]
-    scalars = {"rows": f"{x}.shape[-2]", n.length: f"{x}.shape[-1]"}
-    across = f"triton.cdiv({n.length}, {style.block})"
-    if style.defect is Defect.NO_BOUNDS_CHECK:
-        across = f"{n.length} // {style.block}"
-    grid = f"(triton.cdiv(rows, {style.lanes}), {across}{f', {x}.shape[0]' if batched else ''})"
-    shape = (
-        f"({x}.shape[0], {x}.shape[2], {x}.shape[1])"
-        if batched
-        else f"({x}.shape[1], {x}.shape[0])"
-    )
-    out = f"torch.empty({shape}, device={x}.device, dtype={x}.dtype)"
-    constants = {"ROWS": style.lanes, n.block: style.block}
-    return part(stage, style, body, scalars, constants, grid, out)
+    scalars = {"rows": f"{w.x}.shape[-2]", n.length: f"{w.x}.shape[-1]"}
+    return _tiled(w, body, scalars, planes, out)

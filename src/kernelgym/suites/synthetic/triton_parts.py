@@ -1,47 +1,33 @@
-"""Pieces shared by the Triton writers: pointers, signatures, chains of steps.
+"""What the writers of Triton kernels share: loads, stores, chains of steps, loops and launches.
 
-A writer returns a `Part`: the kernel's lines and the host function's. Nothing here knows a
-skeleton.
+`TritonWriter` holds one stage and its style. It knows nothing of the arrangement of a kernel's
+programs (its skeleton): `triton_flat`, `triton_dot` and `triton_rows` decide that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from kernelgym.suites.synthetic.operators import OPERATORS
-from kernelgym.suites.synthetic.slips import slipped
+from kernelgym.suites.synthetic.operators import step_and_text
 from kernelgym.suites.synthetic.spec import ElementStep, Spread, Stage, operands
 from kernelgym.suites.synthetic.style import Defect, Style
 
-__all__ = [
-    "OperandPlace",
-    "Part",
-    "argument",
-    "arguments",
-    "chain_lines",
-    "indent",
-    "load",
-    "pad_value",
-    "part",
-    "store",
-]
+__all__ = ["Place", "StageText", "TritonWriter", "argument", "arguments", "indent", "tuple_text"]
+
+Place: TypeAlias = tuple[str, str]
+"""Where a kernel reads or writes a tensor: index expression, and mask expression (or empty)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One stage's text."""
+class StageText:
+    """Lines of Triton source for one stage of a problem."""
 
     kernel: tuple[str, ...]
+    """Lines of the kernel, decorator included."""
     host: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OperandPlace:
-    """Where an operand is found: index expression and mask expression (empty for none)."""
-
-    index: str
-    mask: str
+    """Lines of the Python function that launches the kernel."""
 
 
 def argument(name: str) -> str:
@@ -55,128 +41,144 @@ def arguments(stage: Stage, style: Style) -> list[str]:
     return [first, *(reversed(rest) if style.reverse else rest)]
 
 
-def pointer(style: Style, name: str) -> str:
-    """Return a pointer's name inside the kernel."""
-    return style.names.pointer.format(argument(name))
-
-
-def indent(lines: Sequence[str], depth: int = 1) -> list[str]:
+def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
     """Return lines moved in by `depth` levels."""
     return [f"{'    ' * depth}{line}" if line else line for line in lines]
 
 
-def load(style: Style, name: str, place: OperandPlace, other: str = "0.0") -> str:
-    """Return a load expression."""
-    mask = f", mask={place.mask}, other={other}" if place.mask else ""
-    if style.defect is Defect.MISSING_MASK:
-        mask = ""
-    return f"tl.load({pointer(style, name)} + {place.index}{mask})"
+def tuple_text(parts: Sequence[str]) -> str:
+    """Return the Python source of a tuple of expressions."""
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
-def store(style: Style, name: str, place: OperandPlace, value: str) -> str:
-    """Return a store statement."""
-    mask = f", mask={place.mask}" if place.mask else ""
-    if style.defect is Defect.MISSING_MASK:
-        mask = ""
-    return f"tl.store({pointer(style, name)} + {place.index}, {value}{mask})"
-
-
-def pad_value(steps: Sequence[ElementStep]) -> str:
-    """Return what masked-out elements are loaded as: inside every operator's domain."""
-    return "1.0" if any(OPERATORS[step.op].floor > 0 for step in steps) else "0.0"
-
-
-def chain_lines(
-    style: Style,
-    steps: Sequence[ElementStep],
-    places: Mapping[Spread, OperandPlace],
-    slip: int = -1,
-) -> list[str]:
-    """Return the lines that run a chain of steps on the running value.
+class TritonWriter:
+    """Writes the lines of one stage's kernel and host function in one style.
 
     Args:
-        style: Style of the stage.
-        steps: The steps.
-        places: Where second operands are found.
-        slip: Number of the step whose constant is wrong; negative for none.
+        stage: Stage of the problem that the kernel computes.
+        style: Style of the kernel, its defect included.
     """
-    value = style.names.value
-    lines = []
-    for number, step in enumerate(steps):
-        second = ""
-        if step.operand:
-            second = f"{argument(step.operand)}_val"
-            lines.append(f"{second} = {load(style, step.operand, places[step.spread])}")
-        if number == slip:
-            text, step = slipped(step, "triton")
-        else:
-            text = OPERATORS[step.op].triton
-        lines.append(f"{value} = {text.format(*step.consts, x=value, t=second)}")
-    return lines
+
+    def __init__(self, stage: Stage, style: Style) -> None:
+        self.stage: Stage = stage
+        self.style, self.names, self.value = style, style.names, style.names.value
+        self.x = argument(operands(stage)[0])
+
+    def _at(self, name: str, index: str) -> str:
+        return f"{self.names.pointer.format(argument(name))} + {index}"
+
+    def _masked(self, mask: str) -> bool:
+        return bool(mask) and self.style.defect is not Defect.MISSING_MASK
+
+    def load(self, name: str, place: Place, other: str = "0.0") -> str:
+        """Return a load expression; masked-out elements are `other`."""
+        index, mask = place
+        masked = f", mask={mask}, other={other}" if self._masked(mask) else ""
+        return f"tl.load({self._at(name, index)}{masked})"
+
+    def store(self, place: Place) -> str:
+        """Return the statement that stores the running value in the result."""
+        index, mask = place
+        masked = f", mask={mask}" if self._masked(mask) else ""
+        return f"tl.store({self._at('out', index)}, {self.value}{masked})"
+
+    def chain(
+        self, steps: Sequence[ElementStep], places: Mapping[Spread, Place], first: int = 0
+    ) -> list[str]:
+        """Return the lines that run a chain of steps on the running value.
+
+        Args:
+            steps: The steps.
+            places: Where second operands are found.
+            first: Number of the first of the steps within the stage.
+        """
+        lines = []
+        for number, step in enumerate(steps, first):
+            second = ""
+            if step.operand:
+                second = f"{argument(step.operand)}_val"
+                lines.append(f"{second} = {self.load(step.operand, places[step.spread])}")
+            text, written = step_and_text(step, "triton", number == self.style.slip)
+            text = text.format(*written.consts, x=self.value, t=second)
+            lines.append(f"{self.value} = {text}")
+        return lines
+
+    def loop(self, variable: str, span: str, lines: Sequence[str]) -> list[str]:
+        """Return a loop over ``range(span)``, or its first turn where that is the defect."""
+        if self.style.defect is Defect.MISSING_LOOP:
+            return [f"{variable} = 0", *lines]
+        return [f"for {variable} in range({span}):", *indent(lines)]
+
+    def blocks(self, count: str, block: int) -> str:
+        """Return the number of blocks that cover `count`, rounded down if that is the defect."""
+        if self.style.defect is Defect.NO_BOUNDS_CHECK:
+            return f"{count} // {block}"
+        return f"triton.cdiv({count}, {block})"
+
+    def empty(self, *sizes: str) -> str:
+        """Return the host's expression that allocates a tensor of some sizes."""
+        return f"torch.empty({tuple_text(sizes)}, device={self.x}.device, dtype={self.x}.dtype)"
+
+    def finish(
+        self,
+        body: Sequence[str],
+        scalars: Mapping[str, str],
+        constants: Mapping[str, int],
+        grid: Sequence[str],
+        out: str = "",
+        out_last: bool = False,
+    ) -> StageText:
+        """Put the kernel and its host function together.
+
+        Args:
+            body: Lines of the kernel's body.
+            scalars: Integer arguments by name, with the host's expression for each.
+            constants: Compile-time arguments by name.
+            grid: The host's expressions for the sizes of the grid.
+            out: The host's expression that allocates the result; by default it is like the first
+                tensor.
+            out_last: Allocate the result after the scalars, because its sizes are among them.
+        """
+        style = self.style
+        tensors = [argument(name) for name in arguments(self.stage, style)]
+        ordered = ["out", *tensors] if style.out_first else [*tensors, "out"]
+        formal = [
+            *(style.names.pointer.format(name) for name in ordered),
+            *scalars,
+            *(f"{name}: tl.constexpr" for name in constants),
+        ]
+        if style.defect is Defect.NAME_ERROR:
+            body = _misspell(body)
+        if style.defect is Defect.TYPE_SLIP:
+            body = _truncate(body, style)
+        actual = [*ordered, *scalars, *(f"{name}={value}" for name, value in constants.items())]
+        sizes = [f"{name} = {text}" for name, text in scalars.items()]
+        allocation = [f"out = {out or f'torch.empty_like({self.x})'}"]
+        kernel = f"{style.function}_kernel"
+        return StageText(
+            ("@triton.jit", f"def {kernel}({', '.join(formal)}):", *indent(body)),
+            (
+                f"def {style.function}({', '.join(tensors)}):",
+                *indent(sizes + allocation if out_last else allocation + sizes),
+                f"    {kernel}[{tuple_text(grid)}]({', '.join(actual)})",
+                "    return out",
+            ),
+        )
 
 
-def part(
-    stage: Stage,
-    style: Style,
-    body: Sequence[str],
-    scalars: Mapping[str, str],
-    constants: Mapping[str, int],
-    grid: str,
-    out: str,
-) -> Part:
-    """Put a kernel and its host function together.
-
-    Args:
-        stage: The stage.
-        style: Its style.
-        body: Lines of the kernel's body.
-        scalars: Integer arguments by name, with the host's expression for each.
-        constants: Compile-time arguments by name.
-        grid: The host's grid expression.
-        out: The host's expression that allocates the result.
-    """
-    names = arguments(stage, style)
-    tensors = [*(argument(name) for name in names)]
-    ordered = ["out", *tensors] if style.out_first else [*tensors, "out"]
-    formal = [style.names.pointer.format(name) for name in ordered]
-    formal += [*scalars, *(f"{name}: tl.constexpr" for name in constants)]
-    if style.defect is Defect.NAME_ERROR:
-        body = _misspell(body, style)
-    if style.defect is Defect.TYPE_SLIP:
-        body = _truncate(body, style)
-    kernel = ["@triton.jit", f"def {style.function}_kernel({', '.join(formal)}):", *indent(body)]
-    actual = [*ordered, *scalars, *(f"{name}={value}" for name, value in constants.items())]
-    host = [
-        f"def {style.function}({', '.join(tensors)}):",
-        *indent(
-            [
-                f"out = {out}",
-                *(f"{name} = {text}" for name, text in scalars.items()),
-                f"{style.function}_kernel[{grid}]({', '.join(actual)})",
-                "return out",
-            ]
-        ),
-    ]
-    return Part(tuple(kernel), tuple(host))
-
-
-def _misspell(body: Sequence[str], style: Style) -> list[str]:
-    """Misspell the running value, or whatever is stored, in the last store."""
+def _misspell(body: Sequence[str]) -> list[str]:
+    """Misspell what the last store stores."""
     lines = list(body)
-    for place in range(len(lines) - 1, -1, -1):
-        head, found, tail = lines[place].rpartition("tl.store(")
-        if found:
-            target, _, rest = tail.partition(", ")
-            lines[place] = f"{head}{found}{target}, result_{rest}"
-            break
+    last = max(place for place, line in enumerate(lines) if "tl.store(" in line)
+    target, _, rest = lines[last].partition(", ")
+    lines[last] = f"{target}, result_{rest}"
     return lines
 
 
 def _truncate(body: Sequence[str], style: Style) -> list[str]:
     """Pass the first value loaded through an integer type."""
-    lines = list(body)
-    for place, line in enumerate(lines):
-        name, found, rest = line.partition(" = tl.load(")
-        if found and name.strip() in (style.names.value, "left"):
-            lines[place] = f"{name}{found}{rest}.to(tl.int32).to(tl.float32)"
-    return lines
+    loaded = (f"{style.names.value} = tl.load(", "left = tl.load(")
+    return [
+        f"{line}.to(tl.int32).to(tl.float32)" if line.strip().startswith(loaded) else line
+        for line in body
+    ]

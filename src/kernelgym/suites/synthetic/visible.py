@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernelgym.suites.synthetic.operators import Array, apply
+from kernelgym.suites.synthetic.operators import Array, Target, apply, can_slip, slip_value
 from kernelgym.suites.synthetic.probe import sample, share_apart, tail_of
-from kernelgym.suites.synthetic.slips import can_slip, slip_value
 from kernelgym.suites.synthetic.spec import DotStage, ElementStep, MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Style, row_geometry
 
@@ -36,14 +35,13 @@ def steps_of(stage: Stage) -> tuple[ElementStep, ...]:
     return (*stage.before, *stage.after) if isinstance(stage, RowsStage) else stage.after
 
 
-def slips_that_show(spec: Spec, stage: Stage, language: str) -> list[int]:
+def slips_that_show(spec: Spec, stage: Stage, language: Target) -> list[int]:
     """Return the numbers of the steps whose constant can be wrong for all to see."""
-    target = "triton" if language == "triton" else "cpp"
     steps = steps_of(stage)
     found = [
         number
         for number, step in enumerate(steps)
-        if can_slip(step, target) and _slip_shows(spec, stage, number)  # type: ignore[arg-type]
+        if can_slip(step, language) and _slip_shows(spec, stage, number)
     ]
     if isinstance(stage, MoveStage) and stage.kind == "roll" and not steps:
         found.append(0)

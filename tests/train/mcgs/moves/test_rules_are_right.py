@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym import Kernel, LocalEvaluator, get_problem
-from kernelgym.suites.synthetic.correct import solve
+from kernelgym.suites.synthetic.solve import solve
 from kernelgym.suites.synthetic.source import spec_of
 from kernelgym.types import Job
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
