@@ -76,7 +76,7 @@ class _Chain:
         frame = self.frame(rng, preset)
         shape, tail, rank = frame.shape, frame.tail, len(frame.shape)
         offered = _FULL if rank == 1 else (*_FULL, *_ROW, *_COL)
-        before, behind = draw_chain(rng, frame.counts, "normal", offered, tail)
+        before, behind = draw_chain(rng, frame.counts, offered, tail)
         steps = (*before, *behind)
         inputs = (InputTensor("x", shape), *extra_inputs(steps, shape, {"x"}))
         if not tail:
@@ -95,8 +95,12 @@ class _Chain:
 def _linear_chain(rng: random.Random, preset: Preset) -> Spec:
     sizes = dot_sizes(rng, preset)
     shape = ("m", "n")
-    offered = (("residual", "full"), ("gain", "row"), ("offset", "col"))
-    steps, _ = draw_chain(rng, (rng.randint(1, 4), 0), "normal", offered)  # type: ignore[arg-type]
+    offered: tuple[tuple[str, Spread], ...] = (
+        ("residual", "full"),
+        ("gain", "row"),
+        ("offset", "col"),
+    )
+    steps, _ = draw_chain(rng, (rng.randint(1, 4), 0), offered)
     more = extra_inputs(steps, shape, set())
     if rng.random() < 0.5:
         param = Param("linear", "linear", ("k", "n"), rng.random() < 0.8)
@@ -117,7 +121,7 @@ def _damped(steps: tuple[ElementStep, ...], preset: Preset) -> tuple[ElementStep
 
 def _gather_chain(rng: random.Random, preset: Preset) -> Spec:
     move, inputs, sizes = draw_move(rng, preset)
-    steps, _ = draw_chain(rng, (rng.randint(1, 4), 0), "normal", (*_FULL, *_ROW))
+    steps, _ = draw_chain(rng, (rng.randint(1, 4), 0), (*_FULL, *_ROW))
     stage = type(move)(move.out, move.source, move.kind, move.shape, move.out_shape, move.index,
                        move.shift, steps)  # fmt: skip
     inputs = (*inputs, *extra_inputs(steps, move.out_shape, set()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,9 @@ from kernelgym.suites.synthetic.canonical import simplify
 from kernelgym.suites.synthetic.operators import OPERATORS, Array, apply, span
 from kernelgym.suites.synthetic.spec import ElementStep, Spread, Tail
 
-__all__ = ["LOWEST", "draw_chain", "draw_step", "sample", "share_apart", "tail_of"]
+__all__ = ["draw_chain", "draw_step", "sample", "share_apart", "tail_of"]
 
-LOWEST: Mapping[str, float] = {"normal": -math.inf, "wide": -1.5, "positive": 0.5}
-"""Smallest value of each kind of input."""
-
-_ROWS, _COLS = 8, 32
+_INPUTS, _ROWS, _COLS = 12, 8, 32
 _ACTIVATIONS = (
     "relu", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus",
     "mish", "hardswish", "softsign", "relu6",
@@ -44,16 +41,15 @@ _SPREAD_OUT = 0.3
 _TRIES = 30
 
 _Offered = Sequence[tuple[str, Spread]]
+_Chain = tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]]
+"""Steps before a tail, and after it."""
 
 
 @functools.cache
-def _pool() -> tuple[Array, ...]:
+def _pool() -> Array:
     rng = random.Random("kernelgym synthetic probe")
-    arrays = []
-    for _ in range(12):
-        values = np.array([rng.gauss(0.0, 1.0) for _ in range(_ROWS * _COLS)])
-        arrays.append(values.reshape(_ROWS, _COLS))
-    return tuple(arrays)
+    values = [rng.gauss(0.0, 1.0) for _ in range(_INPUTS * _ROWS * _COLS)]
+    return np.array(values).reshape(_INPUTS, _ROWS, _COLS)
 
 
 def sample(draw: str, which: int, spread: Spread = "full") -> Array:
@@ -64,8 +60,7 @@ def sample(draw: str, which: int, spread: Spread = "full") -> Array:
         which: Number of the input, so that inputs differ.
         spread: How it meets the running value.
     """
-    pool = _pool()
-    values = pool[which % len(pool)]
+    values = _pool()[which % _INPUTS]
     if draw == "positive":
         values = 0.5 + 1.0 / (1.0 + np.exp(-1.7 * values))
     elif draw == "wide":
@@ -77,38 +72,38 @@ def sample(draw: str, which: int, spread: Spread = "full") -> Array:
     return values
 
 
-def tail_of(tail: Tail, x: Any) -> Array:
+def _log_softmax(x: Any) -> Any:
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def _norm2(x: Any) -> Any:
+    return np.sqrt(np.square(x).sum(-1, keepdims=True))
+
+
+_TAILS: Mapping[Tail, Callable[[Any], Any]] = {
+    "": lambda x: x,
+    "sum": lambda x: x.sum(-1, keepdims=True),
+    "mean": lambda x: x.mean(-1, keepdims=True),
+    "max": lambda x: x.max(-1, keepdims=True),
+    "min": lambda x: x.min(-1, keepdims=True),
+    "norm2": _norm2,
+    "softmax": lambda x: np.exp(_log_softmax(x)),
+    "log_softmax": _log_softmax,
+    "layer_norm": lambda x: (
+        (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    ),
+    "rms_norm": lambda x: x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-5),
+    "unit_norm": lambda x: x / _norm2(x),
+    "center": lambda x: x - x.mean(-1, keepdims=True),
+    "cumsum": lambda x: x.cumsum(-1),
+    "reverse_cumsum": lambda x: x[..., ::-1].cumsum(-1)[..., ::-1],
+}
+
+
+def tail_of(tail: Tail, x: Array) -> Array:
     """Return the tail's result along the last axis, kept as an axis of one where reduced."""
-    result: Array
-    match tail:
-        case "sum":
-            result = x.sum(-1, keepdims=True)
-        case "mean":
-            result = x.mean(-1, keepdims=True)
-        case "max":
-            result = x.max(-1, keepdims=True)
-        case "min":
-            result = x.min(-1, keepdims=True)
-        case "norm2":
-            result = np.sqrt(np.square(x).sum(-1, keepdims=True))
-        case "softmax" | "log_softmax":
-            shifted = x - x.max(-1, keepdims=True)
-            logs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-            result = np.exp(logs) if tail == "softmax" else logs
-        case "layer_norm":
-            result = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
-        case "rms_norm":
-            result = x / np.sqrt(np.square(x).mean(-1, keepdims=True) + 1e-5)
-        case "unit_norm":
-            result = x / np.sqrt(np.square(x).sum(-1, keepdims=True))
-        case "center":
-            result = x - x.mean(-1, keepdims=True)
-        case "cumsum":
-            result = x.cumsum(-1)
-        case "reverse_cumsum":
-            result = x[..., ::-1].cumsum(-1)[..., ::-1]
-        case _:
-            result = x
+    result: Array = _TAILS[tail](x)
     return result
 
 
@@ -125,8 +120,6 @@ def _spread_out(value: Array) -> bool:
         return False
     width = 1e-3 * max(abs(flat[0]), abs(flat[-1]), 1e-6)
     reach = max(int(len(flat) * (1.0 - _SPREAD_OUT)), 1)
-    if reach >= len(flat):
-        reach = len(flat) - 1
     return bool((flat[reach:] - flat[:-reach]).min() > width)
 
 
@@ -152,18 +145,13 @@ def _pick_op(rng: random.Random, binary: bool) -> str:
 
 
 def draw_chain(
-    rng: random.Random,
-    counts: tuple[int, int],
-    draw: str,
-    offered: _Offered,
-    tail: Tail = "",
-) -> tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]]:
+    rng: random.Random, counts: tuple[int, int], offered: _Offered, tail: Tail = ""
+) -> _Chain:
     """Draw the steps before and after a tail.
 
     Args:
         rng: Source of randomness.
         counts: How many steps come before the tail and after it.
-        draw: How the running value's source is drawn.
         offered: Second operands that may be used, each at most once: name, and how it meets the
             running value.
         tail: What stands between the two groups.
@@ -173,37 +161,45 @@ def draw_chain(
     """
     with np.errstate(all="ignore"):
         while True:
-            chain = _try_chain(rng, counts, draw, offered, tail)
-            if chain is not None:
+            values: dict[str, Array] = {}
+            chain = _grown(rng, counts, offered, tail, values)
+            if chain is not None and _tells(chain, tail, values):
                 return chain
 
 
-def _try_chain(
+def _grown(
     rng: random.Random,
     counts: tuple[int, int],
-    draw: str,
     offered: _Offered,
     tail: Tail,
-) -> tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]] | None:
-    source = sample(draw, 0)
-    values: dict[str, Array] = {}
+    values: dict[str, Array],
+) -> _Chain | None:
+    """Return a chain grown step by step, or None if no step fits; fill in operands' samples."""
     steps: list[ElementStep] = []
-    value, low, high = source, LOWEST[draw], math.inf
+    value, low, high = sample("normal", 0), -math.inf, math.inf
     for place in range(sum(counts)):
         if place == counts[0]:
             value, low, high = tail_of(tail, value), -math.inf, math.inf
-        grown = _grow(rng, value, low, high, offered, values, tail if place < counts[0] else "")
+        grown = _grow(rng, value, low, offered, values, tail if place < counts[0] else "")
         if grown is None:
             return None
         step, value = grown
         low, high = span(step, low, high)
         steps.append(step)
-    if counts[1] == 0 and not _suits(tail, value):
-        return None
-    before, after = tuple(steps[: counts[0]]), tuple(steps[counts[0] :])
+    if counts[1] == 0 and tail == "softmax":
+        least, most = _SOFTMAX_STD
+        if not least <= float(value.std()) <= most:
+            return None
+    return tuple(steps[: counts[0]]), tuple(steps[counts[0] :])
+
+
+def _tells(chain: _Chain, tail: Tail, values: Mapping[str, Array]) -> bool:
+    """Return whether the result is spread out, unlike the inputs, and shows every step."""
+    before, after = chain
     groups = (before, after) if tail else ((*before, *after),)
     if any(len(simplify(group)) < len(group) for group in groups):
-        return None
+        return False
+    source = sample("normal", 0)
 
     def run(first: Sequence[ElementStep], second: Sequence[ElementStep]) -> Array:
         result = source
@@ -216,29 +212,21 @@ def _try_chain(
 
     whole = run(before, after)
     if not _spread_out(whole) or float(whole.std()) < 0.02:
-        return None
-    inputs = (source, *(values[step.operand] for step in steps if step.operand))
-    if any(share_apart(whole, array) < _SPREAD_OUT for array in inputs):
-        return None
-    for place in range(len(before)):
-        if share_apart(run(before[:place] + before[place + 1 :], after), whole) < _SPREAD_OUT:
-            return None
-    for place in range(len(after)):
-        if share_apart(run(before, after[:place] + after[place + 1 :]), whole) < _SPREAD_OUT:
-            return None
-    return before, after
-
-
-def _suits(tail: Tail, value: Array) -> bool:
-    """Return whether a tail makes something of these values."""
-    return tail != "softmax" or _SOFTMAX_STD[0] <= float(value.std()) <= _SOFTMAX_STD[1]
+        return False
+    operands = (values[step.operand] for step in (*before, *after) if step.operand)
+    if any(share_apart(whole, array) < _SPREAD_OUT for array in (source, *operands)):
+        return False
+    shorter = [
+        *((before[:i] + before[i + 1 :], after) for i in range(len(before))),
+        *((before, after[:i] + after[i + 1 :]) for i in range(len(after))),
+    ]
+    return all(share_apart(run(*steps), whole) >= _SPREAD_OUT for steps in shorter)
 
 
 def _grow(
     rng: random.Random,
     value: Array,
     low: float,
-    high: float,
     offered: _Offered,
     values: dict[str, Array],
     tail: Tail,

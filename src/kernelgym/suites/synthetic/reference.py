@@ -8,20 +8,62 @@ shared with the kernels' `ModelNew`, so that weights agree under the same seed.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 
 from kernelgym.suites.synthetic.operators import OPERATORS
 from kernelgym.suites.synthetic.spec import (
     DotStage,
+    Draw,
     ElementStep,
-    InputTensor,
+    MoveKind,
     MoveStage,
     Param,
     RowsStage,
     Spec,
     Stage,
+    Tail,
 )
 
 __all__ = ["constructor", "write_reference"]
+
+_DRAWS: Mapping[Draw, str] = {
+    "normal": "torch.randn({sizes})",
+    "small": "torch.rand({sizes}) - 0.5",
+    "wide": "torch.rand({sizes}) * 3.0 - 1.5",
+    "positive": "torch.rand({sizes}) + 0.5",
+    "index": "torch.randint(0, {bound}, ({sizes}{comma}))",
+}
+"""Expressions that draw an input."""
+
+_MOVES: Mapping[MoveKind, tuple[str, ...]] = {
+    "transpose": ("{x}.t().contiguous()", "{x}.transpose(0, 1).contiguous()"),
+    "swap_last": ("{x}.transpose(1, 2).contiguous()", "{x}.permute(0, 2, 1).contiguous()"),
+    "flip": ("torch.flip({x}, dims=[-1])",),
+    "roll": ("torch.roll({x}, shifts={shift}, dims=-1)",),
+    "select_rows": ("{x}[{index}]", "torch.index_select({x}, 0, {index})"),
+    "select_cols": ("{x}[:, {index}]", "torch.index_select({x}, 1, {index})"),
+    "gather_cols": ("torch.gather({x}, 1, {index})",),
+}
+"""Equivalent spellings of each rearrangement."""
+
+_TAILS: Mapping[Tail, tuple[str, ...]] = {
+    "sum": ("torch.sum({x}, dim={axis})", "{x}.sum(dim={axis})"),
+    "mean": ("torch.mean({x}, dim={axis})", "{x}.mean(dim={axis})"),
+    "max": ("torch.amax({x}, dim={axis})", "torch.max({x}, dim={axis})[0]"),
+    "min": ("torch.amin({x}, dim={axis})", "torch.min({x}, dim={axis})[0]"),
+    "norm2": ("torch.linalg.vector_norm({x}, dim={axis})",),
+    "softmax": ("torch.softmax({x}, dim={axis})", "F.softmax({x}, dim={axis})"),
+    "log_softmax": ("torch.log_softmax({x}, dim={axis})", "F.log_softmax({x}, dim={axis})"),
+    "layer_norm": ("F.layer_norm({x}, ({x}.shape[-1],))",),
+    "rms_norm": ("{x} * torch.rsqrt({x}.pow(2).mean(dim=-1, keepdim=True) + 1e-5)",),
+    "unit_norm": ("{x} / torch.linalg.vector_norm({x}, dim={axis}, keepdim=True)",),
+    "center": ("{x} - {x}.mean(dim={axis}, keepdim=True)",),
+    "cumsum": ("torch.cumsum({x}, dim={axis})",),
+    "reverse_cumsum": (
+        "torch.flip(torch.cumsum(torch.flip({x}, [{axis}]), dim={axis}), [{axis}])",
+    ),
+}
+"""Equivalent spellings of each tail."""
 
 _NOTES = {
     "sum": "sum", "mean": "mean", "max": "maximum", "min": "minimum", "norm2": "Euclidean norm",
@@ -39,6 +81,11 @@ def write_reference(spec: Spec) -> str:
     for stage in spec.stages:
         body += _stage_lines(stage, rng)
     names = ", ".join(tensor.name for tensor in spec.inputs)
+    inputs = []
+    for tensor in spec.inputs:
+        sizes, comma = ", ".join(tensor.shape), "," if len(tensor.shape) == 1 else ""
+        drawn = _DRAWS[tensor.draw].format(sizes=sizes, bound=tensor.bound, comma=comma)
+        inputs.append(f"    {tensor.name} = {drawn}")
     lines = [
         "import torch",
         "import torch.nn as nn",
@@ -55,7 +102,7 @@ def write_reference(spec: Spec) -> str:
         "",
         "",
         "def get_inputs():",
-        *(f"    {tensor.name} = {_draw(tensor)}" for tensor in spec.inputs),
+        *inputs,
         f"    return [{names}]",
         "",
         "",
@@ -82,35 +129,17 @@ def _init_names(spec: Spec) -> list[str]:
 
 
 def _declaration(param: Param) -> list[str]:
-    sizes = ", ".join(param.dims)
-    match param.kind:
-        case "linear":
-            return [f"self.{param.attr} = nn.Linear({sizes}, bias={param.bias})"]
-        case "layer_norm":
-            # Away from one and zero, so that a kernel that leaves them out is wrong.
-            return [
-                f"self.{param.attr} = nn.LayerNorm({sizes})",
-                f"nn.init.uniform_(self.{param.attr}.weight, 0.5, 1.5)",
-                f"nn.init.uniform_(self.{param.attr}.bias, -0.5, 0.5)",
-            ]
-        case _:
-            return [f"self.{param.attr} = nn.Parameter(torch.rand({sizes}) + 0.5)"]
-
-
-def _draw(tensor: InputTensor) -> str:
-    sizes = ", ".join(tensor.shape)
-    match tensor.draw:
-        case "small":
-            return f"torch.rand({sizes}) - 0.5"
-        case "wide":
-            return f"torch.rand({sizes}) * 3.0 - 1.5"
-        case "positive":
-            return f"torch.rand({sizes}) + 0.5"
-        case "index":
-            comma = "," if len(tensor.shape) == 1 else ""
-            return f"torch.randint(0, {tensor.bound}, ({sizes}{comma}))"
-        case _:
-            return f"torch.randn({sizes})"
+    sizes, attribute = ", ".join(param.dims), f"self.{param.attr}"
+    if param.kind == "linear":
+        return [f"{attribute} = nn.Linear({sizes}, bias={param.bias})"]
+    if param.kind == "vector":
+        return [f"{attribute} = nn.Parameter(torch.rand({sizes}) + 0.5)"]
+    # Away from one and zero, so that a kernel that leaves them out is wrong.
+    return [
+        f"{attribute} = nn.LayerNorm({sizes})",
+        f"nn.init.uniform_({attribute}.weight, 0.5, 1.5)",
+        f"nn.init.uniform_({attribute}.bias, -0.5, 0.5)",
+    ]
 
 
 def _docstring(spec: Spec) -> str:
@@ -143,7 +172,9 @@ def _stage_lines(stage: Stage, rng: random.Random) -> list[str]:
             lines = [f"{out} = {_product(stage, rng)}"]
         return lines + _step_lines(after, out, out, rng)
     if isinstance(stage, MoveStage):
-        return [f"{out} = {_moved(stage, rng)}", *_step_lines(after, out, out, rng)]
+        spellings = _MOVES[stage.kind]
+        moved = _spelled(rng, spellings, x=stage.source, index=stage.index, shift=stage.shift)
+        return [f"{out} = {moved}", *_step_lines(after, out, out, rng)]
     lines = _step_lines(stage.before, stage.source, out, rng)
     if stage.tail:
         lines.append(f"{out} = {_tail(stage, out if lines else stage.source, rng)}")
@@ -164,32 +195,15 @@ def _step_lines(
 def _product(stage: DotStage, rng: random.Random) -> str:
     left = f"{stage.left}.transpose(-2, -1)" if stage.left_t else stage.left
     right = f"{stage.right}.transpose(-2, -1)" if stage.right_t else stage.right
-    if stage.n == "1":
-        return rng.choice((f"torch.mv({left}, {right})", f"{left} @ {right}"))
-    if stage.batch:
-        return rng.choice((f"torch.bmm({left}, {right})", f"torch.matmul({left}, {right})"))
-    return rng.choice((f"torch.matmul({left}, {right})", f"{left} @ {right}"))
+    call = "mv" if stage.n == "1" else "bmm" if stage.batch else "matmul"
+    other = f"torch.matmul({left}, {right})" if stage.batch else f"{left} @ {right}"
+    return rng.choice((f"torch.{call}({left}, {right})", other))
 
 
-def _moved(stage: MoveStage, rng: random.Random) -> str:
-    x, index = stage.source, stage.index
-    match stage.kind:
-        case "transpose":
-            return rng.choice((f"{x}.t().contiguous()", f"{x}.transpose(0, 1).contiguous()"))
-        case "swap_last":
-            return rng.choice(
-                (f"{x}.transpose(1, 2).contiguous()", f"{x}.permute(0, 2, 1).contiguous()")
-            )
-        case "flip":
-            return f"torch.flip({x}, dims=[-1])"
-        case "roll":
-            return f"torch.roll({x}, shifts={stage.shift}, dims=-1)"
-        case "select_rows":
-            return rng.choice((f"{x}[{index}]", f"torch.index_select({x}, 0, {index})"))
-        case "select_cols":
-            return rng.choice((f"{x}[:, {index}]", f"torch.index_select({x}, 1, {index})"))
-        case "gather_cols":
-            return f"torch.gather({x}, 1, {index})"
+def _spelled(rng: random.Random, spellings: Sequence[str], **values: str | int) -> str:
+    """Return one of some equivalent spellings, with values filled in."""
+    text = rng.choice(spellings) if len(spellings) > 1 else spellings[0]
+    return text.format(**values)
 
 
 def _tail(stage: RowsStage, x: str, rng: random.Random) -> str:
@@ -197,33 +211,6 @@ def _tail(stage: RowsStage, x: str, rng: random.Random) -> str:
     axis = rng.choice((stage.axis % rank, stage.axis % rank - rank))
     if stage.layer:
         return f"self.{stage.layer}({x})"
-    match stage.tail:
-        case "sum" | "mean":
-            return rng.choice(
-                (f"torch.{stage.tail}({x}, dim={axis})", f"{x}.{stage.tail}(dim={axis})")
-            )
-        case "max" | "min":
-            return rng.choice(
-                (f"torch.a{stage.tail}({x}, dim={axis})", f"torch.{stage.tail}({x}, dim={axis})[0]")
-            )
-        case "norm2":
-            return f"torch.linalg.vector_norm({x}, dim={axis})"
-        case "softmax" | "log_softmax":
-            return rng.choice(
-                (f"torch.{stage.tail}({x}, dim={axis})", f"F.{stage.tail}({x}, dim={axis})")
-            )
-        case "layer_norm":
-            return f"F.layer_norm({x}, ({x}.shape[-1],))"
-        case "rms_norm":
-            text = f"{x} * torch.rsqrt({x}.pow(2).mean(dim=-1, keepdim=True) + 1e-5)"
-            return text + "".join(f" * {weight}" for weight in stage.weights)
-        case "unit_norm":
-            return f"{x} / torch.linalg.vector_norm({x}, dim={axis}, keepdim=True)"
-        case "center":
-            return f"{x} - {x}.mean(dim={axis}, keepdim=True)"
-        case "cumsum":
-            return f"torch.cumsum({x}, dim={axis})"
-        case "reverse_cumsum":
-            return f"torch.flip(torch.cumsum(torch.flip({x}, [{axis}]), dim={axis}), [{axis}])"
-        case "":
-            return x
+    text = _spelled(rng, _TAILS[stage.tail], x=x, axis=axis)
+    weights = stage.weights if stage.tail == "rms_norm" else ()
+    return text + "".join(f" * {weight}" for weight in weights)
