@@ -14,12 +14,10 @@ from kernelgym.suites.synthetic.operators import Target
 from kernelgym.suites.synthetic.solve import Flaw, check_target, styles_of, write_kernel
 from kernelgym.suites.synthetic.source import spec_of
 from kernelgym.suites.synthetic.spec import RowsStage, Spec, Stage
-from kernelgym.suites.synthetic.style import Defect, Style
+from kernelgym.suites.synthetic.style import Defect
 from kernelgym.suites.synthetic.visible import (
     axis_shows,
-    early_stop_shows,
-    missing_loop_shows,
-    missing_mask_shows,
+    shows,
     slips_that_show,
     steps_of,
 )
@@ -114,21 +112,9 @@ def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str
         flaw = Flaw(defect, number, rng.choice(slips))
         for attempt in range(_TRIES):
             seed = style_seed + 1000 * attempt
-            if _shows(spec, stage, styles_of(spec, seed, flaw)[number], defect, language):
+            if shows(spec, stage, styles_of(spec, seed, flaw)[number], language):
                 return write_kernel(spec, language, seed, flaw)
     return None
-
-
-def _shows(spec: Spec, stage: Stage, style: Style, defect: Defect, language: Target) -> bool:
-    match defect:
-        case Defect.MISSING_MASK:
-            return missing_mask_shows(spec, stage, style)
-        case Defect.NO_BOUNDS_CHECK:
-            return early_stop_shows(spec, stage, style, language)
-        case Defect.MISSING_LOOP:
-            return missing_loop_shows(spec, stage, style, language)
-        case _:
-            return True
 
 
 def _replaced(spec: Spec, number: int, stage: Stage) -> Spec:
@@ -150,11 +136,9 @@ def _without_step(rng: random.Random, spec: Spec, number: int) -> Spec | None:
     if len(steps) < (2 if bare else 1):
         return None
     place = rng.randrange(len(steps))
-    if isinstance(stage, RowsStage):
-        count = len(stage.before)
-        if place < count:
-            before = stage.before[:place] + stage.before[place + 1 :]
-            return _replaced(spec, number, dataclasses.replace(stage, before=before))
-        place -= count
-    after = stage.after[:place] + stage.after[place + 1 :]
-    return _replaced(spec, number, dataclasses.replace(stage, after=after))
+    kept = steps[:place] + steps[place + 1 :]
+    if not isinstance(stage, RowsStage):
+        return _replaced(spec, number, dataclasses.replace(stage, after=kept))
+    count = len(stage.before) - (place < len(stage.before))
+    shorter = dataclasses.replace(stage, before=kept[:count], after=kept[count:])
+    return _replaced(spec, number, shorter)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from kernelgym.suites.synthetic.operators import OPERATORS, span
@@ -29,6 +29,14 @@ _EVEN = ("abs", "square")
 _HOMOGENEOUS = ("abs", "leaky_relu")
 _INF = math.inf
 _REWRITES = 400
+_LONG = 128
+"""Elements of an axis above which it counts as long."""
+_GENERAL: Mapping[str, ElementStep] = {
+    "relu": ElementStep("clamp", (0.0, _INF)),
+    "relu6": ElementStep("clamp", (0.0, 6.0)),
+    "neg": ElementStep("scale", (-1.0,)),
+}
+"""Special cases, spelled by the general operation."""
 
 
 def part_of(form: str) -> Part:
@@ -48,23 +56,11 @@ def form_of(spec: Spec) -> str:
 
 def simplify(steps: Sequence[ElementStep]) -> tuple[ElementStep, ...]:
     """Return an equivalent chain in normal form."""
-    chain = [_plain(step) for step in steps]
+    chain = [_GENERAL.get(step.op, step) for step in steps]
     for _ in range(_REWRITES):
         if not (_drop_idle(chain) or _rewrite_pair(chain)):
             break
     return tuple(chain)
-
-
-def _plain(step: ElementStep) -> ElementStep:
-    """Spell special cases by the general operation."""
-    match step.op:
-        case "relu":
-            return ElementStep("clamp", (0.0, _INF))
-        case "relu6":
-            return ElementStep("clamp", (0.0, 6.0))
-        case "neg":
-            return ElementStep("scale", (-1.0,))
-    return step
 
 
 def _drop_idle(chain: list[ElementStep]) -> bool:
@@ -221,6 +217,3 @@ def _shape_class(spec: Spec) -> str:
         reach = "long" if length > _LONG else "short"
         return f"rank {rank} axis {stage.axis % rank} {reach}"
     return f"rank {rank} {'wide' if last > _LONG else 'narrow'}"
-
-
-_LONG = 128

@@ -7,9 +7,10 @@ loop could be forgotten. Everything is a pure function of the random generator h
 from __future__ import annotations
 
 import functools
+import math
 import random
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
 
 from kernelgym.suites.synthetic.probe import draw_step
 from kernelgym.suites.synthetic.spec import (
@@ -32,13 +33,17 @@ __all__ = [
     "dot_sizes",
     "draw_move",
     "draw_single",
+    "drawn_from",
     "extra_inputs",
     "free_shape",
+    "norm_param",
+    "norm_stage",
     "prime",
     "tail_shape",
 ]
 
 Sizes: TypeAlias = dict[str, int]
+D = TypeVar("D")
 
 _NORMAL = (
     "relu", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus",
@@ -59,20 +64,11 @@ _DIMS: tuple[tuple[str, str, str], ...] = (
     ("batch_size", "seq_len", "hidden"),
     ("planes", "height", "width"),
 )
-
-
-@functools.cache
-def _primes() -> tuple[int, ...]:
-    limit = 5000
-    alive = bytearray([1]) * limit
-    for n in range(2, 71):
-        if alive[n]:
-            alive[n * n :: n] = bytes(len(range(n * n, limit, n)))
-    return tuple(n for n in range(2, limit) if alive[n])
+"""Names of up to three axes, outermost first."""
 
 
 def prime(rng: random.Random, low: int, high: int) -> int:
-    """Return a prime in ``[low, high]``, or an odd number if `high` is beyond the table."""
+    """Return a prime in ``[low, high]``, or an odd number if `high` is 5000 or more."""
     if high >= 5000:
         return rng.randrange(low, high) | 1
     return rng.choice(_primes_within(low, high))
@@ -80,17 +76,12 @@ def prime(rng: random.Random, low: int, high: int) -> int:
 
 @functools.cache
 def _primes_within(low: int, high: int) -> tuple[int, ...]:
-    return tuple(p for p in _primes() if low <= p <= high)
-
-
-def dim_names(rng: random.Random) -> tuple[str, str, str]:
-    """Return names for up to three axes, outermost first."""
-    return rng.choice(_DIMS)
+    return tuple(n for n in range(low, high + 1) if all(n % d for d in range(2, math.isqrt(n) + 1)))
 
 
 def free_shape(rng: random.Random, preset: Preset, rank: int) -> tuple[tuple[str, ...], Sizes]:
     """Return a shape for element-wise work."""
-    a, b, c = dim_names(rng)
+    a, b, c = rng.choice(_DIMS)
     gpu = preset == "gpu"
     if rank == 1:
         return (c,), {c: prime(rng, *((6_000_000, 12_000_000) if gpu else (1201, 3500)))}
@@ -113,7 +104,7 @@ def tail_shape(
     rng: random.Random, preset: Preset, rank: int, axis: int, longest: int = 4093
 ) -> tuple[tuple[str, ...], Sizes]:
     """Return a shape for work along `axis`, which is the one with the reach."""
-    names = dim_names(rng)[3 - rank :]
+    names = rng.choice(_DIMS)[3 - rank :]
     gpu = preset == "gpu"
     short = rng.random() < 0.4
     sizes: Sizes = {}
@@ -153,7 +144,7 @@ def _elementwise(rng: random.Random, preset: Preset) -> Spec:
     op, draw = rng.choice(_UNARY)
     shape, sizes = free_shape(rng, preset, rng.choice((1, 2, 2, 3)))
     stage = RowsStage("out", "x", shape, (draw_step(rng, op),))
-    return _single("elementwise", op, sizes, (InputTensor("x", shape, draw),), stage)
+    return Spec.of_stage(1, "elementwise", op, sizes, (InputTensor("x", shape, draw),), stage)
 
 
 def _binary(rng: random.Random, preset: Preset) -> Spec:
@@ -165,7 +156,7 @@ def _binary(rng: random.Random, preset: Preset) -> Spec:
     step = ElementStep(op, (), name, spread)
     inputs = (InputTensor("x", shape), *extra_inputs((step,), shape, {"x"}))
     name = op if spread == "full" else f"{op}_{spread}"
-    return _single("binary", name, sizes, inputs, RowsStage("out", "x", shape, (step,)))
+    return Spec.of_stage(1, "binary", name, sizes, inputs, RowsStage("out", "x", shape, (step,)))
 
 
 def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Callable[..., Spec]:
@@ -177,7 +168,7 @@ def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Calla
         shape, sizes = tail_shape(rng, preset, rank, axis, longest)
         stage = RowsStage("out", "x", shape, (), tail, axis)
         name = f"{tail}_axis{axis}"
-        return _single(family, name, sizes, (InputTensor("x", shape, draw),), stage)
+        return Spec.of_stage(1, family, name, sizes, (InputTensor("x", shape, draw),), stage)
 
     return draw_one
 
@@ -187,20 +178,38 @@ def _norm(rng: random.Random, preset: Preset) -> Spec:
     learned = tail in ("layer_norm", "rms_norm") and rng.random() < 0.6
     rank = rng.choice((2, 2, 3))
     shape, sizes = tail_shape(rng, preset, rank, rank - 1)
-    params: tuple[Param, ...] = ()
-    weights: tuple[str, ...] = ()
-    layer = ""
-    if learned and tail == "layer_norm":
-        params = (Param("norm", "layer_norm", shape[-1:]),)
-        weights, layer = (params[0].weight, params[0].offset), "norm"
-    elif learned:
-        params = (Param("gain", "vector", shape[-1:]),)
-        weights = (params[0].weight,)
+    params = (norm_param(tail, shape[-1:], "gain"),) if learned else ()
     # Drawn around one, so that forgetting to take the mean away shows.
     draw: Draw = "positive" if tail != "rms_norm" else "normal"
-    stage = RowsStage("out", "x", shape, (), tail, rank - 1, weights, (), layer)
+    stage = norm_stage("out", "x", shape, tail, *params)
     name = f"{tail}{'_learned' if learned else ''}"
-    return _single("norm", name, sizes, (InputTensor("x", shape, draw),), stage, params)
+    return Spec.of_stage(1, "norm", name, sizes, (InputTensor("x", shape, draw),), stage, params)
+
+
+def norm_param(tail: Tail, shape: tuple[str, ...], vector: str) -> Param:
+    """Return the weights of a norm: a layer, or for RMS normalisation a vector of that name."""
+    if tail == "layer_norm":
+        return Param("norm", "layer_norm", shape)
+    return Param(vector, "vector", shape)
+
+
+def norm_stage(
+    out: str,
+    source: str,
+    shape: tuple[str, ...],
+    tail: Tail,
+    param: Param | None = None,
+    before: tuple[ElementStep, ...] = (),
+    after: tuple[ElementStep, ...] = (),
+) -> RowsStage:
+    """Return a stage along the last axis, with the weights of `param` if there are any."""
+    axis = len(shape) - 1
+    if param is None:
+        return RowsStage(out, source, shape, before, tail, axis, (), after)
+    if param.kind == "vector":
+        return RowsStage(out, source, shape, before, tail, axis, (param.weight,), after)
+    weights = (param.weight, param.offset)
+    return RowsStage(out, source, shape, before, tail, axis, weights, after, param.attr)
 
 
 def _matmul(rng: random.Random, preset: Preset) -> Spec:
@@ -219,7 +228,7 @@ def _matmul(rng: random.Random, preset: Preset) -> Spec:
     name = "matvec" if vector else f"{'batched_' if batch else ''}matmul"
     name += ("_ta" if left_t else "") + ("_tb" if right_t else "")
     inputs = (InputTensor("a", left, "small"), InputTensor("b", right, "small"))
-    return _single("matvec" if vector else "matmul", name, sizes, inputs, stage)
+    return Spec.of_stage(1, "matvec" if vector else "matmul", name, sizes, inputs, stage)
 
 
 def dot_sizes(rng: random.Random, preset: Preset, batched: bool = False) -> Sizes:
@@ -239,7 +248,7 @@ def _transpose(rng: random.Random, preset: Preset) -> Spec:
     out = (*shape[:-2], shape[-1], shape[-2]) if kind in ("transpose", "swap_last") else shape
     shift = rng.randrange(3, 29) if kind == "roll" else 0
     stage = MoveStage("out", "x", kind, shape, out, "", shift)
-    return _single("transpose", kind, sizes, (InputTensor("x", shape),), stage)
+    return Spec.of_stage(1, "transpose", kind, sizes, (InputTensor("x", shape),), stage)
 
 
 def draw_move(
@@ -259,35 +268,27 @@ def draw_move(
 
 def _gather(rng: random.Random, preset: Preset) -> Spec:
     stage, inputs, sizes = draw_move(rng, preset)
-    return _single("gather", stage.kind, sizes, inputs, stage)
+    return Spec.of_stage(1, "gather", stage.kind, sizes, inputs, stage)
 
 
-def _single(
-    family: str,
-    name: str,
-    sizes: Sizes,
-    inputs: tuple[InputTensor, ...],
-    stage: RowsStage | DotStage | MoveStage,
-    params: tuple[Param, ...] = (),
-) -> Spec:
-    return Spec(1, family, name, tuple(sizes.items()), inputs, (stage,), params)
+def drawn_from(rng: random.Random, families: Mapping[D, int]) -> D:
+    """Return one of some drawing functions, each as likely as its weight says."""
+    return rng.choices(list(families), list(families.values()))[0]
 
 
-_FAMILIES: tuple[tuple[int, Callable[..., Spec]], ...] = (
-    (24, _elementwise),
-    (14, _binary),
-    (15, _along("reduction", ("sum", "mean", "max", "min", "norm2"))),
-    (10, _along("softmax", ("softmax", "log_softmax"))),
-    (10, _norm),
-    (10, _matmul),
-    (6, _transpose),
-    (6, _gather),
-    (5, _along("scan", ("cumsum", "reverse_cumsum"))),
-)
+_FAMILIES: Mapping[Callable[..., Spec], int] = {
+    _elementwise: 24,
+    _binary: 14,
+    _along("reduction", ("sum", "mean", "max", "min", "norm2")): 15,
+    _along("softmax", ("softmax", "log_softmax")): 10,
+    _norm: 10,
+    _matmul: 10,
+    _transpose: 6,
+    _gather: 6,
+    _along("scan", ("cumsum", "reverse_cumsum")): 5,
+}
 
 
 def draw_single(rng: random.Random, preset: Preset) -> Spec:
     """Draw one level-1 problem."""
-    weights = [weight for weight, _ in _FAMILIES]
-    family = rng.choices([function for _, function in _FAMILIES], weights)[0]
-    return family(rng, preset)
+    return drawn_from(rng, _FAMILIES)(rng, preset)

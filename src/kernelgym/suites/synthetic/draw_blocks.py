@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from kernelgym.suites.synthetic.draw import (
     Sizes,
     dot_sizes,
     draw_move,
+    drawn_from,
     extra_inputs,
     free_shape,
+    norm_param,
+    norm_stage,
     prime,
     tail_shape,
 )
@@ -81,15 +84,12 @@ class _Chain:
         inputs = (InputTensor("x", shape), *extra_inputs(steps, shape, {"x"}))
         if not tail:
             stage = RowsStage("out", "x", shape, before)
-            return _fused(self.family, _title(before), frame.sizes, inputs, stage)
+            return Spec.of_stage(2, self.family, _title(before), frame.sizes, inputs, stage)
         learned = tail == "layer_norm" and not behind and rng.random() < 0.5
-        norm = Param("norm", "layer_norm", shape[-1:])
-        params = (norm,) if learned else ()
-        weights = (norm.weight, norm.offset) if learned else ()
-        layer = norm.attr if learned else ""
-        stage = RowsStage("out", "x", shape, before, tail, rank - 1, weights, behind, layer)
+        params = (norm_param(tail, shape[-1:], ""),) if learned else ()
+        stage = norm_stage("out", "x", shape, tail, *(params or (None,)), before, behind)
         title = "_".join(part for part in (_title(before), tail, _title(behind)) if part)
-        return _fused(self.family, title, frame.sizes, inputs, stage, params)
+        return Spec.of_stage(2, self.family, title, frame.sizes, inputs, stage, params)
 
 
 def _linear_chain(rng: random.Random, preset: Preset) -> Spec:
@@ -106,37 +106,24 @@ def _linear_chain(rng: random.Random, preset: Preset) -> Spec:
         param = Param("linear", "linear", ("k", "n"), rng.random() < 0.8)
         stage = linear("out", "x", param, "m", steps)
         inputs = (InputTensor("x", ("m", "k")), *more)
-        return _fused("linear_chain", f"linear_{_title(steps)}", sizes, inputs, stage, (param,))
+        return Spec.of_stage(
+            2, "linear_chain", f"linear_{_title(steps)}", sizes, inputs, stage, (param,)
+        )
     right_t = rng.random() < 0.5
     right = InputTensor("b", ("n", "k") if right_t else ("k", "n"), "small")
-    stage = DotStage("out", "a", "b", "m", "n", "k", "", False, right_t, _damped(steps, preset))
+    # A scale that brings the product of two random matrices near one.
+    damped = (ElementStep("scale", (0.3 if preset == "gpu" else 1.9,)), *steps)
+    stage = DotStage("out", "a", "b", "m", "n", "k", "", False, right_t, damped)
     inputs = (InputTensor("a", ("m", "k"), "small"), right, *more)
-    return _fused("matmul_chain", f"matmul_{_title(steps)}", sizes, inputs, stage)
-
-
-def _damped(steps: tuple[ElementStep, ...], preset: Preset) -> tuple[ElementStep, ...]:
-    """Return the steps behind a scale that brings a product of normal matrices near one."""
-    return (ElementStep("scale", (0.3 if preset == "gpu" else 1.9,)), *steps)
+    return Spec.of_stage(2, "matmul_chain", f"matmul_{_title(steps)}", sizes, inputs, stage)
 
 
 def _gather_chain(rng: random.Random, preset: Preset) -> Spec:
     move, inputs, sizes = draw_move(rng, preset)
     steps, _ = draw_chain(rng, (rng.randint(1, 4), 0), (*_FULL, *_ROW))
-    stage = type(move)(move.out, move.source, move.kind, move.shape, move.out_shape, move.index,
-                       move.shift, steps)  # fmt: skip
+    stage = replace(move, after=steps)
     inputs = (*inputs, *extra_inputs(steps, move.out_shape, set()))
-    return _fused("gather_chain", f"{move.kind}_{_title(steps)}", sizes, inputs, stage)
-
-
-def _fused(
-    family: str,
-    name: str,
-    sizes: Sizes,
-    inputs: tuple[InputTensor, ...],
-    stage: Stage,
-    params: tuple[Param, ...] = (),
-) -> Spec:
-    return Spec(2, family, name, tuple(sizes.items()), inputs, (stage,), params)
+    return Spec.of_stage(2, "gather_chain", f"{move.kind}_{_title(steps)}", sizes, inputs, stage)
 
 
 def _title(steps: tuple[ElementStep, ...]) -> str:
@@ -158,15 +145,13 @@ def _act(rng: random.Random) -> tuple[ElementStep, ...]:
     return (ElementStep(rng.choice(_ACTIVATIONS)),)
 
 
-def _norm_stage(
+def _drawn_norm(
     rng: random.Random, out: str, source: str, shape: tuple[str, ...]
 ) -> tuple[RowsStage, Param]:
-    if rng.random() < 0.5:
-        param = Param("norm", "layer_norm", shape[-1:])
-        weights: tuple[str, ...] = (param.weight, param.offset)
-        return RowsStage(out, source, shape, (), "layer_norm", 1, weights, (), "norm"), param
-    param = Param("norm_weight", "vector", shape[-1:])
-    return RowsStage(out, source, shape, (), "rms_norm", 1, (param.weight,)), param
+    """Return a layer norm or an RMS norm, with its weights."""
+    tail: Tail = "layer_norm" if rng.random() < 0.5 else "rms_norm"
+    param = norm_param(tail, shape[-1:], "norm_weight")
+    return norm_stage(out, source, shape, tail, param), param
 
 
 def _block_sizes(rng: random.Random, preset: Preset) -> Sizes:
@@ -186,14 +171,13 @@ def _mlp(rng: random.Random, preset: Preset) -> Spec:
     down = Param("fc2", "linear", ("hidden", "features"), bias)
     back = (ElementStep("add", (), "x", "full"),) if residual else ()
     last = rng.choice(((), (), _act(rng))) if not residual else ()
-    stages = [linear("h", "x", up, "tokens", _act(rng)),
-              linear("y", "h", down, "tokens", (*back, *last))]  # fmt: skip
-    params = [up, down]
+    stages: list[Stage] = [
+        linear("h", "x", up, "tokens", _act(rng)),
+        linear("y", "h", down, "tokens", (*back, *last)),
+    ]
     if rng.random() < 0.3:
-        tail: Tail = rng.choice(("softmax", "log_softmax"))
-        stages_all: list[Stage] = [*stages, RowsStage("out", "y", _WIDE, (), tail, 1)]
-        return _block(rng, preset, "mlp", stages_all, params)
-    return _block(rng, preset, "mlp", list(stages), params)
+        stages.append(norm_stage("out", "y", _WIDE, rng.choice(("softmax", "log_softmax"))))
+    return _block(rng, preset, "mlp", stages, [up, down])
 
 
 def _gated_mlp(rng: random.Random, preset: Preset) -> Spec:
@@ -249,7 +233,7 @@ def _attention(rng: random.Random, preset: Preset) -> Spec:
 
 
 def _residual_norm(rng: random.Random, preset: Preset) -> Spec:
-    norm, norm_param = _norm_stage(rng, "h", "x", _WIDE)
+    norm, norm_param = _drawn_norm(rng, "h", "x", _WIDE)
     param = Param("linear", "linear", ("features", "features"), rng.random() < 0.6)
     after = (*_act(rng), ElementStep("add", (), "x", "full"))
     stages: list[Stage] = [norm, linear("out", "h", param, "tokens", after)]
@@ -257,7 +241,7 @@ def _residual_norm(rng: random.Random, preset: Preset) -> Spec:
 
 
 def _norm_mlp(rng: random.Random, preset: Preset) -> Spec:
-    norm, norm_param = _norm_stage(rng, "normed", "x", _WIDE)
+    norm, norm_param = _drawn_norm(rng, "normed", "x", _WIDE)
     up = Param("fc1", "linear", ("features", "hidden"), rng.random() < 0.6)
     down = Param("fc2", "linear", ("hidden", "features"), rng.random() < 0.6)
     back = (ElementStep("add", (), "x", "full"),) if rng.random() < 0.5 else ()
@@ -271,12 +255,13 @@ def _norm_mlp(rng: random.Random, preset: Preset) -> Spec:
 
 def _linear_norm(rng: random.Random, preset: Preset) -> Spec:
     param = Param("linear", "linear", ("features", "hidden"), rng.random() < 0.6)
-    norm, norm_param = _norm_stage(rng, "out", "h", _DEEP)
+    norm, norm_param = _drawn_norm(rng, "out", "h", _DEEP)
     after = rng.choice(((), _act(rng)))
     first = _act(rng) if not after or rng.random() < 0.3 else ()
-    last = RowsStage(norm.out, norm.source, norm.shape, norm.before, norm.tail, norm.axis,
-                norm.weights, after, norm.layer)  # fmt: skip
-    stages: list[Stage] = [linear("h", "x", param, "tokens", first), last]
+    stages: list[Stage] = [
+        linear("h", "x", param, "tokens", first),
+        replace(norm, after=after),
+    ]
     return _block(rng, preset, "linear_norm", stages, [param, norm_param])
 
 
@@ -289,37 +274,37 @@ def _block(
     more: tuple[InputTensor, ...] = (),
     sizes: Sizes | None = None,
 ) -> Spec:
-    used = {name for stage in stages for name in _sizes_of(stage)}
+    used = {
+        name
+        for stage in stages
+        for name in ((stage.m, stage.n, stage.k) if isinstance(stage, DotStage) else stage.shape)
+    }
     sizes = {k: v for k, v in (sizes or _block_sizes(rng, preset)).items() if k in used}
     inputs = (InputTensor("x", _WIDE), *more)
     return Spec(3, family, family, tuple(sizes.items()), inputs, tuple(stages), tuple(params))
 
 
-def _sizes_of(stage: Stage) -> tuple[str, ...]:
-    return (stage.m, stage.n, stage.k) if isinstance(stage, DotStage) else stage.shape
-
-
-_LEVEL2: tuple[tuple[int, Callable[..., Spec]], ...] = (
-    (40, _Chain("chain")),
-    (14, _Chain("chain_reduction", ("sum", "mean", "max", "min", "norm2"))),
-    (8, _Chain("chain_softmax", ("softmax", "log_softmax"))),
-    (12, _Chain("chain_norm", ("layer_norm", "rms_norm", "unit_norm", "center"))),
-    (20, _linear_chain),
-    (6, _gather_chain),
-)
-_LEVEL3: tuple[tuple[int, Callable[..., Spec]], ...] = (
-    (25, _mlp),
-    (20, _gated_mlp),
-    (20, _attention),
-    (10, _residual_norm),
-    (15, _norm_mlp),
-    (10, _linear_norm),
-)
+_LEVEL2: Mapping[Callable[..., Spec], int] = {
+    _Chain("chain"): 40,
+    _Chain("chain_reduction", ("sum", "mean", "max", "min", "norm2")): 14,
+    _Chain("chain_softmax", ("softmax", "log_softmax")): 8,
+    _Chain("chain_norm", ("layer_norm", "rms_norm", "unit_norm", "center")): 12,
+    _linear_chain: 20,
+    _gather_chain: 6,
+}
+_LEVEL3: Mapping[Callable[..., Spec], int] = {
+    _mlp: 25,
+    _gated_mlp: 20,
+    _attention: 20,
+    _residual_norm: 10,
+    _norm_mlp: 15,
+    _linear_norm: 10,
+}
 
 
 def draw_fused(rng: random.Random, preset: Preset) -> Spec:
     """Draw one level-2 problem."""
-    return _drawer_of_fused(rng)(rng, preset)
+    return drawn_from(rng, _LEVEL2)(rng, preset)
 
 
 def glance(rng: random.Random, preset: Preset) -> tuple[tuple[str, ...], int]:
@@ -329,19 +314,13 @@ def glance(rng: random.Random, preset: Preset) -> tuple[tuple[str, ...], int]:
         The families that it may be of, and how many operators it has, its tail included; 0 where
         that is not decided early.
     """
-    draw = _drawer_of_fused(rng)
+    draw = drawn_from(rng, _LEVEL2)
     if isinstance(draw, _Chain):
         frame = draw.frame(rng, preset)
         return (draw.family,), sum(frame.counts) + bool(frame.tail)
     return (("gather_chain",) if draw is _gather_chain else ("linear_chain", "matmul_chain")), 0
 
 
-def _drawer_of_fused(rng: random.Random) -> Callable[..., Spec]:
-    weights = [weight for weight, _ in _LEVEL2]
-    return rng.choices([function for _, function in _LEVEL2], weights)[0]
-
-
 def draw_block(rng: random.Random, preset: Preset) -> Spec:
     """Draw one level-3 problem."""
-    weights = [weight for weight, _ in _LEVEL3]
-    return rng.choices([function for _, function in _LEVEL3], weights)[0](rng, preset)
+    return drawn_from(rng, _LEVEL3)(rng, preset)

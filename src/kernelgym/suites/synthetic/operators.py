@@ -91,140 +91,139 @@ _POLY = "1.5957691216057308 * ({x} + 0.044715 * {x} * {x} * {x})"
 _CPP_POLY = "1.5957691216057308f * ({x} + 0.044715f * {x} * {x} * {x})"
 
 
-def _table() -> tuple[Operator, ...]:
-    unary = (
-        Operator(
-            "relu", ("torch.relu({x})", "F.relu({x})", "{x}.relu()", "torch.clamp({x}, min=0.0)"),
-            "tl.maximum({x}, 0.0)", "std::max({x}, 0.0f)",
-            lambda x: np.maximum(x, 0.0), rising=True, image=_POSITIVE,
-        ),
-        Operator(
-            "relu6", ("F.relu6({x})", "torch.clamp({x}, 0.0, 6.0)"),
-            "tl.minimum(tl.maximum({x}, 0.0), 6.0)", "std::min(std::max({x}, 0.0f), 6.0f)",
-            lambda x: np.clip(x, 0.0, 6.0), rising=True, image=(0.0, 6.0),
-        ),
-        Operator(
-            "leaky_relu", ("F.leaky_relu({x}, {0})", "torch.where({x} > 0, {x}, {x} * {0})"),
-            "tl.where({x} > 0, {x}, {x} * {0})", "({x} > 0.0f ? {x} : {x} * {0}f)",
-            lambda x, a: np.where(x > 0, x, x * a), ((0.02, 0.4),), rising=True,
-        ),
-        Operator(
-            "elu", ("F.elu({x})", "F.elu({x}, alpha=1.0)"),
-            "tl.where({x} > 0, {x}, tl.where({x} > -0.02, {x} * (1.0 + {x} * (0.5 + {x} / 6.0)), "
-            "tl.exp(tl.minimum({x}, 0.0)) - 1.0))",
-            "({x} > 0.0f ? {x} : std::exp(std::min({x}, 0.0f)) - 1.0f)",
-            lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 1.0),
-            rising=True, image=(-1.0, _INF),
-        ),
-        Operator(
-            "sigmoid", ("torch.sigmoid({x})", "{x}.sigmoid()", "F.sigmoid({x})"),
-            _SIGMOID, _CPP_SIGMOID, _sigmoid, image=(0.0, 1.0),
-        ),
-        Operator(
-            "tanh", ("torch.tanh({x})", "{x}.tanh()", "F.tanh({x})"),
-            _TANH, "std::tanh({x})", np.tanh, image=(-1.0, 1.0),
-        ),
-        Operator(
-            "gelu", ("F.gelu({x})", 'F.gelu({x}, approximate="none")'), _GELU, _CPP_GELU,
-            lambda x: x * _sigmoid(1.702 * x), image=(-0.2, _INF),
-        ),
-        Operator(
-            "gelu_tanh", ('F.gelu({x}, approximate="tanh")',),
-            "{x} / (1.0 + tl.exp(-" + _POLY + "))", "{x} / (1.0f + std::exp(-" + _CPP_POLY + "))",
-            lambda x: x * _sigmoid(1.702 * x), image=(-0.2, _INF),
-        ),
-        Operator(
-            "silu", ("F.silu({x})", "{x} * torch.sigmoid({x})"),
-            "{x} / (1.0 + tl.exp(-{x}))", "{x} / (1.0f + std::exp(-{x}))",
-            lambda x: x * _sigmoid(x), image=(-0.3, _INF),
-        ),
-        Operator(
-            "softplus", ("F.softplus({x})", "torch.log1p(torch.exp({x}))"),
-            _SOFTPLUS, _CPP_SOFTPLUS, _softplus, image=_POSITIVE,
-        ),
-        Operator(
-            "mish", ("F.mish({x})", "{x} * torch.tanh(F.softplus({x}))"),
-            # tanh(log(1 + e)) is n / (n + 2) for n = e (e + 2).
-            "{x} * (" + _MISH_N + ") / (" + _MISH_N + " + 2.0)",
-            "{x} * std::tanh(" + _CPP_SOFTPLUS + ")",
-            lambda x: x * np.tanh(_softplus(x)), image=(-0.4, _INF),
-        ),
-        Operator(
-            "hardswish", ("F.hardswish({x})", "{x} * F.relu6({x} + 3.0) / 6.0"),
-            "{x} * tl.minimum(tl.maximum({x} + 3.0, 0.0), 6.0) / 6.0",
-            "{x} * std::min(std::max({x} + 3.0f, 0.0f), 6.0f) / 6.0f",
-            lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0, image=(-0.4, _INF),
-        ),
-        Operator(
-            "softsign", ("F.softsign({x})", "{x} / (1.0 + torch.abs({x}))"),
-            "{x} / (1.0 + tl.abs({x}))", "{x} / (1.0f + std::fabs({x}))",
-            lambda x: x / (1.0 + np.abs(x)), image=(-1.0, 1.0),
-        ),
-        Operator(
-            "abs", ("torch.abs({x})", "{x}.abs()"), "tl.abs({x})", "std::fabs({x})",
-            np.abs, image=_POSITIVE,
-        ),
-        Operator(
-            "square", ("torch.square({x})", "{x} * {x}", "{x} ** 2"), "{x} * {x}", "{x} * {x}",
-            np.square, image=_POSITIVE,
-        ),
-        Operator(
-            "exp", ("torch.exp({x})", "{x}.exp()"), "tl.exp({x})", "std::exp({x})",
-            np.exp, image=_POSITIVE,
-        ),
-        Operator(
-            "log", ("torch.log({x})", "{x}.log()"), "tl.log({x})", "std::log({x})",
-            np.log, floor=0.05, rising=True,
-        ),
-        Operator(
-            "sqrt", ("torch.sqrt({x})", "{x}.sqrt()"), "tl.sqrt({x})", "std::sqrt({x})",
-            np.sqrt, floor=0.05, rising=True, image=_POSITIVE,
-        ),
-        Operator(
-            "rsqrt", ("torch.rsqrt({x})", "1.0 / torch.sqrt({x})"),
-            "1.0 / tl.sqrt({x})", "1.0f / std::sqrt({x})",
-            lambda x: 1.0 / np.sqrt(x), floor=0.05, image=_POSITIVE,
-        ),
-        Operator(
-            "sin", ("torch.sin({x})", "{x}.sin()"), "tl.sin({x})", "std::sin({x})",
-            np.sin, image=(-1.0, 1.0),
-        ),
-        Operator(
-            "neg", ("-{x}", "torch.neg({x})"), "-{x}", "-{x}", np.negative,
-        ),
-        Operator(
-            "scale", ("{x} * {0}", "{0} * {x}", "torch.mul({x}, {0})"),
-            "{x} * {0}", "{x} * {0}f", lambda x, a: x * a, ((1.3, 2.6),),
-        ),
-        Operator(
-            "shift", ("{x} + {0}", "torch.add({x}, {0})"),
-            "{x} + {0}", "{x} + {0}f", lambda x, a: x + a, ((0.4, 1.6),), rising=True,
-        ),
-        Operator(
-            "clamp",
-            ("torch.clamp({x}, {0}, {1})", "{x}.clamp({0}, {1})", "F.hardtanh({x}, {0}, {1})"),
-            "tl.minimum(tl.maximum({x}, {0}), {1})", "std::min(std::max({x}, {0}f), {1}f)",
-            lambda x, a, b: np.clip(x, a, b), ((-0.8, -0.4), (0.4, 0.9)), rising=True,
-        ),
-    )  # fmt: skip
-    words = (("add", "+", np.add), ("sub", "-", np.subtract), ("mul", "*", np.multiply))
-    binary = [
-        Operator(
-            name, (f"{{x}} {sign} {{t}}", f"torch.{name}({{x}}, {{t}})"),
-            f"{{x}} {sign} {{t}}", f"{{x}} {sign} {{t}}", function, binary=True,
-        )
-        for name, sign, function in words
-    ] + [
-        Operator(
-            name, (f"torch.{name}imum({{x}}, {{t}})", f"torch.{name}({{x}}, {{t}})"),
-            f"tl.{name}imum({{x}}, {{t}})", f"std::{name}({{x}}, {{t}})", function, binary=True,
-        )
-        for name, function in (("max", np.maximum), ("min", np.minimum))
-    ]  # fmt: skip
-    return (*unary, *binary)
+_UNARY = (
+    Operator(
+        "relu", ("torch.relu({x})", "F.relu({x})", "{x}.relu()", "torch.clamp({x}, min=0.0)"),
+        "tl.maximum({x}, 0.0)", "std::max({x}, 0.0f)",
+        lambda x: np.maximum(x, 0.0), rising=True, image=_POSITIVE,
+    ),
+    Operator(
+        "relu6", ("F.relu6({x})", "torch.clamp({x}, 0.0, 6.0)"),
+        "tl.minimum(tl.maximum({x}, 0.0), 6.0)", "std::min(std::max({x}, 0.0f), 6.0f)",
+        lambda x: np.clip(x, 0.0, 6.0), rising=True, image=(0.0, 6.0),
+    ),
+    Operator(
+        "leaky_relu", ("F.leaky_relu({x}, {0})", "torch.where({x} > 0, {x}, {x} * {0})"),
+        "tl.where({x} > 0, {x}, {x} * {0})", "({x} > 0.0f ? {x} : {x} * {0}f)",
+        lambda x, a: np.where(x > 0, x, x * a), ((0.02, 0.4),), rising=True,
+    ),
+    Operator(
+        "elu", ("F.elu({x})", "F.elu({x}, alpha=1.0)"),
+        "tl.where({x} > 0, {x}, tl.where({x} > -0.02, {x} * (1.0 + {x} * (0.5 + {x} / 6.0)), "
+        "tl.exp(tl.minimum({x}, 0.0)) - 1.0))",
+        "({x} > 0.0f ? {x} : std::exp(std::min({x}, 0.0f)) - 1.0f)",
+        lambda x: np.where(x > 0, x, np.exp(np.minimum(x, 0.0)) - 1.0),
+        rising=True, image=(-1.0, _INF),
+    ),
+    Operator(
+        "sigmoid", ("torch.sigmoid({x})", "{x}.sigmoid()", "F.sigmoid({x})"),
+        _SIGMOID, _CPP_SIGMOID, _sigmoid, image=(0.0, 1.0),
+    ),
+    Operator(
+        "tanh", ("torch.tanh({x})", "{x}.tanh()", "F.tanh({x})"),
+        _TANH, "std::tanh({x})", np.tanh, image=(-1.0, 1.0),
+    ),
+    Operator(
+        "gelu", ("F.gelu({x})", 'F.gelu({x}, approximate="none")'), _GELU, _CPP_GELU,
+        lambda x: x * _sigmoid(1.702 * x), image=(-0.2, _INF),
+    ),
+    Operator(
+        "gelu_tanh", ('F.gelu({x}, approximate="tanh")',),
+        "{x} / (1.0 + tl.exp(-" + _POLY + "))", "{x} / (1.0f + std::exp(-" + _CPP_POLY + "))",
+        lambda x: x * _sigmoid(1.702 * x), image=(-0.2, _INF),
+    ),
+    Operator(
+        "silu", ("F.silu({x})", "{x} * torch.sigmoid({x})"),
+        "{x} / (1.0 + tl.exp(-{x}))", "{x} / (1.0f + std::exp(-{x}))",
+        lambda x: x * _sigmoid(x), image=(-0.3, _INF),
+    ),
+    Operator(
+        "softplus", ("F.softplus({x})", "torch.log1p(torch.exp({x}))"),
+        _SOFTPLUS, _CPP_SOFTPLUS, _softplus, image=_POSITIVE,
+    ),
+    Operator(
+        "mish", ("F.mish({x})", "{x} * torch.tanh(F.softplus({x}))"),
+        # tanh(log(1 + e)) is n / (n + 2) for n = e (e + 2).
+        "{x} * (" + _MISH_N + ") / (" + _MISH_N + " + 2.0)",
+        "{x} * std::tanh(" + _CPP_SOFTPLUS + ")",
+        lambda x: x * np.tanh(_softplus(x)), image=(-0.4, _INF),
+    ),
+    Operator(
+        "hardswish", ("F.hardswish({x})", "{x} * F.relu6({x} + 3.0) / 6.0"),
+        "{x} * tl.minimum(tl.maximum({x} + 3.0, 0.0), 6.0) / 6.0",
+        "{x} * std::min(std::max({x} + 3.0f, 0.0f), 6.0f) / 6.0f",
+        lambda x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0, image=(-0.4, _INF),
+    ),
+    Operator(
+        "softsign", ("F.softsign({x})", "{x} / (1.0 + torch.abs({x}))"),
+        "{x} / (1.0 + tl.abs({x}))", "{x} / (1.0f + std::fabs({x}))",
+        lambda x: x / (1.0 + np.abs(x)), image=(-1.0, 1.0),
+    ),
+    Operator(
+        "abs", ("torch.abs({x})", "{x}.abs()"), "tl.abs({x})", "std::fabs({x})",
+        np.abs, image=_POSITIVE,
+    ),
+    Operator(
+        "square", ("torch.square({x})", "{x} * {x}", "{x} ** 2"), "{x} * {x}", "{x} * {x}",
+        np.square, image=_POSITIVE,
+    ),
+    Operator(
+        "exp", ("torch.exp({x})", "{x}.exp()"), "tl.exp({x})", "std::exp({x})",
+        np.exp, image=_POSITIVE,
+    ),
+    Operator(
+        "log", ("torch.log({x})", "{x}.log()"), "tl.log({x})", "std::log({x})",
+        np.log, floor=0.05, rising=True,
+    ),
+    Operator(
+        "sqrt", ("torch.sqrt({x})", "{x}.sqrt()"), "tl.sqrt({x})", "std::sqrt({x})",
+        np.sqrt, floor=0.05, rising=True, image=_POSITIVE,
+    ),
+    Operator(
+        "rsqrt", ("torch.rsqrt({x})", "1.0 / torch.sqrt({x})"),
+        "1.0 / tl.sqrt({x})", "1.0f / std::sqrt({x})",
+        lambda x: 1.0 / np.sqrt(x), floor=0.05, image=_POSITIVE,
+    ),
+    Operator(
+        "sin", ("torch.sin({x})", "{x}.sin()"), "tl.sin({x})", "std::sin({x})",
+        np.sin, image=(-1.0, 1.0),
+    ),
+    Operator(
+        "neg", ("-{x}", "torch.neg({x})"), "-{x}", "-{x}", np.negative,
+    ),
+    Operator(
+        "scale", ("{x} * {0}", "{0} * {x}", "torch.mul({x}, {0})"),
+        "{x} * {0}", "{x} * {0}f", lambda x, a: x * a, ((1.3, 2.6),),
+    ),
+    Operator(
+        "shift", ("{x} + {0}", "torch.add({x}, {0})"),
+        "{x} + {0}", "{x} + {0}f", lambda x, a: x + a, ((0.4, 1.6),), rising=True,
+    ),
+    Operator(
+        "clamp",
+        ("torch.clamp({x}, {0}, {1})", "{x}.clamp({0}, {1})", "F.hardtanh({x}, {0}, {1})"),
+        "tl.minimum(tl.maximum({x}, {0}), {1})", "std::min(std::max({x}, {0}f), {1}f)",
+        lambda x, a, b: np.clip(x, a, b), ((-0.8, -0.4), (0.4, 0.9)), rising=True,
+    ),
+)  # fmt: skip
+_SIGNS = (("add", "+", np.add), ("sub", "-", np.subtract), ("mul", "*", np.multiply))
+_BINARY = [
+    Operator(
+        name, (f"{{x}} {sign} {{t}}", f"torch.{name}({{x}}, {{t}})"),
+        f"{{x}} {sign} {{t}}", f"{{x}} {sign} {{t}}", function, binary=True,
+    )
+    for name, sign, function in _SIGNS
+] + [
+    Operator(
+        name, (f"torch.{name}imum({{x}}, {{t}})", f"torch.{name}({{x}}, {{t}})"),
+        f"tl.{name}imum({{x}}, {{t}})", f"std::{name}({{x}}, {{t}})", function, binary=True,
+    )
+    for name, function in (("max", np.maximum), ("min", np.minimum))
+]  # fmt: skip
 
-
-OPERATORS: Mapping[str, Operator] = MappingProxyType({entry.name: entry for entry in _table()})
+OPERATORS: Mapping[str, Operator] = MappingProxyType(
+    {entry.name: entry for entry in (*_UNARY, *_BINARY)}
+)
 
 
 def apply(step: ElementStep, value: Array, operand: Array | None = None) -> Array:

@@ -9,7 +9,7 @@ Nothing here writes code, draws numbers or imports anything outside the standard
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -201,6 +201,20 @@ class Spec:
     params: tuple[Param, ...] = ()
     spelling: int = 0
     """Which of the equivalent spellings the reference uses."""
+
+    @classmethod
+    def of_stage(
+        cls,
+        level: int,
+        family: str,
+        name: str,
+        sizes: Mapping[str, int],
+        inputs: tuple[InputTensor, ...],
+        stage: Stage,
+        params: tuple[Param, ...] = (),
+    ) -> Spec:
+        """Return a problem of one stage."""
+        return cls(level, family, name, tuple(sizes.items()), inputs, (stage,), params)
 
     def size(self, name: str) -> int:
         """Return the value of a size, or of a literal such as ``1``."""

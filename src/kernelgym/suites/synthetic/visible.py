@@ -14,13 +14,11 @@ import numpy as np
 from kernelgym.suites.synthetic.operators import Array, Target, apply, can_slip, slip_value
 from kernelgym.suites.synthetic.probe import sample, share_apart, tail_of
 from kernelgym.suites.synthetic.spec import DotStage, ElementStep, MoveStage, RowsStage, Spec, Stage
-from kernelgym.suites.synthetic.style import Style, row_geometry
+from kernelgym.suites.synthetic.style import Defect, Style, row_geometry
 
 __all__ = [
     "axis_shows",
-    "early_stop_shows",
-    "missing_loop_shows",
-    "missing_mask_shows",
+    "shows",
     "slips_that_show",
     "steps_of",
 ]
@@ -90,7 +88,20 @@ def axis_shows(spec: Spec, stage: Stage) -> bool:
     return "row" in spreads and 1 < spec.elements(stage.shape) // cols <= cols
 
 
-def missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
+def shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
+    """Return whether a style's defect shows, given the blocks that the style has."""
+    match style.defect:
+        case Defect.MISSING_MASK:
+            return _missing_mask_shows(spec, stage, style)
+        case Defect.NO_BOUNDS_CHECK:
+            return _early_stop_shows(spec, stage, style, language)
+        case Defect.MISSING_LOOP:
+            return _missing_loop_shows(spec, stage, style, language)
+        case _:
+            return True
+
+
+def _missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
     """Return whether an unmasked access reaches beyond the end of a tensor."""
     if isinstance(stage, DotStage):
         return spec.size(stage.m) % style.lanes != 0 or spec.size(stage.k) % style.block != 0
@@ -110,7 +121,7 @@ def missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
             return total % (style.block * style.repeats) != 0
 
 
-def early_stop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> bool:
+def _early_stop_shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
     """Return whether leaving out the last, partial block leaves elements unwritten."""
     if isinstance(stage, DotStage):
         lines = spec.size(stage.m)
@@ -137,7 +148,7 @@ def _partial(n: int, block: int) -> bool:
     return n > block and n % block != 0
 
 
-def missing_loop_shows(spec: Spec, stage: Stage, style: Style, language: str) -> bool:
+def _missing_loop_shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
     """Return whether there is a loop, and doing only its first turn changes the result."""
     if isinstance(stage, DotStage):
         return language == "triton" and spec.size(stage.k) > style.block
