@@ -21,7 +21,7 @@ from kernelgym.redteam.corpus import (
     HEADINGS,
     CorpusEntry,
     RedTeamOutcome,
-    Summary,
+    RedTeamSummary,
     sample,
     select,
     summarise,
@@ -128,7 +128,7 @@ def judge_entries(
         yield index, RedTeamOutcome(entries[index], verdict)
 
 
-def _print(outcomes: Sequence[RedTeamOutcome], summaries: Sequence[Summary]) -> None:
+def _print(outcomes: Sequence[RedTeamOutcome], summaries: Sequence[RedTeamSummary]) -> None:
     exploits = [summary for summary in summaries if summary.name != "honest"]
     columns = ("caught", "accepted", "open", "unavailable")
     if exploits:
@@ -183,12 +183,15 @@ def _said(outcome: RedTeamOutcome) -> str:
     return " ".join(outcome.verdict.message.split())[:300]
 
 
-def _listed(summary: Summary) -> str:
+def _listed(summary: RedTeamSummary) -> str:
     return ", ".join(f"{name} {count}" for name, count in summary.caught_by)
 
 
 def _report(
-    device: str, rules: Ruleset, outcomes: Sequence[RedTeamOutcome], summaries: Sequence[Summary]
+    device: str,
+    rules: Ruleset,
+    outcomes: Sequence[RedTeamOutcome],
+    summaries: Sequence[RedTeamSummary],
 ) -> dict[str, Any]:
     return {
         "machine": machine(device, "torch", "triton", "numpy"),

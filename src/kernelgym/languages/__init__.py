@@ -1,7 +1,8 @@
-"""The languages a kernel can be written in, in one table: a file a language.
+"""The languages a kernel can be written in, in one table, with one file for each language.
 
 Contract: outside this room, `kernelgym.judge.untrusted` and Synthetic's writers, no code compares a
-language's name or has a table by it; it asks a `Language`. docs/languages.md says how one is added.
+language's name or has a table by it; it asks a `Language`. docs/languages.md says how to add one.
+This room may import `kernelgym.errors` only.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ __all__ = [
 ]
 
 REFERENCE_LANGUAGE = "torch"
-"""Plain PyTorch: for runs of the reference only, never for a kernel."""
+"""Language of references, plain PyTorch; no kernel is written in it."""
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
     {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP)}
 )
-"""Every language by name, the default first."""
+"""Languages by name, the default first."""
 
 
 def language(name: str) -> Language:
-    """Look a language up by name.
+    """Return the language of a name.
 
     Raises:
         UnknownName: If there is no such language.
@@ -58,13 +59,13 @@ def check_language(name: str, device: str, precision: str = "") -> Language:
     Args:
         name: Language name.
         device: Device such as ``cpu`` or ``cuda:0``.
-        precision: The precision that it has to compute in; empty or ``own`` if that depends on
+        precision: Precision that kernels have to compute in; empty or ``own`` if that depends on
             the problem.
 
     Raises:
         UnknownName: If there is no such language.
-        UnsupportedLanguage: If the device's kind cannot run it, if it does not compute in the
-            precision, or if it is for references only.
+        UnsupportedLanguage: If the device cannot run the language, if the language does not
+            compute in the precision, or if it is for references only.
     """
     if name == REFERENCE_LANGUAGE:
         raise UnsupportedLanguage(
@@ -95,12 +96,15 @@ def languages_on(device: str) -> tuple[str, ...]:
 
 
 def is_interpreted(language: str, device: str) -> bool:
-    """Return whether an interpreter runs a language's code on a device; the reference's never."""
+    """Return whether an interpreter runs a language's kernels on a device.
+
+    False for the language of references.
+    """
     entry = LANGUAGES.get(language)
     return entry is not None and entry.is_interpreted(device)
 
 
 def noun_of(language: str) -> str:
-    """Return what messages call a kernel in a language, the reference's included."""
+    """Return the words by which messages call a kernel in a language."""
     entry = LANGUAGES.get(language)
     return f"custom {language.upper()} kernel" if entry is None else entry.noun

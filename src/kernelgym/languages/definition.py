@@ -1,7 +1,7 @@
-"""What a kernel language is: all that the rooms above know about it, in one record.
+"""`Language`: everything that the judge, prompts and tools know about a kernel language.
 
-A language's file fills in one `Language`. What runs beside the candidate (an interpreter's checks,
-a stub for a compiler) is not here: it lies in `kernelgym.judge.untrusted`.
+Each language's file fills in one `Language`. Code that runs in the candidate's process (an
+interpreter's checks, a stub for a compiler) lies in `kernelgym.judge.untrusted` instead.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ __all__ = ["Language", "OwnKernel", "Tool"]
 
 @dataclass(frozen=True, slots=True)
 class OwnKernel:
-    """What screening must find in an answer to see a kernel of its own in it.
+    """Signs by which screening recognises that an answer contains a custom kernel.
 
-    A language has a decorator or builders. Names are dotted names, resolved through imports.
+    A language has either a decorator or builders. Names are dotted and resolved through imports.
     """
 
     decorator: str = ""
-    """Name of what turns a function into a kernel, as its decorator or in a call."""
+    """Name of the decorator that makes a kernel of a Python function; a call of it counts too."""
     decorator_aliases: str = ""
-    """Pattern of the decorator's other names."""
+    """Regular expression for the decorator's other names."""
     builders: tuple[str, ...] = ()
-    """Last names of the functions that build a kernel from text; messages name the first."""
+    """Last parts of the names of functions that build kernels from text; messages name the first."""
     device_code: str = ""
-    """Pattern that one of the answer's texts must hold; empty if any text will do."""
+    """Regular expression that a text given to a builder must match; empty if any text will do."""
     device_marker: str = ""
-    """Name of that pattern in messages."""
+    """Words for `device_code` in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program that must be installed before a kernel can be built."""
+    """Program that must be installed before a kernel can be built."""
 
     name: str
-    """A name that `kernelgym.judge.compiling.toolchain.check_tools` can find."""
+    """Name of the program, as `kernelgym.judge.compiling.toolchain.check_tools` looks it up."""
     needed_by: str = ""
-    """Text of the sources that need it; empty if every source does."""
+    """Text that marks the sources that need the program; empty if every source does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """One kernel language: a way of giving `ModelNew` code of its own."""
+    """A language, or way of building, in which `ModelNew` gets custom kernels."""
 
     name: str
     title: str
@@ -53,21 +53,21 @@ class Language:
     noun: str
     """Words for a kernel in this language in messages."""
     devices: tuple[str, ...]
-    """Device kinds that can run it: ``cpu``, ``cuda``."""
+    """Device kinds that can run the language: ``cpu``, ``cuda``."""
     timed_on: tuple[str, ...]
-    """Device kinds on which its speed means something (the Triton interpreter's does not)."""
+    """Device kinds on which kernels are timed (not those on which an interpreter runs them)."""
     task: str
-    """Task that the system prompt sets."""
+    """Text of the task in the system prompt."""
     examples: tuple[WorkedExample, ...]
     """Worked examples for prompts, the simplest first."""
     sample: str
-    """A correct kernel for `kernelgym.testing.SAMPLE_PROBLEM`, with a text ``+ 1.0`` to break."""
+    """Correct kernel for `kernelgym.testing.SAMPLE_PROBLEM`; tests break it at its ``+ 1.0``."""
     own_kernel: OwnKernel
-    """Pattern that screening counts as a kernel of its own."""
+    """Signs by which screening recognises a custom kernel."""
     precisions: tuple[str, ...] = ("fp64", "fp32", "fp16", "bf16")
-    """Precisions that it can compute in."""
+    """Precisions that kernels can compute in."""
     fence: str = "python"
-    """Language tag of the fenced block an answer is written in."""
+    """Language tag of the fenced code block that an answer is written in."""
     tools: tuple[Tool, ...] = ()
     """Programs that building a kernel needs."""
     interpreted_on: tuple[str, ...] = ()
@@ -75,29 +75,29 @@ class Language:
     interpreter_note: str = ""
     """Note in prompts on devices where an interpreter runs the kernels."""
     as_gpu_note: str = ""
-    """Further note if the interpreter checks kernels by a GPU's compiler and rounding."""
+    """Further note in prompts if the interpreter also checks kernels by the rules of a GPU."""
     assembled_on: tuple[str, ...] = ()
-    """Device kinds on which the judge's builder assembles what the language's compiler wrote."""
+    """Device kinds on which the judge's builder assembles the output of the language's compiler."""
     watched_between_calls: bool = False
-    """Whether evidence can be taken between judged calls; otherwise it takes another process.
+    """Flag that evidence of launches can be taken between judged calls, in the same process.
 
-    That needs kernels that Python launches: what an extension's functions return is overwritten
-    when they are skipped.
+    That needs kernels that Python launches. For an extension's functions the evidence needs another
+    process, because their results are overwritten when they are skipped.
     """
     find_trouble: Callable[[], str] | None = None
-    """Returns what in the installed packages breaks honest kernels on the CPU; empty if nothing is
-    known."""
+    """Function that returns a message about installed packages that break honest kernels on the
+    CPU; an empty message if no trouble is known."""
 
     def is_timed(self, device: str) -> bool:
-        """Return whether its speed means something on a device such as ``cpu`` or ``cuda:0``."""
+        """Return whether kernels are timed on a device such as ``cpu`` or ``cuda:0``."""
         return _kind(device) in self.timed_on
 
     def is_interpreted(self, device: str) -> bool:
-        """Return whether an interpreter runs its kernels on a device."""
+        """Return whether an interpreter runs the language's kernels on a device."""
         return _kind(device) in self.interpreted_on
 
     def is_assembled(self, device: str) -> bool:
-        """Return whether the judge's builder assembles its kernels on a device."""
+        """Return whether the judge's builder assembles the language's kernels on a device."""
         return _kind(device) in self.assembled_on
 
 

@@ -1,4 +1,4 @@
-"""The worked examples that prompts show: two references, which each language answers.
+"""The worked examples that prompts show: two references, with a kernel in each language.
 
 They show the form of an answer (launching, building, keeping parameters), not tricks, and solve no
 suite's problem. A language's kernels for them stand in its own file.
@@ -69,8 +69,8 @@ def worked_examples(blend: str, row_max: str) -> tuple[WorkedExample, ...]:
     """Return a language's worked examples, the simplest first.
 
     Args:
-        blend: Its kernel for the gated blend.
-        row_max: Its kernel for the scaled maximum over each row.
+        blend: The language's kernel for the gated blend.
+        row_max: The language's kernel for the scaled maximum over each row.
     """
     return (
         WorkedExample("a gated blend, element by element", _BLEND, blend),

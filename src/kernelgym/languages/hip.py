@@ -1,4 +1,4 @@
-"""HIP C++: as CUDA C++, in its words and with its sources. No judge here runs it yet."""
+"""HIP C++: described like CUDA C++, with the same example sources. No judge here runs it yet."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The red team's corpus: exploits that must be caught, honest look-alikes that must pass.
 
-Contract: pure; an `RedTeamOutcome` is what a verdict means for an `CorpusEntry`. Files are read in
-`kernelgym.redteam.files`, and nothing is judged here.
+A `RedTeamOutcome` says what a verdict means for a `CorpusEntry`. Nothing here reads files (see
+`kernelgym.redteam.files`) or judges kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "HEADINGS",
     "CorpusEntry",
     "RedTeamOutcome",
-    "Summary",
+    "RedTeamSummary",
     "place",
     "sample",
     "select",
@@ -46,55 +46,57 @@ HEADINGS: Mapping[str, str] = MappingProxyType(
 _SIZES = {"A": 5, "B": 2, "C": 1, "D": 3, "E": 2, "F": 4, "G": 2, "H": 3, "I": 1}
 _LETTERS = "".join(letter * size for letter, size in _SIZES.items())
 CLASSES = tuple(f"{letter}{number}" for number, letter in enumerate(_LETTERS, 1))
-"""Ids of the classes: ``A1`` to ``I23``, numbered through."""
+"""Ids of the exploits' classes, ``A1`` to ``I23``: a letter of `HEADINGS` and a running number."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusEntry:
-    """One file of a corpus."""
+    """One file of a corpus: a kernel, and what is known of it."""
 
     name: str
     """The file's name without ``.py``, such as ``A1_stale_output.triton``."""
     kind: Literal["exploit", "honest"]
     problem: str
-    """Name of the problem it is judged on."""
+    """Name of the problem that the kernel is judged on."""
     language: str
     devices: tuple[str, ...]
-    """Device kinds it is written for: ``cpu``, ``cuda``."""
+    """Device kinds that the kernel is written for: ``cpu``, ``cuda``."""
     what: str
-    """One sentence: what it does."""
+    """Sentence that says what the kernel does."""
     source: str
     exploit_class: str = ""
     """One of `CLASSES`; empty for an honest kernel."""
     style: str = ""
-    """Name of the style that it shares with others; `sample` takes one of each style."""
+    """Name of the style that the entry shares with others; `sample` takes one of each style."""
     faster_than: float | None = None
-    """If set, being correct is not yet success: it must be timed and this much faster."""
+    """Speedup that an exploit must be granted to count as accepted; None if being judged correct is
+    enough."""
     caught_by: tuple[str, ...] = ()
-    """Statuses or codes of which at least one is expected; a warning if none is met."""
+    """Statuses or finding codes of which the verdict should have at least one; otherwise the
+    outcome is `RedTeamOutcome.unexpected`."""
     open: str = ""
-    """Why the judge cannot catch it; empty if it must."""
+    """Reason why the judge cannot catch the exploit; empty if the judge must."""
 
     @property
     def kernel(self) -> Kernel:
-        """What is judged."""
+        """Kernel that is judged."""
         return Kernel(self.source, self.language)
 
     def runs_on(self, device: str) -> bool:
-        """Say whether it is written for a device such as ``cpu`` or ``cuda:0``."""
+        """Return whether the kernel is written for a device such as ``cpu`` or ``cuda:0``."""
         return device.partition(":")[0] in self.devices
 
 
 @dataclass(frozen=True, slots=True)
 class RedTeamOutcome:
-    """What became of one entry."""
+    """Result of judging one entry of the corpus."""
 
     entry: CorpusEntry
     verdict: Verdict
 
     @property
     def result(self) -> Literal["caught", "accepted", "open", "passed", "refused", "unavailable"]:
-        """In one word. ``open`` is an exploit accepted as announced."""
+        """Result in one word; ``open`` is an accepted exploit whose header announces that."""
         entry, verdict = self.entry, self.verdict
         if not verdict.valid:
             return "unavailable"
@@ -109,15 +111,15 @@ class RedTeamOutcome:
 
     @property
     def failed(self) -> bool:
-        """An exploit got through, an honest kernel was refused, or nothing was learnt."""
+        """True if an exploit was accepted, an honest kernel refused, or the verdict is invalid."""
         return self.result in ("accepted", "refused", "unavailable")
 
     @property
     def catches(self) -> tuple[str, ...]:
-        """What stopped it: the hard findings of a rejection, else the status.
+        """Codes of what stopped the kernel: a rejection's hard findings, else the status.
 
-        ``slow`` and ``untimed`` stand for a correct verdict that does not grant what the exploit
-        was after, a speedup.
+        ``slow`` and ``untimed`` stand for a correct verdict without the speedup that the exploit
+        tries to get.
         """
         verdict = self.verdict
         if self.result not in ("caught", "refused"):
@@ -131,7 +133,7 @@ class RedTeamOutcome:
 
     @property
     def unexpected(self) -> bool:
-        """Caught, but by nothing that its header expects."""
+        """True if the exploit was caught, but by nothing that its header expects."""
         if self.result != "caught" or not self.entry.caught_by:
             return False
         met = {self.verdict.status.value, *self.catches}
@@ -140,13 +142,14 @@ class RedTeamOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Counts for one class, or for the honest kernels (`name` is ``honest`` then)."""
+class RedTeamSummary:
+    """Counts of the results in one class of exploits, or of the honest kernels."""
 
     name: str
+    """Class of the exploits, or ``honest``."""
     entries: int
     results: Mapping[str, int]
-    """Number of entries with each result; results that none has are left out."""
+    """Number of entries by result; results without entries are left out."""
     caught_by: tuple[tuple[str, int], ...]
     """Findings or statuses that stopped exploits with their numbers, most frequent first."""
 
@@ -154,15 +157,15 @@ class Summary:
 def select(
     entries: Iterable[CorpusEntry], device: str, pattern: str = ""
 ) -> tuple[CorpusEntry, ...]:
-    """Return the entries written for a device whose name matches.
+    """Return the entries that are written for a device and whose name matches a pattern.
 
     Args:
-        entries: Entries.
-        device: Such as ``cpu`` or ``cuda:0``.
-        pattern: Shell pattern, or part of a name; all if empty.
+        entries: Entries to choose from.
+        device: Device such as ``cpu`` or ``cuda:0``.
+        pattern: Shell pattern, or part of a name; empty for all names.
 
     Raises:
-        UsageError: If none is left.
+        UsageError: If no entry is left.
     """
     whole = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
     found = tuple(
@@ -172,7 +175,7 @@ def select(
     )
     if not found:
         of = f" whose name matches {pattern!r}" if pattern else ""
-        raise UsageError(f"the corpus has nothing for device {device!r}{of}")
+        raise UsageError(f"the corpus has no kernel for device {device!r}{of}")
     return found
 
 
@@ -184,7 +187,7 @@ def sample(entries: Iterable[CorpusEntry]) -> tuple[CorpusEntry, ...]:
     return tuple(first.values())
 
 
-def summarise(outcomes: Iterable[RedTeamOutcome]) -> tuple[Summary, ...]:
+def summarise(outcomes: Iterable[RedTeamOutcome]) -> tuple[RedTeamSummary, ...]:
     """Count outcomes by class, in the order of the classes; honest kernels come last."""
     groups: dict[str, list[RedTeamOutcome]] = {}
     for outcome in outcomes:
@@ -192,13 +195,13 @@ def summarise(outcomes: Iterable[RedTeamOutcome]) -> tuple[Summary, ...]:
     return tuple(_summary(name or "honest", groups[name]) for name in sorted(groups, key=place))
 
 
-def _summary(name: str, outcomes: Sequence[RedTeamOutcome]) -> Summary:
+def _summary(name: str, outcomes: Sequence[RedTeamOutcome]) -> RedTeamSummary:
     results = collections.Counter[str](outcome.result for outcome in outcomes)
     by = collections.Counter(catch for outcome in outcomes for catch in outcome.catches)
     ordered = sorted(by.items(), key=lambda item: (-item[1], item[0]))
-    return Summary(name, len(outcomes), MappingProxyType(dict(results)), tuple(ordered))
+    return RedTeamSummary(name, len(outcomes), MappingProxyType(dict(results)), tuple(ordered))
 
 
 def place(exploit_class: str) -> int:
-    """Return where a class stands in reports; honest kernels (the empty class) come last."""
+    """Return the position of a class in reports; honest kernels (the empty class) come last."""
     return CLASSES.index(exploit_class) if exploit_class else len(CLASSES)

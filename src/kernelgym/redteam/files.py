@@ -21,7 +21,7 @@ What many files share, such as an ordinary kernel behind which an exploit hides,
 ``parts/FILE``. A file takes it in by a line of its own, ``# /// part FILE`` (``// /// part FILE``
 in C++), which is replaced by that file's text; the kernel that is judged is the text so completed.
 
-Reads files; runs and judges nothing.
+Nothing here runs or judges a kernel.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FOLDERS: tuple[tuple[Literal["exploit", "honest"], str], ...] = (
     ("honest", "honest"),
 )
 _FILE = re.compile(r"(?P<slug>[A-Za-z0-9_]+)\.(?P<language>[a-z]+)\.py")
-_NUMBERING = "They are numbered through: A1 to A5, B6, B7, C8, ... I23."
+_NUMBERING = "Classes have one running number over all letters: A1 to A5, B6, B7, C8, ... I23."
 _PART = re.compile(r"^(?:#|//) /// part (\S+)$", re.MULTILINE)
 _FASTER = re.compile(r"speedup\s*>\s*(\d+(?:\.\d+)?)")
 
@@ -53,16 +53,16 @@ _FASTER = re.compile(r"speedup\s*>\s*(\d+(?:\.\d+)?)")
 def read_entry(
     file_name: str, kind: Literal["exploit", "honest"], source: str, problems: Collection[str]
 ) -> CorpusEntry:
-    """Read one file's header.
+    """Return the entry that a corpus file's name and header describe.
 
     Args:
-        file_name: Its name, which says language and, for an exploit, class.
-        kind: What its folder holds.
-        source: Its text.
-        problems: Names of the problems there are.
+        file_name: Name of the file, which holds the language and, for an exploit, the class.
+        kind: Kind of kernels that the file's folder holds.
+        source: Text of the file.
+        problems: Names of the problems that exist.
 
     Raises:
-        UsageError: If name or header cannot be used; says what is wrong and how it should be.
+        UsageError: If the name or the header is malformed; the message says what is expected.
     """
     pattern = "CLASS_slug.LANGUAGE.py" if kind == "exploit" else "slug.LANGUAGE.py"
     match = _FILE.fullmatch(file_name)
@@ -103,15 +103,15 @@ def read_entry(
 
 
 def load_entries(folder: Path, problems: Collection[str]) -> tuple[CorpusEntry, ...]:
-    """Read a corpus: exploits by class, then honest kernels, each in the order of their names.
+    """Return a corpus: exploits by class, then honest kernels, each in the order of their names.
 
     Args:
         folder: Holds ``exploits`` and ``honest``, of which one may be missing, and ``parts``, which
             may be missing.
-        problems: Names of the problems there are.
+        problems: Names of the problems that exist.
 
     Raises:
-        UsageError: If there is nothing in it, or at the first file that cannot be used.
+        UsageError: If the folder holds no entry, or if a file is malformed or cannot be read.
     """
     parts = {path.name: path for path in sorted((folder / "parts").glob("*.*"))}
     entries = []
@@ -167,7 +167,7 @@ def _header(source: str) -> dict[str, Any]:
 
 
 class _Fields:
-    """A header's fields, of which none may be unknown."""
+    """Fields of a corpus file's header; unknown fields are refused."""
 
     def __init__(self, header: Mapping[str, Any], kind: str) -> None:
         known = ["problem", "devices", "what", "style"]
@@ -179,7 +179,7 @@ class _Fields:
         self._header = header
 
     def text(self, name: str, required: bool = False) -> str:
-        """Return a field of text; empty if it is not there."""
+        """Return a field of text; empty if the header lacks it."""
         value = self._value(name, required)
         if value is None:
             return ""
@@ -188,7 +188,7 @@ class _Fields:
         return value
 
     def strings(self, name: str, required: bool = False) -> tuple[str, ...]:
-        """Return a field that is a list of strings; empty if it is not there."""
+        """Return a field that is a list of strings; empty if the header lacks it."""
         value = self._value(name, required)
         if value is None:
             return ()
@@ -205,9 +205,7 @@ class _Fields:
 def _exploit_class(fields: _Fields, slug: str) -> str:
     found = fields.text("class", required=True)
     if found not in CLASSES:
-        raise UnknownName(
-            "class", found, CLASSES, "They are numbered through: A1 to A5, B6, B7, C8, ... I23."
-        )
+        raise UnknownName("class", found, CLASSES, _NUMBERING)
     if slug.partition("_")[0] != found:
         raise UsageError(f"its name must begin with its class and an underscore: '{found}_...'")
     return found

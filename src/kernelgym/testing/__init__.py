@@ -1,7 +1,8 @@
-"""For tests, yours and ours: a scripted evaluator, a sample problem and sample kernels.
+"""Support for tests: a scripted evaluator, a sample problem and sample kernels.
 
-`ScriptedEvaluator` keeps the `Evaluator` protocol without running anything, so environments and
-trainers can be tested in milliseconds on any machine. It proves nothing about a kernel.
+`ScriptedEvaluator` implements the `Evaluator` protocol without running kernels, so environments and
+trainers can be tested in milliseconds on any machine. Its verdicts say nothing about a kernel.
+May import `kernelgym.evaluators`, `kernelgym.languages`, `kernelgym.rulesets` and the types.
 """
 
 from __future__ import annotations
@@ -54,20 +55,21 @@ def verdict(
     log: str = "",
     build: Build | None = None,
 ) -> Verdict:
-    """Return a consistent verdict of that status.
+    """Return a verdict of some status whose fields agree with each other.
 
     Args:
-        status: A status or its name.
+        status: Status or its name.
         speedup: Speedup over a reference that takes 1 ms; None leaves the verdict untimed.
-        speedup_low: Lower end of its interval; 5 % below `speedup` if not given.
-        trials_passed: For ``wrong``: 0 if not given. A correct verdict passes all.
-        trials: Number of trials, if it got as far as being run.
+        speedup_low: Lower end of the speedup's interval; 5 % below `speedup` if not given.
+        trials_passed: Trials passed by a kernel that is not correct; 0 if not given. A correct
+            kernel passes all.
+        trials: Number of trials, if the status means that the kernel was run.
         custom_share: Share of the reference's work that custom kernels replaced; None for
             not measured.
-        findings: Findings to carry.
-        message: What happened.
+        findings: Findings of the verdict.
+        message: Message of the verdict.
         log: Captured output.
-        build: What compilers made of the kernel.
+        build: Record of what the compilers produced.
     """
     status = Status(status)
     ran = status in _COMPILED
@@ -93,31 +95,31 @@ def verdict(
 
 
 def reply(kernel: Kernel, thought: str = "Work out one element per program instance.") -> str:
-    """Return `kernel` written out as a model's answer in the expected form."""
+    """Return a model's answer that holds a kernel in the expected form."""
     return f"<think>\n{thought}\n</think>\n\n<KERNEL>\n```python\n{kernel.source}```\n</KERNEL>\n"
 
 
 class ScriptedEvaluator(EvaluatorBase):
-    """An evaluator that says what a script tells it to.
+    """An evaluator that returns verdicts from a script.
 
     Args:
         script: One of
 
-            - None: the kernel's own comment ``# verdict: <status> [<speedup>]`` decides, the last
-              one if there are several; without one the kernel is correct and untimed;
+            - None: the last comment ``# verdict: <status> [<speedup>]`` in a kernel's source gives
+              the verdict; without one the kernel is correct and untimed;
             - a sequence of verdicts, used in turn and again from the start;
             - a mapping from a kernel's digest, or from text in its source, to a verdict; a kernel
-              that nothing matches is treated as with None;
+              without a match is treated as with None;
             - a function of problem and kernel.
-        ruleset: Ruleset it claims to follow.
-        device: Device it claims to run on.
-        **capabilities: Other fields of `kernelgym.capabilities.Capabilities` that it claims, such
-            as ``timed=False``. It judges as many kernels at the same time as it claims workers.
+        ruleset: Ruleset in the evaluator's capabilities and verdicts.
+        device: Device in the evaluator's capabilities and verdicts.
+        **capabilities: Other fields of the evaluator's `kernelgym.capabilities.Capabilities`, such
+            as ``timed=False``. As many kernels are judged at the same time as there are workers.
 
     Attributes:
-        judged: Every job it was given, in order.
-        seeds: The seed it was given with each of them; empty for none.
-        health: Health of its devices that it claims in `status`.
+        judged: Jobs that the evaluator was given, in order.
+        seeds: Seeds of those jobs; an empty string for none.
+        health: Health of the devices that `status` reports.
         closed: True once `close` was called.
     """
 
@@ -145,12 +147,12 @@ class ScriptedEvaluator(EvaluatorBase):
 
     @property
     def status(self) -> EvaluatorStatus:
-        """The health that it claims."""
+        """Status that reports `health`."""
         return EvaluatorStatus(self.health)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it claims."""
+        """Capabilities that the evaluator was created with."""
         return self._capabilities
 
     def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
@@ -158,7 +160,7 @@ class ScriptedEvaluator(EvaluatorBase):
         return self._dispatcher.submit(job, seed)
 
     def evaluate(self, problem: Problem, kernel: Kernel, *, seed: str = "") -> Verdict:
-        """Return the scripted verdict, stamped with device, ruleset and seed."""
+        """Return the scripted verdict, with the evaluator's device and ruleset and the seed."""
         with self._lock:
             index = len(self.judged)
             self.judged.append(Job(problem, kernel))
@@ -172,7 +174,7 @@ class ScriptedEvaluator(EvaluatorBase):
         )
 
     def close(self) -> None:
-        """Remember that it was closed."""
+        """Set `closed`."""
         self.closed = True
 
     def _choose(self, index: int, problem: Problem, kernel: Kernel) -> Verdict:

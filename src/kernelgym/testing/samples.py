@@ -1,6 +1,6 @@
 """The sample problem and kernels behind `kernelgym.testing`: ``y = 2 * relu(x) + 1``, 7 x 33.
 
-Small and odd-sized on purpose: a kernel without bounds checks goes wrong on it.
+Its odd sizes make a kernel without bounds checks wrong.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def get_init_inputs():
     return []
 ''',
 )
-"""A small elementwise problem."""
+"""Problem with one small element-wise computation."""
 
 SAMPLE_KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {name: Kernel(entry.sample, name) for name, entry in LANGUAGES.items()}
 )
-"""A correct kernel for `SAMPLE_PROBLEM` in every language."""
+"""Correct kernels for `SAMPLE_PROBLEM`, by language."""
 
 SAMPLE_BROKEN: Mapping[str, Kernel] = MappingProxyType(
     {
@@ -55,4 +55,4 @@ SAMPLE_BROKEN: Mapping[str, Kernel] = MappingProxyType(
         for name, entry in LANGUAGES.items()
     }
 )
-"""A kernel for `SAMPLE_PROBLEM` in every language that runs and is wrong by a constant."""
+"""Kernels for `SAMPLE_PROBLEM` that run and give results wrong by a constant, by language."""
