@@ -26,7 +26,7 @@ class OwnKernel:
     decorator_aliases: str = ""
     """Regular expression for the decorator's other names."""
     builders: tuple[str, ...] = ()
-    """Last parts of the names of functions that build kernels from text; messages name the first."""
+    """Last parts of names of functions that build kernels from text; messages name the first."""
     device_code: str = ""
     """Regular expression that a text given to a builder must match; empty if any text will do."""
     device_marker: str = ""
