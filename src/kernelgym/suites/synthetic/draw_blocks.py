@@ -86,8 +86,9 @@ class _Chain:
             stage = RowsStage("out", "x", shape, before)
             return Spec.of_stage(2, self.family, _title(before), frame.sizes, inputs, stage)
         learned = tail == "layer_norm" and not behind and rng.random() < 0.5
-        params = (norm_param(tail, shape[-1:], ""),) if learned else ()
-        stage = norm_stage("out", "x", shape, tail, *(params or (None,)), before, behind)
+        param = norm_param(tail, shape[-1:], "") if learned else None
+        stage = norm_stage("out", "x", shape, tail, param, before, behind)
+        params = () if param is None else (param,)
         title = "_".join(part for part in (_title(before), tail, _title(behind)) if part)
         return Spec.of_stage(2, self.family, title, frame.sizes, inputs, stage, params)
 

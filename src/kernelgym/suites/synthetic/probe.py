@@ -60,7 +60,7 @@ def sample(draw: str, which: int, spread: Spread = "full") -> Array:
         which: Number of the input, so that inputs differ.
         spread: How it meets the running value.
     """
-    values = _pool()[which % _INPUTS]
+    values: Array = _pool()[which % _INPUTS]
     if draw == "positive":
         values = 0.5 + 1.0 / (1.0 + np.exp(-1.7 * values))
     elif draw == "wide":

@@ -227,14 +227,14 @@ class _RowsWriter(TritonWriter):
                     f"scale = 1.0 / tl.sqrt({self.reduced('acc')}{mean})",
                 ]
                 last = f"{v} * scale{wide}"
-        result = [
+        writing = [
             *self.position("start + "),
             *self.read(),
             f"{v} = {last}",
             *self.weigh_and_write(),
         ]
         span = f"0, {length}, {self.names.block}"
-        return [*lines, f"for start in range({span}):", *indent(result)]
+        return [*lines, f"for start in range({span}):", *indent(writing)]
 
     def _softmax_statistics(self) -> list[str]:
         """Return the lines that find each lane's maximum and sum of exponentials in one pass."""
