@@ -39,7 +39,11 @@ from kernelgym_train.demo.stages import evaluate_tables, open_judge, prepare
 from kernelgym_train.rollout.verdict_log import VerdictLog
 
 HELD_OUT = {"compositions": 30, "shapes": 12, "composed": 4, "unseen_operator": 4}
-PLAN = dataclasses.replace(CPU_PLAN, held_out=HELD_OUT)
+FULL_PLAN = dataclasses.replace(
+    CPU_PLAN, fit=dataclasses.replace(CPU_PLAN.fit, epochs=5), steps=44, samples=16
+)
+"""Plan that learns about as much as the model can; `make demo` stops earlier."""
+PLAN = dataclasses.replace(FULL_PLAN, held_out=HELD_OUT)
 HEADLINE = "compositions"
 START = "start"
 GOALS = {

@@ -11,9 +11,9 @@ A seed varies everything, as in `benchmarks.learning.cpu`, whose stages these ar
   Without the penalty, noise alone would move the model far;
 - ``off_policy`` is ``main`` one step off: a step is played while the one before is learned from.
 
-Model and problems of a seed are copied from ``--prepared`` if that folder is the seed's own, as
-``python -m kernelgym_train.demo --prepare`` makes it, and are made otherwise. What is done is kept
-in ``--work``, by seed and stage: run the same again, and it goes on with what is missing.
+Model and problems of a seed are copied from ``--prepared`` if that folder was prepared for the seed
+by this plan, and are made otherwise. What is done is kept in
+``--work``, by seed and stage: run the same again, and it goes on with what is missing.
 
 It does not cover the hosted service: its queues, its speed and its larger models.
 """
@@ -32,10 +32,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.learning.cpu import HEADLINE, START, finish, parser_of, run_stage
+from benchmarks.learning.cpu import FULL_PLAN, HEADLINE, START, finish, parser_of, run_stage
 from benchmarks.machine import machine
 from kernelgym.records.jsonlines import read_lines
-from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan, on_backend
+from kernelgym_train.demo.plan import TINY_PLAN, Plan, on_backend
 from kernelgym_train.demo.results import as_data
 from kernelgym_train.demo.settings import BY_BACKEND, SETTINGS
 from kernelgym_train.demo.stages import prepare
@@ -59,6 +59,7 @@ ARMS = {
     "shuffled": Arm("shuffled", NEAR),
     "off_policy": Arm("main", ("tinker.off_policy=1",)),
 }
+PLAN = dataclasses.replace(FULL_PLAN, steps=25)
 CONTROL_WITHIN = 0.10
 """Most that the control's rate may differ from the one before training."""
 PACKAGES = ("torch", "triton", "transformers", "tinker", "tokenizers")
@@ -81,7 +82,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    plan = on_backend(TINY_PLAN if options.tiny else CPU_PLAN, "tinker")
+    plan = on_backend(TINY_PLAN if options.tiny else PLAN, "tinker")
     if options.steps is not None:
         plan = dataclasses.replace(plan, steps=options.steps)
     recorded = machine(*PACKAGES)
@@ -100,7 +101,7 @@ def _options() -> argparse.Namespace:
     cores = os.cpu_count() or 1
     parser = parser_of(__doc__, ARMS, _arms, "runs/learning_tinker")
     add = parser.add_argument
-    add("--steps", type=int, help="optimiser steps of an arm; the demonstration's if not given")
+    add("--steps", type=int, help="optimiser steps of an arm; 25 if not given")
     add("--workers", type=int, default=cores, help="of the judge")
     add(
         "--prepared",

@@ -59,6 +59,7 @@ def demonstrate(
     seed: int = 0,
     workers: int = 2,
     say: Callable[[str], None] = lambda text: None,
+    opening: Callable[[], object] = lambda: None,
     fitting: Callable[[FitProgress], None] | None = None,
     watchers: Iterable[Watcher] = (),
 ) -> Demonstration:
@@ -70,6 +71,7 @@ def demonstrate(
         seed: Of everything.
         workers: Of the judge.
         say: Told what is done next, in a line.
+        opening: Called once the folder is made, before anything is fitted.
         fitting: Called after every batch of the warm start.
         watchers: Are told of every step of the learning.
 
@@ -87,6 +89,7 @@ def demonstrate(
             raise UsageError(
                 f"there is something in {str(folder)!r} already; remove it, or give another name"
             ) from None
+    opening()
     clock = _Clock()
     with contextlib.ExitStack() as closing, open_judge(workers) as judge:
         ready = warm_up(judge)  # while problems are drawn, which takes one core

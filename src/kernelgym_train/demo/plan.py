@@ -1,7 +1,7 @@
 """How large a demonstration is: problems, corpus, model, fitting, learning, evaluation.
 
-Contract: numbers that are fixed before anything is run; `CPU_PLAN` is the one that `make demo` and
-the benchmark on a CPU share, and `TINY_PLAN` runs through all of its stages in a minute or two,
+Contract: numbers that are fixed before anything is run; `CPU_PLAN` is that of `make demo`, from
+which the benchmark's longer one is made, and `TINY_PLAN` runs through all stages in a minute or two
 without learning anything.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from kernelgym.types import text_digest
 from kernelgym_train.demo.model import SMALL, ModelSize
-from kernelgym_train.demo.settings import STEPS
 from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS, Scope
 from kernelgym_train.demo.warmstart import FitRule
 
@@ -29,7 +28,7 @@ PLAIN_SCOPE = Scope(
     longest_shown=3,
 )
 _DECIDE_THE_START = ("scope", "answers", "repairs", "vocabulary", "size", "fit", "held_out")
-_WARM = FitRule(epochs=5, batch_tokens=1024)
+_WARM = FitRule(epochs=3, batch_tokens=1024)
 _BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
 
@@ -52,7 +51,7 @@ class Plan:
     """Further settings for a model in this process."""
     backend: str = "trl"
     """Backend that samples and learns."""
-    steps: int = 44
+    steps: int = 22
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
         default_factory=lambda: {
@@ -63,7 +62,7 @@ class Plan:
         }
     )
     """Most problems of each table; the fields of `kernelgym_train.demo.splits.Splits`."""
-    samples: int = 16
+    samples: int = 8
     """Sampled episodes of each held-out problem."""
     baseline_fit: FitRule = _BASELINE
     """Rule of fitting in the arms that fit answers instead of learning from rewards."""
@@ -90,7 +89,6 @@ def on_backend(plan: Plan, backend: str, settings: Iterable[str] = ()) -> Plan:
         plan,
         backend=backend,
         settings=(*plan.settings, *settings),
-        steps=min(plan.steps, STEPS.get(backend, plan.steps)),
     )
 
 

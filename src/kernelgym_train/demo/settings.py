@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["BY_BACKEND", "LOCAL", "SETTINGS", "STEPS"]
+__all__ = ["BY_BACKEND", "LOCAL", "SETTINGS"]
 
 SETTINGS = (
     *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
@@ -37,5 +37,3 @@ BY_BACKEND: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """By the backend's name, in addition."""
 LOCAL = ("trl",)
 """Backends whose model is in this process."""
-STEPS: Mapping[str, int] = MappingProxyType({"tinker": 25})
-"""Most steps, where a plan's own are more than a backend needs."""

@@ -187,9 +187,8 @@ def test_a_servers_address_without_tinker_is_refused(
 
 def test_plans_of_backends_share_the_start() -> None:
     plan = on_backend(CPU_PLAN, "tinker", ["tinker.base_url=http://127.0.0.1:9"])
-    assert (plan.backend, plan.steps) == ("tinker", 25)
+    assert (plan.backend, plan.steps) == ("tinker", CPU_PLAN.steps)
     assert plan.start_digest == CPU_PLAN.start_digest
-    assert on_backend(TINY_PLAN, "tinker").steps == TINY_PLAN.steps
     assert on_backend(CPU_PLAN, "trl") == CPU_PLAN
 
 
