@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-demo: setup  ## Watch a small model learn to write kernels from verdicts (about eight minutes, two cores)
+demo: setup  ## Play an episode and a cheat, then watch a small model learn from verdicts (about seven minutes, two cores)
 	@$(BIN)/python -m kernelgym_train.demo
 
 test: setup  ## Run the tests that need no GPU and no patience

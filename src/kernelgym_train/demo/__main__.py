@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "python -m kernelgym_train.demo",
         description="An episode and a cheat; then a small model learns to write Triton kernels "
-        "from verdicts. About eight minutes on two cores; no GPU and no download.",
+        "from verdicts. About seven minutes on two cores; no GPU and no download.",
     )
     add = parser.add_argument
     add("--folder", type=Path, default=Path("runs"), help="folder that the runs are kept in")

@@ -28,7 +28,7 @@ __all__ = ["cheat", "introduce"]
 
 _ENV = f"{kernelgym.__name__}:Synthetic-L2-MultiTurn-v0"
 _PROBLEM = "Synthetic/L2/273"  # a chain of cheap operators, which one loop computes
-_DEFECT: Defect = "no_bounds_check"
+_DEFECT = Defect.NO_BOUNDS_CHECK
 
 
 def introduce(console: Console, judge: Evaluator) -> tuple[Turn, ...]:
