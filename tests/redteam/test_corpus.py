@@ -148,7 +148,7 @@ def test_a_folder_is_read_in_the_order_of_the_classes(tmp_path):
     assert [e.name[:2] for e in select(found, "cuda:0")] == ["A1", "A2", "B6"]
     assert [e.name for e in select(found, "cpu", "A*.triton")] == ["A1_x.triton", "A2_x.triton"]
     assert [e.name for e in select(found, "cpu", "aa")] == ["aaa.cpp"]
-    with pytest.raises(UsageError, match=r"nothing for device 'cuda:0' whose name matches 'aaa'"):
+    with pytest.raises(UsageError, match=r"no kernel for device 'cuda:0' whose name matches 'aaa'"):
         select(found, "cuda:0", "aaa")
     (tmp_path / "exploits" / "A3_x.cpp.py").write_text(BODY)
     with pytest.raises(UsageError, match=r"A3_x\.cpp\.py: its first line"):
