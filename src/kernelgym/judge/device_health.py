@@ -95,5 +95,11 @@ class DeviceRecord:
 
     def health(self) -> DeviceHealth:
         """Return the counts as they are now."""
-        counts = self.lost, self.moved, self.taken_out
-        return DeviceHealth(self.device, self.in_service, *counts, self.reason)
+        return DeviceHealth(
+            self.device,
+            self.in_service,
+            lost=self.lost,
+            moved=self.moved,
+            taken_out=self.taken_out,
+            reason=self.reason,
+        )

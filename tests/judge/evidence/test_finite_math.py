@@ -13,7 +13,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.finite_math import lost_nan, with_nan
 from kernelgym.judge.reference.reference import Reference, Seeds
-from kernelgym.judge.session.live_run import JudgedCase
+from kernelgym.judge.session.live_run import JudgedCase, Rerun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Severity, Status
@@ -38,17 +38,14 @@ def _asked(answer, judged=AFFINE, probe=lambda: None):
     def answered(inputs, expected, forward_seed):
         return "fits", [answer(*inputs)]
 
-    model = SimpleNamespace(await_load=lambda: None, construct=lambda reference: None)
+    model = SimpleNamespace(
+        load=lambda *_: None, await_load=lambda: None, construct=lambda reference: None
+    )
     session = SimpleNamespace(model=model, answered=answered)
     reference = Reference(judged, RULES, SEEDS)
     reference.prepare()
-    return lost_nan(
-        JudgedCase(judged, CPP, RULES, SEEDS),
-        lambda: contextlib.nullcontext(session),
-        lambda session: None,
-        lambda: reference,
-        probe,
-    )
+    case = JudgedCase(judged, CPP, RULES, SEEDS)
+    return lost_nan(Rerun(case, lambda: contextlib.nullcontext(session), lambda: reference), probe)
 
 
 def test_a_kernel_that_keeps_nan_gives_no_finding():

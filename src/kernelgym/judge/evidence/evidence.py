@@ -30,8 +30,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,9 @@ from kernelgym.judge.evidence.device_share import (
     read_kernels,
 )
 from kernelgym.judge.evidence.torch_share import TorchWork, torch_share
-from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.session.launch_count import LaunchTally
-from kernelgym.judge.session.live_run import JudgedCase, LiveRun
+from kernelgym.judge.session.live_run import LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
@@ -67,7 +66,6 @@ __all__ = [
     "prepare",
     "profiled",
     "read_profile",
-    "started",
     "with_launches",
     "without_own_kernels",
 ]
@@ -116,32 +114,24 @@ def prepare(session: CandidateSession) -> None:
         raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
 
 
-def gather(
-    case: JudgedCase,
-    open_session: Callable[[], AbstractContextManager[CandidateSession]],
-    load: Callable[[CandidateSession], None],
-    reference: Callable[[], Reference],
-    library: LibraryWork = NOTHING_LEFT,
-) -> Evidence:
+def gather(rerun: Rerun, library: LibraryWork = NOTHING_LEFT) -> Evidence:
     """Run a correct kernel again, watched, and then without its custom launches.
 
     Args:
-        case: The kernel, and the problem, ruleset and seeds it was judged on.
-        open_session: Returns a session with a new process.
-        load: Sends the kernel to a session's process.
-        reference: Returns the reference, in the state in which it was constructed.
+        rerun: Runs the kernel in a fresh process.
         library: What the symbols of the kernel's extensions show. If they start threads and call
             operators, all threads are recorded.
 
     Raises:
         JudgeError: If a process cannot be watched even before it holds any kernel code.
     """
+    case = rerun.case
     failure, last = Failure.NONE, ""
     for attempt in range(attempts_at(Failure.EVIDENCE_RUN)):
-        with open_session() as session:
+        with rerun.open() as session:
             prepare(session)
             try:
-                run = started(case, session, load, reference)
+                run = rerun.start(session)
                 session.trace("record", all_threads=bool(library.unseen))
                 with counted(run.reference.model) as counter:
                     outcome = session.call(run.reference, len(run.reference.plan))
@@ -169,10 +159,10 @@ def gather(
                 return profiled(without_own_kernels(evidence, run), run)
         # A captured CUDA graph replays the launches it was captured with, so skipping launches has
         # no effect on it: a new process skips them before it captures a graph.
-        with open_session() as session:
+        with rerun.open() as session:
             try:
                 session.trace("ablate")
-                run = started(case, session, load, reference)
+                run = rerun.start(session)
             except Rejected as end:
                 failure, last = end.failure, str(end)
                 continue
@@ -184,24 +174,6 @@ def gather(
     # What differs from a judged call is the evidence run itself, unless memory was short.
     failed = failure if failure is Failure.MEMORY else Failure.NONE
     return _refused("no_evidence_run", message, Evidence(crashed=True, failure=failed))
-
-
-def started(
-    case: JudgedCase,
-    session: CandidateSession,
-    load: Callable[[CandidateSession], None],
-    reference: Callable[[], Reference],
-) -> LiveRun:
-    """Load and construct a kernel in a session's process; return the live run.
-
-    Raises:
-        Rejected: If the kernel fails.
-    """
-    load(session)
-    run = LiveRun(case, reference(), session)
-    session.model.await_load()
-    session.model.construct(run.reference)
-    return run
 
 
 def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:

@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.evidence.evidence import started
-from kernelgym.judge.reference.reference import Reference, tensors_of
-from kernelgym.judge.session.live_run import JudgedCase, LiveRun
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.reference.reference import tensors_of
+from kernelgym.judge.session.live_run import LiveRun, Rerun
+from kernelgym.judge.session.session import Rejected
 from kernelgym.types import Finding, Severity
 
 __all__ = ["lost_nan", "with_nan"]
@@ -34,28 +32,20 @@ __all__ = ["lost_nan", "with_nan"]
 _CODE = "nan_not_propagated"
 
 
-def lost_nan(
-    case: JudgedCase,
-    open_session: Callable[[], AbstractContextManager[CandidateSession]],
-    load: Callable[[CandidateSession], None],
-    reference: Callable[[], Reference],
-    probe: Callable[[], object] = lambda: None,
-) -> Finding | None:
+def lost_nan(rerun: Rerun, probe: Callable[[], object] = lambda: None) -> Finding | None:
     """Return a finding if a kernel loses the reference's NaN.
 
     Args:
-        case: The kernel, and the problem, ruleset and seeds it was judged on.
-        open_session: Returns a session with a new process.
-        load: Sends the kernel to a session's process.
-        reference: Returns the reference.
-        probe: Is called after the kernel failed, and raises if the device does not compute.
+        rerun: Runs the kernel in a fresh process.
+        probe: Function that is called after the kernel failed; it raises if the device does not
+            compute.
 
     Raises:
         JudgeError: As `probe` does.
     """
     try:
-        with open_session() as session:
-            run = started(case, session, load, reference)
+        with rerun.open() as session:
+            run = rerun.start(session)
             lost = 0 if run.reference.stateful else _lost(run)
     except Rejected as end:
         probe()

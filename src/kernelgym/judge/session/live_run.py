@@ -1,7 +1,9 @@
-"""The case to judge, and one live process that runs its kernel."""
+"""The case to judge, a live process that runs its kernel, and the means to run it again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from kernelgym.judge.reference.reference import Reference, Seeds
@@ -9,7 +11,7 @@ from kernelgym.judge.session.session import CandidateSession
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["JudgedCase", "LiveRun"]
+__all__ = ["JudgedCase", "LiveRun", "Rerun"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,29 @@ class LiveRun:
     case: JudgedCase
     reference: Reference
     session: CandidateSession
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """Means to run a kernel again, in a fresh process."""
+
+    case: JudgedCase
+    open: Callable[[], AbstractContextManager[CandidateSession]]
+    """Function that opens a fresh process for the kernel."""
+    reference: Callable[[], Reference]
+    """Function that returns the reference, in the state in which it was constructed."""
+    while_loading: Callable[[], object] = lambda: None
+    """Function that is called while the process loads the kernel's module."""
+
+    def start(self, session: CandidateSession) -> LiveRun:
+        """Load and construct the kernel in a fresh process; return the live run.
+
+        Raises:
+            Rejected: If the kernel fails.
+        """
+        session.model.load(self.case.kernel.source, "ModelNew")
+        self.while_loading()
+        run = LiveRun(self.case, self.reference(), session)
+        session.model.await_load()
+        session.model.construct(run.reference)
+        return run

@@ -258,8 +258,10 @@ class CandidateSession:
             self._is_advised = True  # a verdict's message tells of its first failed call only
             claimed = describe_shape_of(expected.output) if result == "fits" else result
             rules = self._ruleset.at(expected.precision)
-            given = (inputs, forward_seed, expected, reference, rules)
-            if told := advice(compared, claimed, outputs, *given):
+            told = advice(
+                compared, claimed, outputs, inputs, forward_seed, expected, reference, rules
+            )
+            if told:
                 compared = replace(compared, message=f"{compared.message}; {told}")
         self.channel.resume()
         return compared, expected

@@ -327,16 +327,16 @@ class TimingWindows:
         """
         kernel, reference = self._sides[which], self._reference
         for index, outputs in window.kept.items():
-            call = (index, batches[index], outputs, window.results[index])
+            inputs, result = batches[index], window.results[index]
             kind = kinds.get(index, GIVEN)
             around = kernel.around.get(kind)
             if around is not None and index in beside:
-                if kernel.resembles(*call, beside[index], around):
+                if kernel.resembles(index, inputs, outputs, result, beside[index], around):
                     continue
             if index not in known:
                 known.clear()  # one call's outputs at a time: a window may hold very many
-                known[index] = reference.expect(batches[index], forward_seeds[index], kind)
-            outcome = kernel.compare(*call, known[index])
+                known[index] = reference.expect(inputs, forward_seeds[index], kind)
+            outcome = kernel.compare(index, inputs, outputs, result, known[index])
             if not outcome.passed:
                 # Where the reference is ill-conditioned, a difference is no fault of the kernel.
                 if kind != GIVEN and not reference.bears(known[index]):

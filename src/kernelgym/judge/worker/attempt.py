@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +18,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_cache import build_of
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.evidence.evidence import Evidence, gather, prepare, with_launches
+from kernelgym.judge.evidence.evidence import gather, prepare, with_launches
 from kernelgym.judge.evidence.finite_math import lost_nan
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
@@ -29,7 +29,7 @@ from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.advice import interpreted_advice
 from kernelgym.judge.session.launcher import CandidateProcesses
-from kernelgym.judge.session.live_run import JudgedCase, LiveRun
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
@@ -37,12 +37,6 @@ from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.types import Kernel, Status
 
 __all__ = ["Attempt", "Equipment"]
-
-_Elsewhere = tuple[
-    Callable[[], AbstractContextManager[CandidateSession]],
-    Callable[[CandidateSession], None],
-    Callable[[], Reference],
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,45 +261,33 @@ class Attempt:
 
     def _is_custom(self, run: LiveRun, outcome: JudgeOutcome) -> bool:
         """Check evidence that the custom kernel, not torch, did the work."""
-        kernel = run.case.kernel
         evidence = None if self._watch is None else self._watch.found
         with self._clock.stage("evidence"):
-            evidence = evidence or self._evidence(run, outcome)
-        outcome.evidence = with_launches(evidence, run.session.tally, kernel)
+            if evidence is None:
+                evidence = gather(self._rerun(run), outcome.library or NOTHING_LEFT)
+                if evidence.crashed:
+                    self._accelerator.canary()
+        outcome.evidence = with_launches(evidence, run.session.tally, run.case.kernel)
         if outcome.evidence.complaint:
             return False
         if self._ruleset.ask_nan and run.session.channel.assumes_finite:
             with self._clock.stage("evidence"):
-                lost = lost_nan(run.case, *self._elsewhere(run), self._accelerator.canary)
+                lost = lost_nan(self._rerun(run), self._accelerator.canary)
             outcome.noticed = (*outcome.noticed, *filter(None, (lost,)))
         return True
 
-    def _evidence(self, run: LiveRun, outcome: JudgeOutcome) -> Evidence:
-        """Gather evidence from a second process."""
-        library = outcome.library or NOTHING_LEFT
-        evidence = gather(run.case, *self._elsewhere(run), library)
-        if evidence.crashed:
-            self._accelerator.canary()
-        return evidence
-
-    def _elsewhere(self, run: LiveRun) -> _Elsewhere:
-        """Return how to open and load a second process, with a reference."""
+    def _rerun(self, run: LiveRun) -> Rerun:
+        """Return the means to run a kernel again, in a second process."""
         run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
         kernel = run.case.kernel
-
-        def unused() -> Reference:
-            # A stateful reference changes from call to call, and timing still needs this one as
-            # it is now: evidence calls then get a new reference.
-            return self._reference() if run.reference.stateful else run.reference
-
-        def load(session: CandidateSession) -> None:
-            session.model.load(kernel.source, "ModelNew")
-            self._processes.ask_for_contexts()  # made while this process compiles the kernel
-
-        def fresh() -> AbstractContextManager[CandidateSession]:
-            return self._processes.open(kernel.language, kernel.source)
-
-        return fresh, load, unused
+        # A stateful reference changes from call to call, and timing still needs this one as it is
+        # now: the second process then gets a new reference.
+        return Rerun(
+            run.case,
+            open=lambda: self._processes.open(kernel.language, kernel.source),
+            reference=self._reference if run.reference.stateful else lambda: run.reference,
+            while_loading=self._processes.ask_for_contexts,
+        )
 
     def _has_room_without(self, run: LiveRun) -> bool:
         """End the kernel's process; return True if memory then suffices.
