@@ -1,4 +1,4 @@
-"""Which devices of a pool are in service, and when they are probed.
+"""Rules by which devices of a pool are taken out of service, probed and taken back.
 
 Contract:
 
@@ -42,7 +42,7 @@ class DeviceRecord:
     _pause_s: float = _FIRST_PAUSE_S
 
     def give(self) -> None:
-        """Note a verdict: lost workers in a row count from zero again."""
+        """Note that the device gave a verdict: lost workers in a row count from zero again."""
         self._in_a_row = 0
 
     def lose(self, why: str, now: float, overran: bool = False) -> None:
@@ -61,7 +61,7 @@ class DeviceRecord:
             self._probe_after, self._pause_s = now, _FIRST_PAUSE_S
 
     def forgive(self) -> None:
-        """Take back one lost worker, whose cause was the kernel."""
+        """Count one lost worker less in a row: its kernel was the cause, not the device."""
         self._in_a_row = max(0, self._in_a_row - 1)
 
     def needs_probe(self, now: float) -> bool:
@@ -73,7 +73,7 @@ class DeviceRecord:
         self._probed_since = now
 
     def end_probe(self, failure: str, now: float) -> None:
-        """Take the device back, or put its next probe off.
+        """Take the device back into service, or put its next probe off.
 
         Args:
             failure: Why the probe failed; empty if it passed.
@@ -88,7 +88,7 @@ class DeviceRecord:
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def may_return(self, now: float) -> bool:
-        """Return True if a running or due probe may take it back."""
+        """Return True if a probe that runs or is due may take the device back into service."""
         if self._probed_since is not None:
             return now < self._probed_since + _PROBE_S
         return self.needs_probe(now)

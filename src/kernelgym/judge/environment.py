@@ -1,4 +1,4 @@
-"""Which environment variables the judge's processes keep: the one allow-list.
+"""Allow-lists of the environment variables that the judge's processes keep.
 
 A caller's environment holds keys and tokens, and the judge's processes run code that the caller did
 not write: problems, and candidates. Each process therefore gets the variables named here and those
@@ -36,11 +36,11 @@ class AllowList:
 
 
 COMPILER = AllowList(("PATH",))
-"""Compilers, their stages, and the assembler."""
+"""Variables that compilers, their stages and the assembler keep."""
 ZYGOTE = AllowList(
     ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "KERNELGYM_PLAIN_INTERPRETER"), ("CUDA_",)
 )
-"""The zygote; candidates keep some of these (`judge/untrusted/zygote.py` names them)."""
+"""Variables that the zygote keeps; `judge/untrusted/zygote.py` names those that candidates keep."""
 TRUSTED = AllowList(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"),
@@ -54,14 +54,14 @@ TRUSTED = AllowList(
         *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "NUMEXPR_"),
     ),
 )
-"""Workers, lint, and whatever else runs a problem's own code."""
+"""Variables that workers, ``lint`` and all other processes keep that run a problem's own code."""
 
 
 def kept_variables(allowed: AllowList, given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that a process keeps.
 
     Args:
-        allowed: Its list.
+        allowed: The process's allow-list.
         given: The variables of the process that starts it; this process's if None.
     """
     given = os.environ if given is None else given

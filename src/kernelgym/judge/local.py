@@ -71,7 +71,7 @@ def get_init_inputs():
     return []
 """,
 )
-"""Judged, as its own kernel, to find out whether a device computes."""
+"""Problem that is judged, with itself as the kernel, to find out whether a device computes."""
 
 
 class LocalEvaluator(EvaluatorBase):
@@ -116,7 +116,7 @@ class LocalEvaluator(EvaluatorBase):
         memory_bytes: float | None = None,
     ) -> None:
         self.devices = _several(devices) if devices is not None else (find_device(device),)
-        """The devices kernels run on."""
+        """Names of the devices that kernels run on."""
         if isolation.removeprefix("require:") not in TIERS and isolation != "auto":
             raise UsageError(
                 f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}, "
@@ -139,7 +139,7 @@ class LocalEvaluator(EvaluatorBase):
 
     @functools.cached_property
     def capabilities(self) -> Capabilities:
-        """What it can do."""
+        """Capabilities of this evaluator."""
         kind = device_kind(self._device)
         return Capabilities(
             self._device,
@@ -174,7 +174,7 @@ class LocalEvaluator(EvaluatorBase):
         return self._dispatcher.submit(job, seed)
 
     def _judge(self, job: Job, seed: str, place: int) -> Verdict:
-        """Judge one kernel, on a worker's place of the pool if that is free."""
+        """Judge one kernel, on a given worker of the pool if that is free."""
         problem, kernel = job.problem, job.kernel
         self._check(problem, kernel)
         started = time.monotonic()
@@ -207,8 +207,8 @@ class LocalEvaluator(EvaluatorBase):
 
         Returns:
             Each kernel's verdict, if all were timed or one was wrong; None if they cannot be timed
-            like that, or if one ended in a way for which `evaluate` may try again: it has to tell
-            then.
+            like that, or if one ended in a way for which `evaluate` may try again: whole verdicts
+            then have to decide.
 
         Raises:
             UnsupportedLanguage: As `evaluate`.
@@ -223,7 +223,7 @@ class LocalEvaluator(EvaluatorBase):
         return None if isinstance(found, JudgeFailure) else found
 
     def _check(self, problem: Problem, kernel: Kernel) -> None:
-        """Refuse what no worker could judge."""
+        """Raise if no worker could judge the kernel."""
         check_fits(problem, self._memory_bytes, self._device)
         for precision in judged_precisions(problem, self._ruleset):
             check_language(kernel.language, self._device, precision)
@@ -236,8 +236,8 @@ class LocalEvaluator(EvaluatorBase):
             kernel: The kernel. Its module is loaded in a sandboxed process, and nothing is called.
 
         Returns:
-            What compilers made of it, as in `Verdict.build`; None if it builds no extension, does
-            not compile or load, or the judge failed.
+            Facts on the compiled extensions, as in `Verdict.build`; None if it builds no
+            extension, does not compile or load, or the judge failed.
 
         Raises:
             UnsupportedLanguage: If this device or machine cannot run the kernel's language.

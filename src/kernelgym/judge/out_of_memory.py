@@ -1,4 +1,8 @@
-"""Tells out-of-memory errors from other failures by their messages."""
+"""Tells out-of-memory errors from other failures, where they are raised, and bounds memory.
+
+The errors of torch, CUDA and its libraries have no common type, so their messages are searched. The
+code in which an error is raised does so once, and hands on a `Failure` or a `DeviceFull`.
+"""
 
 from __future__ import annotations
 

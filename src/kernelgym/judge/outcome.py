@@ -112,13 +112,13 @@ class JudgeOutcome:
     noticed: tuple[Finding, ...] = ()
     """Findings of the judged calls."""
     library: LibraryWork | None = None
-    """Work that its extensions leave to libraries, found by their symbols."""
+    """Work that the kernel's extensions leave to libraries, found by their symbols."""
     build: Build | None = None
-    """What compilers made of its extensions."""
+    """Facts on the compiled extensions; None without any."""
     checked_for: str = ""
     """The GPU that Triton's front end was asked to compile interpreted launches for."""
     refusal: RunEnd | None = None
-    """What the front end refused: no GPU would have run a call, so none counts as passed."""
+    """Refusal of Triton's front end: no GPU would have run a call, so none counts as passed."""
     evidence: Evidence | None = None
     """Evidence that the custom kernel, not torch, did the work."""
     timing: TimingOutcome | None = None
@@ -192,7 +192,7 @@ def verdict_of(outcome: JudgeOutcome, at: Circumstances) -> Verdict:
 
     Args:
         outcome: The outcome of the kernel's last attempt.
-        at: Where and when it was judged.
+        at: Device, sandbox, ruleset, seed and time of the judging.
     """
     reading = _read(outcome)
     calls, evidence, end = outcome.calls, outcome.evidence, outcome.end or outcome.refusal
@@ -224,7 +224,7 @@ def verdict_of(outcome: JudgeOutcome, at: Circumstances) -> Verdict:
 
 
 def _custom_share(evidence: Evidence) -> float:
-    """Return the share by time, or by operators where that is unknown."""
+    """Return the custom kernels' share of a call's device time, or else of its work."""
     share = evidence.device_share
     return round(1.0 - min(1.0, evidence.torch_share) if share is None else share, 6)
 
@@ -268,8 +268,8 @@ def verdict_of_failures(
     """Return the verdict if every attempt ended in a judge failure.
 
     Args:
-        failures: One for each attempt, at least one.
-        circumstances: Where and when the kernel was judged.
+        failures: Failures of the attempts, at least one.
+        circumstances: Device, ruleset and time of the judging.
         blamed: Whether the kernel is the cause: it brought the judge down each time, and the
             reference, judged on the same devices afterwards, did not. Without blame, a kernel that
             is about to fail could avoid its verdict by bringing the judge down.
@@ -291,7 +291,7 @@ def moved_verdict(verdict: Verdict, failures: Sequence[JudgeFailure], device: st
     """Return a verdict with the finding that another device had failed.
 
     Args:
-        verdict: What the last attempt gave.
+        verdict: Verdict of the last attempt.
         failures: The attempts before it, if any.
         device: The device of the last attempt.
     """

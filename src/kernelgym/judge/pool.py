@@ -36,7 +36,7 @@ from kernelgym.types import Verdict
 __all__ = ["WORKER_LOST", "WorkerPool"]
 
 WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
-"""Raised by a request to a worker that is gone or sends an unreadable answer."""
+"""Exceptions of a request to a worker that is gone or sends an unreadable answer."""
 
 _Answer = TypeVar("_Answer")
 _Ask = Callable[[WorkerProcess], Verdict | JudgeFailure]
@@ -211,7 +211,7 @@ class WorkerPool:
         return answer
 
     def forgive(self, devices: Collection[str]) -> None:
-        """Take back one lost worker of each device: the kernel's fault."""
+        """Count one lost worker less on each device: the kernel was the cause."""
         with self._changed:
             for device in devices:
                 self._records[device].forgive()

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Failure(StrEnum):
-    """How an attempt at judging a kernel failed."""
+    """Way in which an attempt at judging a kernel failed."""
 
     NONE = "nothing failed, or nothing that another attempt could change"
     WRONG = "an output differed from the reference's"

@@ -37,7 +37,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def leaves_of(value: Any) -> list[Any]:
-    """Return the leaves other than None of nested values, in order."""
+    """Return the leaves of nested lists, tuples and dicts, in order, without None."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The caller's handle on a worker process."""
+"""Handle of the caller's process on one worker process."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class WorkerProcess:
 
         Returns:
             Each kernel's verdict, or the failure of the judge; None if whole verdicts have to
-            tell which kernel of a round is faster.
+            decide which kernel of a round is faster.
 
         Raises:
             UsageError: If the device has too little memory for the problem, or the host does not
@@ -125,7 +125,7 @@ class WorkerProcess:
             kernel: The kernel.
 
         Returns:
-            What compilers made of it, None if there is nothing, or the failure of the judge.
+            Facts on the compiled extensions; None if nothing was built; or the judge's failure.
 
         Raises:
             UsageError: If the host does not allow the required sandbox tier.

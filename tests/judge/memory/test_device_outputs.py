@@ -241,7 +241,7 @@ def test_an_allocation_is_opened_once_and_closed(shared):
     "other", [torch.empty(2, 4), torch.empty(3, 2), torch.empty(2, 3, dtype=torch.float64)]
 )
 def test_an_output_of_another_type_or_shape_is_refused_before_memory_is_opened(other, closed):
-    with pytest.raises(Unreadable, match="all at once"):
+    with pytest.raises(Unreadable, match="an output is now a"):
         DeviceOutputs(CPU).copy(_tensor(), [other], NO_MEMORY)
     with pytest.raises(Unreadable, match="1 tensors instead of 2"):
         DeviceOutputs(CPU).copy(_tensor(), [other, other], NO_MEMORY)

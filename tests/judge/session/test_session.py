@@ -37,7 +37,7 @@ def test_an_answer_to_another_request_is_none(met, ask, request_, doing, nonce):
     peer.lies[request_] = lambda _, reply: {**reply, "nonce": nonce}
     assert rejection(ask, session, reference) == (
         Status.RUNTIME_ERROR,
-        f"the kernel's process failed while {doing}: it sent a message nobody asked for",
+        f"the kernel's process failed while {doing}: it sent a message without a request",
     )
 
 
@@ -52,7 +52,7 @@ def test_an_answer_sent_twice_is_not_taken_for_the_next_one(met):
     load(session, reference)
     assert rejection(call, session, reference) == (
         Status.RUNTIME_ERROR,
-        "the kernel's process failed while being set up: it sent a message nobody asked for",
+        "the kernel's process failed while being set up: it sent a message without a request",
     )
 
 
@@ -84,7 +84,7 @@ def test_a_late_answer_is_not_taken_for_the_next_one(met):
     peer.say(late[0])
     assert rejection(call, session, reference) == (
         Status.RUNTIME_ERROR,
-        "the kernel's process failed while being set up: it sent a message nobody asked for",
+        "the kernel's process failed while being set up: it sent a message without a request",
     )
 
 

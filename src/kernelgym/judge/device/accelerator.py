@@ -104,7 +104,7 @@ class Accelerator:
             usable = usable_bytes(int(properties.total_memory))
             self._memory_budget = MemoryBudget(folder, owner, usable - self._contexts_bytes)
         self.clock = StageClock()
-        """Where the current verdict's time goes."""
+        """Clock that counts the current verdict's wall time by stage."""
         self.device_lock = DeviceLock(folder / f"{owner}.lock", self.clock)
         self.recent_kills = RecentKills(folder, owner)
         self.making = Turns(folder, f"{owner}.making", _MADE_AT_ONCE)
@@ -256,7 +256,7 @@ class Accelerator:
                 self._holds_room = False
 
     def canary(self) -> None:
-        """Check that the device computes a small sum right.
+        """Check that the device still computes: a small sum must come out right.
 
         Raises:
             DeviceLost: If it does not: this process has lost its context.
@@ -276,7 +276,10 @@ class Accelerator:
             raise DeviceLost("the device computes wrong sums after this kernel")
 
     def trial_memory(self) -> str:
-        """Return device memory's handle for trying a sandbox; empty on CPU."""
+        """Return the handle of some device memory, which a candidate opens to try its sandbox.
+
+        Empty on the CPU.
+        """
         if self.device.type == "cpu":
             return ""
         if self._trial is None:
@@ -295,9 +298,9 @@ class Accelerator:
         return moved_bytes / self._bandwidth * 1e3
 
     def is_ours(self) -> bool:
-        """Return True if a CUDA device copies at full pace.
+        """Return True if no other work uses a CUDA device: it then copies at full pace.
 
-        If so, no other work uses the device. The caller holds the device lock alone, so no
+        The caller holds the device lock alone, so no
         candidate runs. Always True on the CPU.
         """
         if not self.on_cuda:
@@ -324,7 +327,7 @@ class Accelerator:
         return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
 
     def _measure_bandwidth(self) -> float:
-        """Return the most bytes per second that a copy moves."""
+        """Return the highest rate of a copy, in bytes read and written per second."""
         if self.device.type == "cpu":
             source = torch.zeros(_CACHED_BYTES, dtype=torch.uint8)
             target = torch.empty_like(source)

@@ -107,7 +107,8 @@ class DeviceLock:
         self._clock = clock
         self._held = -1  # descriptor of the shared lock
         self.before_release: Callable[[], object] = lambda: None
-        """Called before a share is released: ends work that would disturb another's timing."""
+        """Function that is called before a share is released; it ends work that would disturb the
+        timing of another worker's kernel."""
 
     def shared(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock together with other shared holders."""
@@ -193,7 +194,7 @@ class DeviceLock:
         return self._read_blocked()[0]
 
     def since_device_blocked_s(self) -> float:
-        """Return the seconds since the device was last seen busy."""
+        """Return the seconds since a worker last found the device busy."""
         ago = time.monotonic() - self._read_blocked()[1]
         # The monotonic clock starts anew with the machine: a later time is from an earlier boot.
         return ago if ago >= 0.0 else math.inf

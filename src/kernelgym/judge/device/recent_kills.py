@@ -1,4 +1,4 @@
-"""Recent kills: when each worker of a device last killed a kernel that did not answer.
+"""Recent kills: the times at which workers of a device last killed a kernel that did not answer.
 
 A kernel that never ends also keeps the driver from making contexts and mapping memory on its
 device, for all processes. An honest kernel of another worker may run out of time meanwhile; its
@@ -42,7 +42,7 @@ class RecentKills:
         """Return True if another process has killed a kernel since `moment`.
 
         Args:
-            moment: Of `time.time`.
+            moment: Time of `time.time`.
             patience_s: How long to wait for such a kill: the worker of a kernel that was held up
                 may time out before the worker of the kernel that blocked the device.
         """

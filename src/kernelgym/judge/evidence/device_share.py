@@ -1,4 +1,4 @@
-"""Whose kernels a GPU works for in a call. Pure.
+"""Share of a GPU's time that the kernel's own device functions take in a call. Pure.
 
 torch's profiler names every kernel that ran on the device, with its time and the operator inside
 which it was launched (`untrusted/watch/device_kernels.py`). A kernel that ran is one of three:
@@ -26,7 +26,7 @@ __all__ = ["DeviceKernel", "DeviceShare", "OwnNames", "device_share", "read_kern
 
 _MOST = 200
 _EMPTY_MS = 0.002
-"""What a launch takes that does nothing, or little more: 0.001 to 0.0015 ms on an H100."""
+"""Time of a launch that does nothing, or little more: 0.001 to 0.0015 ms on an H100."""
 _TORCH = ("aten::", "prim::", "prims::", "quantized::", "inductor::", "torch::", "cudnn::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # The names of kernels in CUDA's text for NVRTC, and of Triton's that a graph replays: from the mark
@@ -42,21 +42,22 @@ class DeviceKernel:
     """Launches of one kernel, inside one operator or outside all."""
 
     name: str
-    """Its name, readable (``void scale<float>(float*, int)``) or as Triton gives it."""
+    """Name of the kernel, readable (``void scale<float>(float*, int)``) or as Triton gives it."""
     operator: str
     """The innermost operator that launched it; empty if none did."""
     launches: int
     ms: float
+    """Time of all launches together."""
 
     @property
     def busy_ms(self) -> float:
-        """Its time above that of launches that do nothing."""
+        """Time of the launches above that of launches that do nothing."""
         return max(0.0, self.ms - _EMPTY_MS * self.launches)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """Who the device worked for in one call."""
+    """Time of the device in one call, by whose kernels it ran: own, torch's or libraries'."""
 
     own_ms: float
     """Time of the custom kernels, in milliseconds."""
@@ -65,8 +66,9 @@ class DeviceShare:
     library_ms: float
     """Time of libraries' kernels that no operator of torch launched."""
     own_busy_ms: float
-    """`own_ms` above the time of launches that do nothing."""
+    """Time of the custom kernels above that of launches that do nothing."""
     library_busy_ms: float
+    """Time of the libraries' kernels above that of launches that do nothing."""
     libraries: tuple[str, ...] = ()
     """Names of the libraries' kernels, longest first."""
 
@@ -155,10 +157,10 @@ def read_kernels(seen: dict[str, Any]) -> tuple[DeviceKernel, ...] | None:
 def device_share(
     kernels: Iterable[DeviceKernel], own: OwnNames, *, captured: bool = False
 ) -> DeviceShare:
-    """Return who the device worked for.
+    """Return the device's time in a call, by whose kernels it ran.
 
     Args:
-        kernels: What ran in a call.
+        kernels: The kernels that ran in a call.
         own: The candidate's names.
         captured: Whether the call replays a graph whose capture was watched: the operators in it
             were counted then, so what is not the candidate's is torch's.

@@ -79,7 +79,7 @@ _EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library", "elsewh
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the watched run showed."""
+    """Answers of a watched run to whether a custom kernel did the work."""
 
     launches: int = 0
     """Custom launches in one call."""
@@ -88,15 +88,15 @@ class Evidence:
     device_share: float | None = None
     """The custom kernels' share of the device's time in one call; None if it is not known."""
     replaces: bool = False
-    """Torch calls some operator of the reference less often, or not at all."""
+    """Whether torch calls some operator of the reference less often, or not at all."""
     contributes: bool = False
-    """The output is wrong once the custom kernels are taken out."""
+    """Whether the output is wrong once the custom kernels are taken out."""
     crashed: bool = False
-    """A process failed meanwhile; the caller should check that the device still works."""
+    """Whether a process failed meanwhile; the caller then checks that the device still works."""
     profile: Profile | None = None
-    """Where a call spends its time, in languages whose times mean something."""
+    """Launch times of one call; None in languages whose times mean nothing here."""
     complaint: str = ""
-    """What is missing; empty if the kernel may count as custom."""
+    """Reason why the kernel does not count as custom; empty if it does."""
     findings: tuple[Finding, ...] = ()
     failure: Failure = Failure.NONE
     """Failure behind the complaint, if another attempt could do without it."""
@@ -262,7 +262,7 @@ def _called_again(run: LiveRun, mode: str, afterwards: str) -> dict[str, Any] | 
     """Make one more call, watched in a mode of the tracer.
 
     Returns:
-        What was seen: nothing if the inputs do not fit the buffers; None if the kernel failed.
+        The tracer's report, empty if the inputs do not fit the buffers; None if the kernel failed.
     """
     session, seeds = run.session, run.case.seeds
     try:
@@ -294,9 +294,9 @@ def from_watched_call(
 
     Args:
         seen: The candidate's report on a watched call; it may be forged.
-        work: What torch's operators did in the same call of the reference.
+        work: Work of torch's operators in the same call of the reference.
         kernel: The kernel.
-        rules: Tell how small a share of the work is too small; None: any share will do.
+        rules: Ruleset that says how small a share of the work is too small; None allows any.
     """
     launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
     left = _claimed(seen)
@@ -341,7 +341,7 @@ def from_watched_call(
 def _with_small_share(
     found: Evidence, own: float, of_what: str, rules: Ruleset, name: str
 ) -> Evidence:
-    """Return evidence with what follows from a small share of the work."""
+    """Return evidence with a finding, or a refusal, if the custom kernel's share is small."""
     if own >= rules.small_share:
         return found
     message = f"the {name} does {own:.1%} {of_what}, and PyTorch's own operators the rest"
@@ -353,9 +353,9 @@ def _with_small_share(
 
 
 def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return what a call shows that replays the first one's graphs.
+    """Return the report on a call that replays the graphs which the first call captured.
 
-    What the first call did to get ready, such as running once before the capture, is left out.
+    Work of the first call that only prepared the capture is left out.
     """
     work = _claimed(second) + _claimed(first.get("in_graphs"))
     again = {name: second.get(name) or first.get(name) for name in _EITHER}
@@ -376,7 +376,7 @@ def _numbers(seen: Any) -> dict[str, float]:
 
 
 def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
-    """Return a complaint if much data left PyTorch, else ''."""
+    """Return a complaint if much of the call's data left PyTorch for the host; '' otherwise."""
     instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
     library = seen.get("library")
     if isinstance(library, str) and library:
@@ -390,7 +390,7 @@ def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
 
 
 def _in_threads(seen: dict[str, Any], library: LibraryWork) -> str:
-    """Return a complaint if torch computes in C++'s threads, else ''."""
+    """Return a complaint if the extension calls torch in threads of its own; '' otherwise."""
     if not library.unseen:
         return ""
     names = seen.get("elsewhere")
@@ -411,7 +411,7 @@ def with_launches(evidence: Evidence, tally: LaunchTally, kernel: Kernel) -> Evi
     """Return evidence that also takes the judged calls' launches into account.
 
     Args:
-        evidence: What the watched run showed.
+        evidence: Evidence of the watched run.
         tally: How many judged calls launched nothing.
         kernel: The kernel.
     """

@@ -1,4 +1,4 @@
-"""Ask kernels built for finite numbers what they make of a NaN.
+"""Find kernels that lose a NaN because they were compiled for finite numbers only.
 
 ``-ffast-math``, its part ``-ffinite-math-only`` and ``-Ofast`` let a compiler drop checks for NaN,
 as flags and as GCC's pragma or attribute ``optimize`` in a source. A kernel built with them may
@@ -63,7 +63,7 @@ def lost_nan(rerun: Rerun, probe: Callable[[], object] = lambda: None) -> Findin
 
 
 def _lost(run: LiveRun) -> int:
-    """Return how many of the reference's NaN the kernel does not have."""
+    """Return how many elements are NaN in the reference's output and not in the kernel's."""
     reference, seeds = run.reference, run.case.seeds
     seed, forward_seed = seeds.derive("nan"), seeds.derive("nan-forward")
     try:

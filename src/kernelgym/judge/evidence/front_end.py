@@ -39,7 +39,7 @@ __all__ = ["FrontEnd", "with_texts"]
 _MOST_FUNCTIONS, _MOST_LAUNCHES, _MOST_TEXT = 256, 256, 200_000
 _COMPILE_S = 20.0
 _SERVES = 64
-"""Kernels that one process is asked about: Triton keeps what it compiled."""
+"""Number of kernels that one process is asked about: its memory grows by what Triton compiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class _Refusal:
 
 
 class FrontEnd:
-    """Asks a process without a kernel about launches; keeps the process.
+    """Compiles launches in a process that runs no kernel; keeps the process for further kernels.
 
     Args:
         processes: Opens that process.

@@ -74,7 +74,7 @@ def _word(node: ast.AST) -> str:
 class InlineWatch:
     """Evidence from the judged process, gathered between its judged calls.
 
-    After `begun`, any failure may come from a kernel that does not work with its launches taken
+    Once `begun`, any failure may come from a kernel that does not work with its launches taken
     out. The caller then judges the kernel again, unwatched.
 
     Args:

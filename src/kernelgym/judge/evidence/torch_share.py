@@ -1,4 +1,4 @@
-"""How much of the reference's work a kernel leaves to torch's operators. Pure.
+"""Share of the reference's work that a kernel leaves to torch's operators. Pure.
 
 Work is measured by the bytes that operators move, kind by kind, or by floating-point operations
 where the reference consists of matrix products. So neither other names for the same work nor a
@@ -19,8 +19,8 @@ from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter
 __all__ = ["TorchWork", "torch_share"]
 
 _UNKNOWN = 30.0
-"""Most that an operator counts which is known neither to be cheap nor what it costs: an FFT,
-a factorisation, a fused activation."""
+"""Weight of an operator of unknown cost, such as an FFT, a factorisation or a fused activation, in
+multiples of the bytes that it moves."""
 _CHEAP = re.compile(
     r"(abs|neg|sign|sgn|add|sub|rsub|mul|div|reciprocal|square|sqrt|rsqrt|exp2?|expm1|log(2|10|1p)?"
     r"|sin|cos|floor|ceil|round|trunc|frac|remainder|fmod|maximum|minimum|fmax|fmin|where|relu"
@@ -28,7 +28,7 @@ _CHEAP = re.compile(
     r"|nan_to_num|sum|amax|amin|max|min|any|all|prod|count_nonzero|product|index|index_\w+|gather"
     r"|scatter\w*|take|embedding|tril|triu|diagonal\w*|one_hot|argmax|argmin|nonzero|to_\w+)$"
 )
-"""Operators whose work is about the bytes that they move."""
+"""Names of operators whose work is about the bytes that they move."""
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 

@@ -1,4 +1,4 @@
-"""The degeneracy gate's own process: ``python -m kernelgym.judge.lint``.
+"""Program of the degeneracy gate's process: ``python -m kernelgym.judge.lint``.
 
 It imports torch once and forks a child per problem. The child runs the problem's own code (trusted,
 as everywhere in the judge, but fallible) and sends each finding at once, so that a child that is

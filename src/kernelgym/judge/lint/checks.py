@@ -34,7 +34,7 @@ from kernelgym.types import Problem
 __all__ = ["Found", "examine"]
 
 Found = Callable[[str, str], None]
-"""Called with a reason and its details."""
+"""Function that is called with a reason against a problem and its details."""
 
 _SECRET = b"hygiene".hex()
 _OTHER = 32  # number of the draw that gives the other inputs
@@ -43,7 +43,7 @@ _NAMED = 5  # parameters that a message names
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One set of inputs, and what the reference gives for it."""
+    """One set of inputs, and the reference's output for it."""
 
     inputs: list[Any]
     kind: str
@@ -97,7 +97,7 @@ class _Gate:
                 yield call
 
     def _complaint(self, output: Any, call: _Call) -> str:
-        """Return why an output fails as a kernel's; '' if it passes."""
+        """Return why an output fails the comparison of a kernel's output; '' if it passes."""
         expected = call.expected
         return self._judge(output, expected.output, expected.precise, expected.calibration)
 
@@ -110,7 +110,7 @@ class _Gate:
         return "" if verdict.passed else verdict.message or "it does not pass"
 
     def non_finite(self) -> str:
-        """Return where the reference's output is not finite; '' if nowhere."""
+        """Return which output of the reference is not finite, with counts; '' if all are."""
         for number, tensor in enumerate(tensors_of(self.first.expected.output)):
             if tensor.is_floating_point() or tensor.is_complex():
                 count = int((~tensor.isfinite()).sum())
@@ -172,7 +172,7 @@ class _Gate:
         return ""
 
     def idle_parameters(self, deadline: float) -> tuple[list[str], str]:
-        """Return parameters whose change goes unnoticed, and what was not tested."""
+        """Return parameters whose change alters no output, and a note on those not tested."""
         reference = self._fresh()
         model = reference.model
         state = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -218,7 +218,7 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
         deadline: Time, by `time.monotonic`, after which no further parameter is tried.
 
     Returns:
-        What could not be tested and why; '' if everything was tested.
+        A note on tests that were not made and why; '' if all were made.
     """
     try:
         gate = _Gate(problem, rules, device)
@@ -245,7 +245,7 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
 
 
 def _twins(precise: Any, parts: int) -> list[Any]:
-    """Return the twin's output by part.
+    """Return the fp64 twin's output by part.
 
     None for each part if the twin gives another number of parts.
     """

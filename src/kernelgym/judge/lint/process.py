@@ -231,7 +231,15 @@ def _result(
     found: Sequence[tuple[str, str]],
     untested: str | None,
 ) -> Hygiene:
-    """Return a result; `untested` says why a problem was not tested."""
+    """Return a problem's result.
+
+    Args:
+        problem: The problem.
+        rules: The ruleset.
+        device: Device that the reference ran on.
+        found: Reasons against the problem, with details.
+        untested: Reason why tests were not made; empty or None if all were.
+    """
     details = [f"{reason}: {text}" for reason, text in found if text]
     details += [f"not tested: {untested}"] if untested else []
     return Hygiene(

@@ -19,7 +19,7 @@ from kernelgym.judge.tensors import leaves_of
 __all__ = ["Answer", "trivial_answers"]
 
 Answer = Callable[[list[Any]], Any]
-"""Takes the leaves of a call's inputs and returns one part of an output."""
+"""Function of the leaves of a call's inputs that returns one part of an output."""
 
 
 def trivial_answers(inputs: Any, output: Any) -> dict[str, list[list[Answer]]]:

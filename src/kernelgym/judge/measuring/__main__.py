@@ -1,4 +1,4 @@
-"""One measurement's process: ``python -m kernelgym.judge.measuring``.
+"""Program of one measurement's process: ``python -m kernelgym.judge.measuring``.
 
 It reads one job from standard input, as JSON, and writes one result to where its standard output
 was; what the problem's code prints goes to standard error. The process has no network.

@@ -30,7 +30,7 @@ __all__ = ["compile_threads", "measure_device", "measure_reference", "prepared_b
 
 _DEVICE_S = 300.0
 _TRIALS_SHARE = 0.3
-"""Most of a measurement's seconds that trials may take; the rest is for compiling."""
+"""Share of a measurement's time limit that trials may take; the rest is for compiling."""
 
 
 def measure_reference(
@@ -88,11 +88,11 @@ def prepared_baselines(problems: Sequence[Problem], rules: Ruleset, device: str)
 
     Args:
         problems: The problems; their code is not run.
-        rules: By which kernels will be judged.
-        device: Where.
+        rules: Ruleset by which kernels will be judged.
+        device: Device on which they will be judged.
 
     Raises:
-        JudgeError: If that cannot be found out, such as without the device.
+        JudgeError: If the process that looks for them fails, for example for want of the device.
     """
     digests = {"digests": [problem.digest for problem in problems]}
     job = {"device": device, "prepared": digests | {"rules": dataclasses.asdict(rules)}}

@@ -3,10 +3,10 @@
 Contract:
 - A trial is one call. On a GPU, CUDA events time it, and the L2 cache is flushed before it; on the
   CPU, the monotonic clock does. Inputs are drawn once; all calls run without gradients.
-- A compiled model's outputs are compared with the eager ones first: what computes something else
-  has no time.
+- A compiled model's outputs are compared with the eager ones first: a model that computes something
+  else is not timed.
 - The device lock is held alone while trials run, and shared by every other use of the device, so
-  that several references can be measured at once: what one compiles disturbs no other's trials
+  that several references can be measured at once: compiling one disturbs no trials of another
   (`kernelgym.judge.measuring.sharing`).
 
 Does not cover deadlines and the process (`kernelgym.judge.measuring.process`).
@@ -41,7 +41,8 @@ _WARM_UP = 5
 _LEAST_TRIALS = 3
 _DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
-"""Relative and absolute, of compiled against eager; 1e-2 of narrower numbers and with TF32."""
+"""Relative and absolute tolerance of compiled outputs against eager ones, by type; it is 1e-2 for
+other types and with TF32."""
 
 
 def time_reference(

@@ -21,7 +21,7 @@ from kernelgym.judge.device.lock import DeviceLock
 __all__ = ["alone_on", "shared_while_compiling", "without_share"]
 
 _MEASURES = ("benchmark_gpu", "benchmark_gpu_with_cuda_graph")
-"""Inductor's functions that time a kernel on the device; some of them call others."""
+"""Names of Inductor's functions that time a kernel on the device; some of them call others."""
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def shared_while_compiling(lock: DeviceLock, wait: Callable[[], object]) -> Iter
 def without_share(
     work: Callable[..., Any], lock: DeviceLock, wait: Callable[[], object]
 ) -> Callable[..., Any]:
-    """Return a function that gives up the share while it works."""
+    """Return a function that gives up this thread's share of the lock while it runs."""
 
     @functools.wraps(work)
     def worked(*args: Any, **kwargs: Any) -> Any:

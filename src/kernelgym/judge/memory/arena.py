@@ -44,9 +44,9 @@ class ArenaRegion:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     count: int
-    """Number of elements that its storage spans."""
+    """Number of elements that the tensor's storage spans, gaps between rows included."""
     arena: int = 0
-    """Number of its arena among those that one process maps at a time."""
+    """Number of the region's arena among those that one process maps at a time."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the region as JSON that a candidate makes a tensor of."""

@@ -72,7 +72,7 @@ class DeviceOutputs:
             raise Unreadable(f"the output has {len(places)} tensors instead of {len(expected)}")
         for place, tensor in zip(places, expected, strict=True):
             if (place.dtype, place.shape) != (tensor.dtype, list(tensor.shape)):
-                raise Unreadable(f"an output is a {place.dtype} {place.shape!s:.80} all at once")
+                raise Unreadable(f"an output is now a {place.dtype} of shape {place.shape!s:.80}")
         try:
             return [self._copy_one(place, arena) for place in places]
         except torch.OutOfMemoryError as error:
@@ -126,7 +126,7 @@ class _Place(NamedTuple):
 
 
 def _place(said: Any) -> _Place:
-    """Return the place that a description names, checked without reading memory."""
+    """Return the place in memory that a description names, checked without reading memory."""
     try:
         name, shape, place = said
         offset, strides = place["offset"], place["strides"]

@@ -29,7 +29,7 @@ class CallSlot:
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
     regions: tuple[ArenaRegion, ...]
-    """Regions of the outputs."""
+    """Regions of the outputs in their arena."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TimedWindow:
     kept: dict[int, list[torch.Tensor]]
     """Copies of outputs by index of the call, for the calls that the caller asked for."""
     run_times: tuple[RunTimes | None, RunTimes | None] = (None, None)
-    """The process's times on the processors before and after the window, on the CPU."""
+    """Processor times of the candidate's threads before and after the window; None on a GPU."""
 
 
 def alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:

@@ -64,7 +64,7 @@ def makes_streams(source: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CandidateKind:
-    """What a candidate is forked for."""
+    """Rights that a candidate is forked with."""
 
     exec: bool = False
     """Whether it may start programs, in a scratch folder that outlives it. Only for compiling
@@ -143,17 +143,17 @@ class Candidate:
         self._nonce = ""
         self._threads: Threads | None = None
         self._context: bool | None = None
-        """Whether its context on the device is made; None if it was not requested."""
+        """Whether the candidate has made its device context; None if none was requested."""
         self._killed = False
         self._builds = 0
         self._deadline = 0.0
         self.building_s = 0.0
         self.stood_s = 0.0
-        """Seconds for which it was halted while other workers timed; `Yielding` adds them up."""
+        """Seconds for which the candidate was halted while other workers timed."""
         self.device_blocked_s = 0.0
-        """Seconds of these, and of its builds, for which a busy device blocked other workers."""
+        """Seconds of its halts and builds for which a busy device blocked other workers."""
         self.put_off_s = 0.0
-        """Seconds by which the deadlines of its answers were extended."""
+        """Seconds by which the deadlines of the candidate's answers were extended."""
         # A candidate that never reads would block the judge for ever once its channel is full.
         wait = struct.pack("ll", int(_SEND_S), 0)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
@@ -310,7 +310,7 @@ class Candidate:
             elif message.get("nonce") == self._nonce:
                 return message
             else:
-                raise CandidateEnded("it sent a message nobody asked for")
+                raise CandidateEnded("it sent a message without a request")
 
     def _until_message(self, yield_device: Callable[[], float] | None = None) -> dict[str, Any]:
         late, longest_s = 0, math.inf if yield_device is None else _YIELD_CHECK_S

@@ -37,12 +37,12 @@ _TELLS_SINCE = (5, 16)
 
 @dataclass(frozen=True, slots=True)
 class RunTimes:
-    """What the operating system counts of a process's threads, in nanoseconds."""
+    """Processor times of a process's threads, in nanoseconds, as the system counts them."""
 
     ran_ns: int
-    """Time on processors of the whole process, of threads that have ended, too."""
+    """Time on processors of the whole process, ended threads included."""
     by_thread: Mapping[str, tuple[int, int]]
-    """(time on a processor, time ready but waiting for one) of each thread that exists."""
+    """Pairs (time on a processor, time ready but waiting for one) of the threads that exist."""
 
 
 class Threads:

@@ -46,7 +46,7 @@ class CallBuffers:
         self._channel, self._device = channel, device
         self._arenas: dict[int, Arena] = {}
         self.slots: list[CallSlot] = []
-        """The slots of the calls that are laid out, one for each call."""
+        """Slots of the calls that are laid out, one for each call."""
         self._moving = False
         self._old: Arena | None = None  # earlier inputs; freed once the next ones lie elsewhere
         self.captured: list[Any] | None = None

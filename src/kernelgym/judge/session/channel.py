@@ -1,4 +1,4 @@
-"""Carry requests to one candidate and its answers back: deadlines, builds, blame.
+"""Carry requests to one candidate and its answers back, within its time limit.
 
 Contract: the caller waits for the answer to each request before it sends another one. All waits
 share one budget of wall seconds, which the caller grants. A failure on the candidate's side is
@@ -99,7 +99,7 @@ class Channel:
         self.library_work = NOTHING_LEFT
         """Work that the extensions leave to libraries, read from the files that were built."""
         self.made: dict[str, Built] = {}
-        """The extensions that were built, by the names of their files."""
+        """Extensions that were built, by the names of their files."""
         self.assumes_finite = False
         """Whether an extension was compiled by flags that assume finite numbers."""
         self.build_failed = False
@@ -107,7 +107,7 @@ class Channel:
 
     @property
     def scratch(self) -> Path:
-        """The candidate's folder; visible here only if it may start programs."""
+        """Folder of the candidate; visible here only if it may start programs."""
         return Path(self._candidate.scratch)
 
     def log(self) -> str:

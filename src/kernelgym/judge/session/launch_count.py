@@ -20,7 +20,7 @@ __all__ = ["LaunchTally"]
 
 @dataclass(slots=True)
 class LaunchTally:
-    """Number of calls in a session, and of idle ones without launches."""
+    """Number of calls in a session, and of those without a launch."""
 
     calls: int = 0
     idle: int = 0

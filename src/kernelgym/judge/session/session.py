@@ -68,19 +68,19 @@ class CandidateSession:
     ) -> None:
         self._ruleset, self.device = ruleset, device
         self.channel = Channel(candidate, ruleset, build, device_lock, device.type == "cuda")
-        """Requests to the candidate, and its answers."""
+        """Channel that carries requests to the candidate, and its answers."""
         self.model = CandidateModel(self.channel, ruleset)
-        """Loads the candidate's module and constructs its model."""
+        """Loader of the candidate's module and constructor of its model."""
         self.buffers = CallBuffers(self.channel, device)
         """The memory of the calls' inputs and outputs."""
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """Inputs and expected outputs of calls on public values, kept between verdicts."""
         self.around: dict[str, Surroundings] = {}
-        """How near timed outputs must lie to the reference process's, by kind of inputs; learned
-        from calls that had the whole comparison."""
+        """Bounds of the distance to the reference process's output within which a timed output is
+        right, by kind of inputs; learned from calls that had the whole comparison."""
         self.tally = LaunchTally()
-        """Counts launches in calls, judged or timed, on the problem's own kind of inputs."""
+        """Count of calls and launches, judged or timed, on the problem's own kind of inputs."""
         self._is_advised = False
         self.ended = False
         """Whether the candidate's process and the buffers are gone."""
@@ -88,7 +88,7 @@ class CandidateSession:
 
     @property
     def protocol(self) -> TimingProtocol:
-        """How its ruleset times kernels."""
+        """Timing protocol of the ruleset."""
         return self._ruleset.timing
 
     def rest(self) -> None:
@@ -97,7 +97,7 @@ class CandidateSession:
         self.channel.pause()
 
     def begin_end(self) -> None:
-        """Kill the process without waiting: that takes long on a device."""
+        """Begin to kill the process, without waiting: on a GPU its end takes long."""
         self.channel.begin_kill()
 
     def end(self) -> None:
@@ -197,7 +197,8 @@ class CandidateSession:
             all_threads: Whether it names the operators in threads that C++ started, too.
 
         Returns:
-            What was seen since the mode was last set. A hostile candidate may have made it up.
+            The report on the calls since the mode was last set. A hostile candidate may have made
+            it up.
         """
         self._is_watched = mode not in ("off", "end")
         self.channel.post({"op": "trace", "mode": mode, "all_threads": all_threads})
@@ -205,7 +206,7 @@ class CandidateSession:
         return seen if isinstance(seen, dict) else {}
 
     def launches(self) -> Any:
-        """Return what the candidate tells of its interpreted launches.
+        """Return the candidate's report on its interpreted launches.
 
         A hostile candidate may have made it up; `kernelgym.judge.evidence.front_end` reads it.
         """
@@ -335,7 +336,7 @@ class CandidateSession:
         )
 
     def learn(self, reference: Reference, expected: Expected) -> None:
-        """Learn from a call how near later outputs must lie."""
+        """Learn from a compared call the bounds within which later outputs are right."""
         if expected.kind in self.around or self.device.type != "cuda":
             return
         if expected.kind != GIVEN and not is_salted(expected.kind):

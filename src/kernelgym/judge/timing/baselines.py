@@ -42,7 +42,7 @@ class Baselines:
     """Starts the reference's processes for timing.
 
     Args:
-        kept: The store of compiled baselines.
+        kept: Store of compiled baselines.
         ruleset: The rules.
         device: The device that references run on.
         device_lock: The lock on that device.
@@ -270,12 +270,12 @@ class _Standing:
     """
 
     digest: str
-    """Digest of its problem."""
+    """Digest of the problem."""
     session: CandidateSession
     stack: ExitStack
-    """Ends its process when it is closed."""
+    """Stack that ends the reference's process when it is closed."""
     built_from: int | None
-    """Seed that its model was built from, if the model is unchanged since; else None."""
+    """Seed that the model was built from, if it is unchanged since; None otherwise."""
 
 
 def _built_from(reference: Reference) -> int | None:
@@ -288,7 +288,7 @@ class _Unfit(Exception):
 
 
 def _unfit(message: str) -> Exception:
-    """Return `DeviceFull` for a message on memory, else `_Unfit`."""
+    """Return `DeviceFull` for a message that says that memory ran out, else `_Unfit`."""
     return DeviceFull(message) if is_out_of_memory(message) else _Unfit(message)
 
 

@@ -1,4 +1,4 @@
-"""Tell from outside whether windows on the CPU waited for other programs.
+"""Find out from outside the kernel's process whether windows on the CPU waited for other programs.
 
 Pure functions over counts of the operating system (`kernelgym.judge.processes.threads.RunTimes`).
 
@@ -38,12 +38,14 @@ _SPARED = 3  # one of so many pairs may be discarded
 
 @dataclass(frozen=True, slots=True)
 class SiftedPairs:
-    """Pairs of windows by what the host did beside them."""
+    """Pairs of windows, sifted by whether other programs took the processors meanwhile."""
 
     taken: tuple[WindowPair, ...]
+    """All pairs."""
     kept: tuple[WindowPair, ...]
-    """Those that did not wait; all of them if more than a third waited."""
+    """Pairs that did not wait; all pairs if more than a third waited."""
     host: Literal["quiet", "busy", "unknown"]
+    """State of the host: busy if more than a third of the pairs waited."""
 
     @property
     def waited(self) -> int:
@@ -57,9 +59,9 @@ def waited_share(
     """Return the share of a window spent waiting; None if unknown.
 
     Args:
-        before: Its threads' times when the window began.
-        after: When it ended.
-        window_ms: How long it was.
+        before: Processor times of the process's threads when the window began.
+        after: The same when the window ended.
+        window_ms: Length of the window.
         trusted: Whether the process runs the reference, whose threads all count in full: they are
             as many as there are processors, and wait for each other only where others take one.
     """
@@ -120,7 +122,7 @@ def _times(pairs: Sequence[WindowPair]) -> list[tuple[float, float]]:
 
 
 def finding(sifted: SiftedPairs) -> Finding | None:
-    """Return what a reader should know of the host, or None."""
+    """Return a finding if the host was busy or unknown; None if it was quiet."""
     if sifted.host == "quiet":
         return None
     if sifted.host == "unknown":

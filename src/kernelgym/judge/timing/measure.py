@@ -61,9 +61,10 @@ class Measurement:
     disputed: bool = False
     """Whether the kernel's own clock was rejected, and the judge's counts instead."""
     quiet: bool = True
-    """Whether the host left the processors to the windows; else the interval holds them all."""
+    """Whether the host left the processors to the windows; else the interval holds every pair."""
     beside_ms: float = 0.0
-    """The reference's median beside the kernel, discarded windows included; 0.0 on a GPU."""
+    """Median time of the reference's calls beside the kernel, discarded windows included; 0.0 on a
+    GPU."""
 
 
 class Stopwatch:
@@ -139,7 +140,7 @@ class Stopwatch:
     def _judged(
         self, number: int, pairs: Sequence[WindowPair], captured: Collection[int]
     ) -> Measurement | None:
-        """Return what a kernel's pairs on a device come to, by the clock that counts.
+        """Return the measurement of a kernel's pairs on a GPU, by the clock that counts.
 
         Args:
             number: Index of the kernel.
@@ -171,7 +172,7 @@ class Stopwatch:
         return Measurement(timing, tuple(findings), bool(complaint))
 
     def _on_cpu(self, number: int, pairs: Sequence[WindowPair]) -> Measurement:
-        """Return what a kernel's pairs on the CPU come to."""
+        """Return the measurement of a kernel's pairs on the CPU."""
         findings, sifted = self._new_threads(number), host.sift(pairs)
         if (found := host.finding(sifted)) is not None:
             findings.append(found)

@@ -47,26 +47,27 @@ _NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 @dataclass(frozen=True, slots=True)
 class WindowPair:
-    """One window of each side.
-
-    Times per call are by the process's own clock where it has one.
-    """
+    """One window of the reference and one of a kernel, on the same inputs."""
 
     reference_ms: float
+    """Time per call of the reference, by its process's own clock where it has one."""
     kernel_ms: float
+    """Time per call of the kernel, by its process's own clock where it has one."""
     reference_window_ms: float
-    """Time of the whole window by the judge's clock."""
+    """Time of the reference's whole window by the judge's clock."""
     kernel_window_ms: float
+    """Time of the kernel's whole window by the judge's clock."""
     reference_layout_ms: float = 0.0
-    """Time to copy the window's values into its slots, on a device; 0.0 elsewhere."""
+    """Time to copy values into the reference's slots, on a GPU; 0.0 on the CPU."""
     kernel_layout_ms: float = 0.0
+    """Time to copy values into the kernel's slots, on a GPU; 0.0 on the CPU."""
     waited_share: float | None = 0.0
     """Largest share of either window spent waiting for processors that other programs held, on
     the CPU; None if unknown."""
 
     @property
     def shorter_ms(self) -> float:
-        """The time per call of the faster side."""
+        """Time per call of the faster side."""
         return min(self.reference_ms, self.kernel_ms)
 
 
@@ -142,7 +143,7 @@ def summarise(pairs: Sequence[tuple[float, float]], between_process: float = 0.0
 
 
 def _short(ms: float) -> float:
-    """Return a time to six digits, since records keep many."""
+    """Return a time rounded to six digits, since records keep many."""
     return float(f"{ms:.6g}")
 
 

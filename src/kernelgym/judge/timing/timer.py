@@ -94,7 +94,7 @@ class Timer:
         return outcomes
 
     def _believed(self, measured: Measurement, run: LiveRun, floor_ms: float) -> Measurement:
-        """Return what counts of a kernel's measurement, after a second process if it takes one.
+        """Return the measurement that counts, after a second process confirms a doubtful one.
 
         Raises:
             Untimed: If no time can be believed.
@@ -176,12 +176,12 @@ class Timer:
             session.model.construct(reference)
             outcome = session.call(reference, 0)
             if not outcome.passed:
-                message = f"in a second process that was to confirm its time: {outcome.message}"
+                message = f"in the second process, which confirms its time: {outcome.message}"
                 raise Rejected(Status.WRONG, message, mismatch=outcome.mismatch)
             run = LiveRun(first.case, reference, session)
             (measured,) = self._measure([run], share)
         if (idle := _idle(run)) is not None:
-            message = f"in a second process that was to confirm its time, {idle.message}"
+            message = f"in the second process, which confirms its time, {idle.message}"
             raise Rejected(Status.REJECTED, message, findings=(idle,), failure=Failure.IDLE)
         return measured
 

@@ -1,4 +1,4 @@
-"""Run timed windows of the reference and of one or several kernels in alternation; verify outputs.
+"""Run timed windows of the reference and of kernels in alternation; verify outputs.
 
 Contract: all sides of a round of windows make the same calls on the same fresh values, each on its
 own copy. One call of every window, chosen in secret, is verified (every call where the model keeps
@@ -72,7 +72,7 @@ class TimingWindows:
         self._drawn = 0
         self._rounds = 0
         self.calls = 0
-        """How many calls a window holds; 0 before `reserve`."""
+        """Number of calls in a window; 0 before `reserve`."""
         self._on_device = runs[0].session.device.type == "cuda"
         self._null_ms = 0.0
         self._alternating = False
@@ -267,7 +267,7 @@ class TimingWindows:
         return ms, self._waited(window, window)
 
     def _number_calls(self) -> range:
-        """Return fresh numbers for a window's calls, which seed their values."""
+        """Return the numbers of a window's calls, which seed their inputs; none is used twice."""
         first, self._drawn = self._drawn + 1, self._drawn + self.calls
         return range(first, self._drawn + 1)
 
@@ -320,7 +320,7 @@ class TimingWindows:
             beside: Outputs of the reference's process in its own window on the same inputs. A
                 kernel's output near one of them is right; for any other output the worker
                 computes the reference again and makes the whole comparison.
-            known: What the worker's reference gave for the last call, by its index; filled here.
+            known: Output of the worker's reference for the last call, by its index; filled here.
 
         Raises:
             Rejected: If an output is wrong.

@@ -41,22 +41,22 @@ __all__ = ["Attempt", "Equipment"]
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """What a worker judges kernels with."""
+    """The device, the processes and the tools that a worker judges kernels with."""
 
     timing: bool
     """Whether correct kernels are timed, in languages that can be timed."""
     device: str
-    """The device's name: ``cpu``, or for example ``cuda:0``."""
+    """Name of the device: ``cpu``, or for example ``cuda:0``."""
     accelerator: Accelerator
-    """The device as the worker sees it."""
+    """Device as the worker sees it: its locks, memory and clock."""
     processes: CandidateProcesses
-    """Opens processes on the device."""
+    """Opener of sandboxed processes on the device."""
     public: PublicCalls
     """Inputs and reference outputs of calls under public seeds."""
     timer: Timer
-    """Times kernels."""
+    """Timer of correct kernels."""
     front_end: FrontEnd
-    """Asks Triton's front end about interpreted launches."""
+    """Check of interpreted launches by Triton's front end."""
 
     def times(self, kernels: Sequence[Kernel]) -> bool:
         """Return True if correct kernels like these are timed here."""
@@ -76,7 +76,7 @@ class Attempt:
     sees in a verdict, so that it cannot tell the two apart. Call `outcomes` once.
 
     Args:
-        equipment: What the kernels are judged with.
+        equipment: The worker's equipment.
         cases: Each kernel, with the problem, the ruleset and the seeds, which all share.
         watched: Whether one of the judged calls may be watched, if the kernel allows that
             (`can_be_watched`).

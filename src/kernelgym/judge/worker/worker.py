@@ -1,4 +1,4 @@
-"""A trusted worker: judges kernels one at a time on one device, and retries where due.
+"""A trusted worker: judges kernels on one device, one after the other, and retries where due.
 
 Contract: the retries are those of `kernelgym.judge.retries` that stay within one worker; the pool
 carries out the others.
@@ -120,8 +120,8 @@ class Worker:
             seed: Hexadecimal secret of an earlier verdict, to repeat it; empty for a new one.
 
         Returns:
-            Each kernel's verdict. Of a round None, unless all were timed or one was refused or
-            wrong: for what else may happen, whole verdicts give a kernel another attempt.
+            Each kernel's verdict. None for a round in which not all kernels were timed, unless one
+            was wrong or refused: whole verdicts, which may make another attempt, then decide.
 
         Raises:
             JudgeError: If the judge fails.
@@ -183,7 +183,7 @@ class Worker:
             kernel: The kernel; its module is loaded, and its model is not constructed.
 
         Returns:
-            What compilers made of it; None if nothing was built, or it did not load.
+            Facts on the compiled extensions; None if nothing was built, or the kernel did not load.
 
         Raises:
             JudgeError: If the judge fails.
@@ -327,7 +327,7 @@ class Worker:
     def _attempt(
         self, cases: Sequence[JudgedCase], watched: bool
     ) -> tuple[tuple[JudgeOutcome, ...], Failure, bool]:
-        """Return fresh processes' outcomes, how they failed, and whether a call was watched."""
+        """Make one attempt; return the outcomes, their failure, and whether a call was watched."""
         attempt = Attempt(self._equipment, cases, watched)
         outcomes = attempt.outcomes()
         failures = [outcome.failure for outcome in outcomes]
