@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.out_of_memory import our_failure
@@ -33,12 +33,14 @@ from kernelgym.judge.processes.threads import RunTimes, Threads
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Limits
 
+if TYPE_CHECKING:
+    from kernelgym.judge.processes.zygote_handle import Zygote
+
 __all__ = [
     "USUAL",
     "BoundedStream",
     "Candidate",
     "CandidateEnded",
-    "CandidateKeeper",
     "CandidateKind",
     "CandidateTimedOut",
     "makes_streams",
@@ -111,26 +113,10 @@ class CandidateTimedOut(Exception):
     """The candidate did not answer by its deadline."""
 
 
-class CandidateKeeper(Protocol):
-    """The part of the zygote's handle that its candidates' handles use."""
-
-    def pid(self, candidate_id: int) -> int:
-        """Return the process id of a running candidate."""
-
-    def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
-        """Return a candidate's exit code (negative: signal); None if it runs."""
-
-    def kill(self, candidate_id: int) -> None:
-        """Kill a candidate and everything it started; wait until it is gone."""
-
-    def begin_kill(self, candidate_id: int) -> None:
-        """Have the zygote kill a candidate; do not wait for it."""
-
-
 class Candidate:
     """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
 
-    def __init__(self, keeper: CandidateKeeper, number: int, root: Path, limits: Limits) -> None:
+    def __init__(self, keeper: Zygote, number: int, root: Path, limits: Limits) -> None:
         self._keeper, self._id, self._limits = keeper, number, limits
         self._output_bytes = limits.output_bytes
         self.scratch = tempfile.mkdtemp(prefix="run-", dir=root)

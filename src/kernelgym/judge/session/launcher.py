@@ -11,6 +11,8 @@ Not covered:
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel
 
-__all__ = ["CandidateProcess", "CandidateProcesses"]
+__all__ = ["CandidateProcesses"]
 
 
 class CandidateProcesses:
@@ -59,8 +61,11 @@ class CandidateProcesses:
         self._begun = {} if begun is None else {begun.interpreted: begun}  # not ready yet
         self._builder: Builder | None = None
 
-    def open(self, language: str, source: str, exec_allowed: bool = False) -> CandidateProcess:
-        """Return a fresh process for a source, for a ``with`` block.
+    @contextlib.contextmanager
+    def open(
+        self, language: str, source: str, exec_allowed: bool = False
+    ) -> Iterator[CandidateSession]:
+        """Yield a session with a fresh process for a source; end the process with the block.
 
         Its zygote forks the next standby process meanwhile; `settle` waits for that one's context
         on the device.
@@ -86,7 +91,12 @@ class CandidateProcesses:
             candidate, self._ruleset, build, accelerator.device, accelerator.device_lock
         )
         session.buffers.alone = accelerator.is_alone
-        return CandidateProcess(self, candidate, session)
+        try:
+            yield session
+        finally:
+            session.channel.log()  # reads the output now: it must outlive the process
+            self.discard(candidate)
+            session.buffers.close()
 
     def ask_for_contexts(self) -> None:
         """Have standby processes create their contexts on the device."""
@@ -215,20 +225,3 @@ class CandidateProcesses:
             for zygote in zygotes.values():
                 zygote.close()
             zygotes.clear()
-
-
-class CandidateProcess:
-    """A candidate process and its session, for one ``with`` block."""
-
-    def __init__(
-        self, owner: CandidateProcesses, candidate: Candidate, session: CandidateSession
-    ) -> None:
-        self._owner, self._candidate, self._session = owner, candidate, session
-
-    def __enter__(self) -> CandidateSession:
-        return self._session
-
-    def __exit__(self, *_: object) -> None:
-        self._session.channel.log()  # reads the output now: it must outlive the process
-        self._owner.discard(self._candidate)
-        self._session.buffers.close()

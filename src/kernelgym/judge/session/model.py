@@ -10,11 +10,12 @@ Not covered:
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import torch
 
-from kernelgym.judge.memory.arena import Arena, new_arena
+from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.memory.slots import encode_all, fill
 from kernelgym.judge.reference.reference import Reference, tensors_of
 from kernelgym.judge.session.channel import Channel, Rejected
@@ -90,7 +91,7 @@ class CandidateModel:
         tensors = tensors_of(reference.init_args)
         size = sum(t.numel() * t.element_size() for t in tensors)
         arena = new_arena(len(tensors), size, _CPU)  # models are built on the CPU, then moved
-        with _closing(arena):
+        with contextlib.closing(arena):
             self._channel.share(arena)
             arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
             self._channel.post(
@@ -110,7 +111,7 @@ class CandidateModel:
         """Set the kernel's constant parameters to the values that the reference uses."""
         values = reference.state
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
-        with _closing(arena):
+        with contextlib.closing(arena):
             self._channel.share(arena)
             regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
             self._channel.post({"op": "state", "values": regions})
@@ -127,14 +128,3 @@ class CandidateModel:
                 f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
                 "names and shapes, so that the judge can replace values by name",
             )
-
-
-class _closing:
-    def __init__(self, arena: Arena) -> None:
-        self._arena = arena
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self._arena.close()

@@ -314,7 +314,7 @@ class Attempt:
             return  # freed after timing: another wait for the device lock would take long
         with self._accelerator.between_timings():
             for session in sessions:
-                # `Process.__exit__` discards the process and handles a failure to end it.
+                # `CandidateProcesses.open` discards the process and handles a failure to end it.
                 with contextlib.suppress(JudgeError):
                     session.end()
             self._accelerator.tidy()
