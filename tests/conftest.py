@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # The workers of pytest-xdist share the cores: where each had a thread a core, a third of the
     # suite's CPU time went into threads of torch that wait for each other in busy loops.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Python looks for garbage after every 700 new objects, and torch, transformers and thousands of
+# tests leave it much to look through: a third of the time in which tests are collected.
+gc.set_threshold(20_000, 10, 10)
 
 ADD = """\
 import torch
