@@ -73,7 +73,7 @@ class LeftOut:
     """A row that gives no entry."""
 
     reason: str
-    """Reason as a key of `REASONS`."""
+    """Key of `REASONS` that says why the row gives no entry."""
 
 
 KERNELBOOK = HubArchive(

@@ -38,23 +38,25 @@ from kernelgym.types import Evaluator, Job, Kernel, Problem
 __all__ = ["REACH", "BuildProgress", "BuiltIndex", "IndexPlan", "MakeEvaluator", "build_index"]
 
 REACH = 20
-"""Nearest entries of a problem that are verified with `IndexPlan.reach_of`."""
+"""Number of nearest entries that are verified for each problem in `IndexPlan.reach_of`."""
 _TESTED_BEYOND = 5
-"""Entries beyond k that must pass the copy test."""
+"""Number of entries beyond k that must pass the copy test."""
 _EMBEDDED_AT_ONCE = 512
 
 BuildProgress: TypeAlias = Callable[
     [str, int], contextlib.AbstractContextManager[Callable[[], None]]
 ]
-"""Begins a stage of so many steps; gives what is called once per step."""
+"""Function that begins a stage, given its name and number of steps, as a context. The context gives
+a function to call after each step.
+"""
 MakeEvaluator: TypeAlias = Callable[[bool], contextlib.AbstractContextManager[Evaluator]]
-"""Opens a judge that takes times, or one that does not."""
+"""Function that opens a judge; the argument says whether it times correct kernels."""
 _Counts: TypeAlias = "collections.Counter[str]"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What an index is built of, and how its kernels are verified."""
+    """Corpora and embedder of an index, and the way in which its kernels are verified."""
 
     corpora: tuple[Corpus, ...]
     """Corpora that give the entries."""
@@ -74,9 +76,9 @@ class IndexPlan:
     include_unverified: bool = False
     """True to keep kernels that were not judged."""
     minutes: float | None = None
-    """Most minutes for verifying, and for testing copies; None for no limit."""
+    """Largest number of minutes for verifying, and again for the copy test; None for no limit."""
     k: int = 3
-    """Entries that a prompt will show; `k` + 5 must pass the copy test of a problem."""
+    """Number of entries that a prompt will show; `k` + 5 must pass the copy test of a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def build_index(
 def _read(
     plan: IndexPlan, left_out: _Counts
 ) -> tuple[dict[str, list[IndexEntry]], list[dict[str, Any]]]:
-    """Return entries by language, and the manifest's rows of corpora."""
+    """Return entries by language, and one row for the manifest about each corpus."""
     entries: dict[str, list[IndexEntry]] = {}
     corpora: list[dict[str, Any]] = []
     seen: set[tuple[str, ...]] = set()
@@ -220,7 +222,7 @@ def _verified(
     make_evaluator: MakeEvaluator,
     progress: BuildProgress,
 ) -> Index:
-    """Return an index of correct entries, with what the judge found."""
+    """Return an index of the correct entries, with the judge's verdicts and speedups in them."""
     judged: dict[str, IndexEntry] = {}
     wrong: set[str] = set()
     # What held-out problems can be shown is verified, too.

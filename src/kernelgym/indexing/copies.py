@@ -1,4 +1,4 @@
-"""The copy test: which entries solve held-out problems, verbatim.
+"""The copy test: finds entries whose unchanged kernels solve held-out problems.
 
 Contract: for each held-out problem the nearest entries that are not excluded are judged on it,
 untimed and nearest first, until `needed` have failed to solve it. An entry whose kernel is accepted
@@ -26,7 +26,7 @@ from kernelgym.types import Job, Kernel, Problem
 __all__ = ["CopyTest", "copy_test", "reach"]
 
 _DEEPEST = 512
-"""Nearest entries that are looked at per problem."""
+"""Largest number of nearest entries that are tested for a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CopyTest:
 
 
 def reach(index: Index, problems: Sequence[Problem], depth: int) -> tuple[IndexEntry, ...]:
-    """Return entries that problems can be shown, the nearest of each problem first.
+    """Return the entries that prompts of problems can show, the nearest of each first.
 
     Args:
         index: The index.
@@ -116,7 +116,7 @@ def _failing(
     accepted: set[str],
     needed: int,
 ) -> tuple[str, ...] | None:
-    """Return ids of the nearest entries that fail on a problem; None if the time is over.
+    """Return ids of the nearest entries whose kernels fail on a problem; None if time ran out.
 
     Those that solve it are added to `accepted`.
     """

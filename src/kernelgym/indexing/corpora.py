@@ -1,4 +1,4 @@
-"""Corpora: sources of entries, named by a text.
+"""Corpora: sources of an index's entries, each named by a text such as ``kernelbook``.
 
 Contract: a corpus is written ``NAME[@REVISION][:PATH]``, or is the path of a file or folder of
 rows:
@@ -96,7 +96,7 @@ def corpus_of(text: str) -> Corpus:
 
 
 def read_corpus(corpus: Corpus, languages: tuple[str, ...], device: str) -> Given:
-    """Yield a corpus's entries, and for each row that gave none the reason.
+    """Yield the entries of a corpus, and a `LeftOut` with the reason for each row without one.
 
     Args:
         corpus: The corpus.

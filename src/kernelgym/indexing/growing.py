@@ -1,4 +1,4 @@
-"""The growing archive of a training run: what its steps found.
+"""The growing archive of a training run: the correct kernels that its earlier steps found.
 
 Contract: the archive of a step is a function of the episodes of the steps before it, in the order
 in which trajectories.jsonl has them, and of nothing else. There is no second store: a run that goes
@@ -27,11 +27,11 @@ from kernelgym.retrieval.part import Retrieval
 __all__ = ["MOST", "RecordedArchives", "RunArchive", "step_of"]
 
 MOST = 4000
-"""Most entries of an archive, so that a long run does not grow without end."""
+"""Largest number of entries of an archive."""
 
 
 class RunArchive:
-    """The archive of a run, step after step.
+    """The archive of a training run, which grows after each step.
 
     Args:
         most: Most entries that it shows.
@@ -41,15 +41,17 @@ class RunArchive:
         self._most = most
         self._gathered = BestKernels()
         self.step = 0
-        """Steps whose episodes it holds: it is the archive of this step."""
+        """Number of steps whose episodes the archive holds; the next step's prompts show the
+        archive.
+        """
         self.entries: tuple[IndexEntry, ...] = ()
-        """Entries that it shows."""
+        """Entries that the archive shows."""
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def move_on(self, records: Iterable[EpisodeRecord]) -> None:
-        """Add the episodes of a step that is over, in their order."""
+        """Add the episodes of a finished step, in their recorded order."""
         for record in records:
             self._gathered.add(record)
         self.entries = tuple(self._gathered.entries()[-self._most :])
@@ -67,11 +69,11 @@ class RunArchive:
         return dataclasses.replace(observer, parts=tuple(parts))
 
     def state(self) -> dict[str, int | str]:
-        """Return what a checkpoint keeps, as JSON data; it has no entries."""
+        """Return step and digest of the archive for a checkpoint, as JSON data."""
         return {"step": self.step, "digest": archive_digest(self.entries)}
 
     def load(self, state: dict[str, int | str], path: str | Path) -> None:
-        """Become the archive that a checkpoint kept.
+        """Restore the archive of a checkpoint by reading the run's episodes again.
 
         Args:
             state: What `state` returned.
@@ -90,7 +92,7 @@ class RunArchive:
             )
 
     def read(self, path: str | Path, step: int) -> None:
-        """Become the archive of a step, by a run's file.
+        """Restore the archive of a step by reading a run's episodes.
 
         Args:
             path: The run's trajectories.jsonl; one that is not there holds no episode.
@@ -106,7 +108,7 @@ class RunArchive:
 
 
 class RecordedArchives:
-    """The archives of a run's steps, to make its prompts again.
+    """Archives of a finished run's steps, from which its prompts are made again.
 
     Args:
         path: The run's trajectories.jsonl.
@@ -127,7 +129,7 @@ class RecordedArchives:
         return keep_archive(self._by_step[min(step, max(self._by_step))])
 
     def observer(self, observer: Observer) -> Observer:
-        """Return an observer once the archives that it names are kept."""
+        """Keep the archives that an observer names in this process, and return the observer."""
         for part in observer.parts:
             if isinstance(part, Retrieval) and part.archive_step is not None:
                 self.at(part.archive_step)

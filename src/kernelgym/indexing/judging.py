@@ -1,4 +1,4 @@
-"""Verdicts of a build, remembered while it runs.
+"""Verdicts on the kernels of an index, kept in memory while the index is built.
 
 Contract: `BuildVerdicts` asks an evaluator for verdicts of (problem, kernel), each once. Kernels
 that the ruleset refuses are not run. A kernel that no time was left for has no verdict; neither has
@@ -18,7 +18,7 @@ from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 __all__ = ["BuildVerdicts", "problem_of"]
 
 _AT_ONCE = 8
-"""Kernels that are given to the judge between two looks at the clock, per worker."""
+"""Number of kernels per worker that the judge gets between two checks of the time limit."""
 
 
 def problem_of(entry: IndexEntry) -> Problem:
@@ -47,7 +47,7 @@ class BuildVerdicts:
 
     @property
     def late(self) -> bool:
-        """True once the time is over."""
+        """True once the time limit has passed."""
         return self._until is not None and self._clock() >= self._until
 
     def of(self, problem: Problem, kernel: Kernel) -> Verdict | None:
@@ -55,7 +55,7 @@ class BuildVerdicts:
         return self._known.get((problem.digest, kernel.digest))
 
     def judge(self, jobs: Sequence[Job], advance: Callable[[], None] = lambda: None) -> None:
-        """Judge what has no verdict yet, until the time is over.
+        """Judge the jobs that have no verdict yet, until the time limit.
 
         Args:
             jobs: What is judged, the most wanted first.

@@ -1,4 +1,4 @@
-"""Entries of episodes that were played: their correct kernels.
+"""Index entries made from recorded episodes: one for each correct kernel.
 
 Contract: `played_entries` is a function of the records' order and content. Only what a judge found
 correct is an entry, by the ruleset that its record names. Of each problem (its canonical form,
@@ -17,11 +17,11 @@ from kernelgym.types import Turn, Verdict
 __all__ = ["BestKernels", "played_entries", "speed_of"]
 
 _PER_PROBLEM = 3
-"""Entries that are kept of a problem."""
+"""Largest number of entries that are kept of a problem."""
 
 
 def played_entries(records: Iterable[EpisodeRecord], most: int = _PER_PROBLEM) -> list[IndexEntry]:
-    """Return the entries that episodes give, by problem.
+    """Return the entries of recorded episodes, grouped by problem.
 
     Args:
         records: Episodes with their problems' sources; others are passed over.

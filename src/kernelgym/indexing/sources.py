@@ -31,7 +31,7 @@ def with_names(source: str, names: Mapping[str, str]) -> str | None:
 
 
 def class_named(source: str, name: str) -> ast.ClassDef | None:
-    """Return a module's class of that name; None if it has none."""
+    """Return the class of a name in a module's tree; None if the module has none."""
     tree = parsed(source)
     body = [] if tree is None else tree.body
     return next((n for n in body if isinstance(n, ast.ClassDef) and n.name == name), None)
@@ -61,7 +61,7 @@ def replaced(source: str, node: ast.expr, text: str) -> str:
 
 
 def positional_inputs(source: str, kind: str) -> str | None:
-    """Return a module whose ``get_init_inputs`` gives what a constructor takes, by position.
+    """Return a module whose ``get_init_inputs`` returns the constructor's positional arguments.
 
     It gave ``[args, kwargs]`` before: a list and a dictionary.
 

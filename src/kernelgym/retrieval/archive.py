@@ -1,4 +1,4 @@
-"""Archives: what a training run found itself, shown beside an index.
+"""Archives: solved problems that a training run found itself, shown in prompts beside an index.
 
 Contract: an archive holds the entries that a run found before one of its steps. A `Retrieval` names
 it by step and digest, since it is data; the entries are kept in this process by `keep_archive`,
@@ -25,11 +25,11 @@ __all__ = ["archive_digest", "archive_index", "forget_archives", "keep_archive"]
 
 _KEPT_ARCHIVES = 8
 _ARCHIVES: OrderedDict[str, tuple[IndexEntry, ...]] = OrderedDict()
-"""Entries by digest of the archive; the one that was used last is the last."""
+"""Entries of kept archives by the archive's digest, in order of use: the latest used is last."""
 
 
 def archive_digest(entries: Iterable[IndexEntry]) -> str:
-    """Return sixteen hex digits over what is shown of entries."""
+    """Return sixteen hexadecimal digits of a digest over the texts of entries that prompts show."""
     return text_digest("\n".join(sorted(entry.shown for entry in entries)))
 
 
@@ -93,6 +93,6 @@ def _archive_index(
 
 @lru_cache(maxsize=8192)
 def _row(embedder: Hashable, reference: str) -> Vectors:
-    """Return one reference's vector; an archive holds most references of the one before."""
+    """Return a reference's vector, from a cache: archives of successive steps share most rows."""
     row: Vectors = embedded([reference], cast(Embedder, embedder))[0]
     return row

@@ -1,4 +1,4 @@
-"""Embedders: references become vectors whose products say how alike they are.
+"""Embedders: make vectors of references; the product of two vectors is their similarity.
 
 Contract: an `Embedder` is a pure function of the sources of references, with a name and a
 dimension. The default, ``operators``, counts the operators of a reference
@@ -29,7 +29,7 @@ Vectors: TypeAlias = NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Makes vectors of references."""
+    """Interface of objects that make vectors of references."""
 
     @property
     def name(self) -> str:
@@ -37,11 +37,11 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector."""
+        """Number of components of a vector."""
 
     @property
     def record(self) -> Mapping[str, str]:
-        """Arguments of `kernelgym.retrieval.models.find_embedder` that make it again."""
+        """Arguments of `kernelgym.retrieval.models.find_embedder` that give this embedder."""
 
     def embed(self, references: Sequence[str], *, query: bool = False) -> Vectors:
         """Return one row of length 1 per reference; zeros where nothing is found to embed.
@@ -75,7 +75,7 @@ def embedded(references: Sequence[str], embedder: Embedder, *, query: bool = Fal
 
 
 class OperatorEmbedder:
-    """Hashes operators, their families, and runs of up to three of them.
+    """Embedder that hashes a reference's operators, their families, and runs of up to three.
 
     Args:
         dimension: Numbers of a vector.
@@ -100,13 +100,13 @@ class OperatorEmbedder:
 
 
 _RUN_WEIGHTS = (1.0, 0.6, 0.35)
-"""Weights of one operator, a pair and a triple."""
+"""Weights of runs of one, two and three operators, in this order."""
 _FAMILY_WEIGHT = 0.5
-"""Weight of a family beside an operator's 1: relu and gelu are half alike."""
+"""Weight of an operator's family, where the operator itself has weight 1."""
 
 
 def _weights(names: Sequence[str]) -> dict[str, float]:
-    """Return features and weights; a repeated one counts by its square root."""
+    """Return features and weights, which grow with the square root of a feature's count."""
     families = [family(name) for name in names]
     counts = Counter(_features(names, "o"))
     weights = {key: _RUN_WEIGHTS[len(key) - 2] * math.sqrt(n) for key, n in counts.items()}
@@ -123,6 +123,6 @@ def _features(names: Sequence[str], mark: str) -> Iterator[tuple[str, ...]]:
 
 @lru_cache(maxsize=65_536)
 def _slot(feature: str, dimension: int) -> tuple[int, float]:
-    """Return the place and sign of a feature, by its digest."""
+    """Return the position in the vector and the sign to which a feature's digest maps it."""
     number = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "big")
     return (number >> 1) % dimension, 1.0 if number & 1 else -1.0

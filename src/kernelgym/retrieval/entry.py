@@ -35,9 +35,9 @@ class IndexEntry:
     """One solved problem: a reference and a kernel that replaces it."""
 
     reference: str
-    """Source of the problem's module."""
+    """Source text of the problem's module."""
     kernel: str
-    """Source of the module that replaces it."""
+    """Source text of the kernel's module, which replaces the reference."""
     language: str
     """Language of the kernel."""
     problem_id: str = ""
@@ -45,7 +45,7 @@ class IndexEntry:
     name: str = ""
     """Name of the problem; empty if it has none."""
     form: str = ""
-    """Text that equivalent problems share; empty if that is not known."""
+    """Canonical form of the problem, a text that equivalent problems share; empty if unknown."""
     origin: str = ""
     """Data set or suite that the entry comes from."""
     licence: str = ""
@@ -62,7 +62,9 @@ class IndexEntry:
     """Speedup of the kernel over its reference, and the ends of its interval; empty if the kernel
     was not timed."""
     id: str = field(init=False)
-    """The problem's id, and ten digits of a digest of language, reference and kernel."""
+    """Id of the entry: the problem's id, and ten digits of a digest of language, reference and
+    kernel.
+    """
 
     def __post_init__(self) -> None:
         texts = (self.language, self.reference, self.kernel)
@@ -71,7 +73,7 @@ class IndexEntry:
 
     @property
     def shown(self) -> str:
-        """Text of one line that two entries share if a prompt shows them alike."""
+        """One-line text of all that a prompt shows of the entry, for digests and comparisons."""
         return f"{self.id} {self.verdict == NOT_JUDGED}"
 
 
@@ -99,5 +101,5 @@ def unusable(entry: IndexEntry) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Return False for text with lone surrogates."""
+    """Return True if UTF-8 can hold the text; lone surrogates make it False."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

@@ -50,7 +50,7 @@ def keys_of_entry(entry: IndexEntry) -> Keys:
 
 
 def form_of(problem: Problem) -> str:
-    """Return a Synthetic problem's canonical form; empty for another suite's."""
+    """Return the canonical form of a Synthetic problem; empty for a problem of another suite."""
     if problem.suite != "Synthetic":
         return ""
     from kernelgym.suites.synthetic import canonical_form
@@ -98,7 +98,7 @@ def tree_key(source: str) -> str:
 
 
 class _Writer:
-    """Writes a tree as words, without the author's names and numbers."""
+    """Writer of a syntax tree as words, without the author's names and numbers."""
 
     def __init__(self, aliases: dict[str, str]) -> None:
         self._aliases = aliases

@@ -40,10 +40,11 @@ __all__ = [
 ]
 
 _FORMAT = 1
-"""Version of the folder's format; goes up when an older reader would go wrong."""
+"""Version of the folder's format; raised when an older version of kernelgym would misread a folder.
+"""
 _MANIFEST, _ENTRIES, _VECTORS = "manifest.json", "entries.parquet", "vectors.npy"
 _SAMPLED = 16
-"""Entries that `read_index` embeds again, to see that the embedder still does the same."""
+"""Number of entries that `read_index` embeds again, to check that the embedder is unchanged."""
 _ALIKE = 0.999
 
 
@@ -226,14 +227,14 @@ def read_index(
 
 
 def check_index(folder: str | Path, *, model: str = "") -> Iterator[str]:
-    """Yield what was found sound in an index, language by language.
+    """Check an index; yield a line about each language whose files, entries and vectors are sound.
 
     Args:
         folder: The folder.
         model: Folder or name of the embedder's model, where it is not where it was at the build.
 
     Raises:
-        UsageError: At the first thing that is not sound.
+        UsageError: At the first damaged file, unusable entry or vector that differs.
     """
     place = Path(folder)
     for language in read_manifest(place)["languages"]:

@@ -68,7 +68,7 @@ def tables_digest() -> str:
 def arithmetic(
     name: str, values: Sequence[object], nodes: Sequence[ast.expr], since: int
 ) -> tuple[str, int | None]:
-    """Return an operation's name, and the place among all operators where its idiom may begin."""
+    """Return an operation's name, and the position of the operator where its idiom may begin."""
     if len(values) < 2:
         return name, None
     scalars = [not is_tensor(value) for value in values[:2]]

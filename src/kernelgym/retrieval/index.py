@@ -27,17 +27,17 @@ from kernelgym.types import Problem, text_digest
 __all__ = ["Index", "Neighbour", "SearchResult", "usable"]
 
 _POOL = 32
-"""Entries beyond k whose products are computed again in float64."""
+"""Number of entries beyond k whose products are computed again in float64."""
 _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """An entry that a search found, and how like the problem it is."""
+    """An entry that a search found, and its similarity to the problem."""
 
     entry: IndexEntry
     score: float
-    """Cosine of the two vectors, from -1 to 1."""
+    """Cosine similarity of the vectors of entry and problem, from -1 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,12 @@ class Index:
     """Number of entries that could not be used, by a reason of
     `kernelgym.retrieval.entry.UNUSABLE`."""
     keys: tuple[Keys, ...] = field(default=(), repr=False)
-    """Keys by which each entry's problem is known again; computed if empty."""
+    """Exclusion keys of each entry's problem (`kernelgym.retrieval.exclusion`); computed if empty.
+    """
     passed: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
-    """Ids of the only entries that may be shown for a held-out problem, by the problem's digest: a
-    judge found that their kernels do not solve it."""
+    """Ids of the only entries that may be shown for a held-out problem, by the problem's digest. A
+    judge found that the kernels of these entries do not solve the problem.
+    """
     engine: SearchEngine | None = field(default=None, repr=False)
     """Engine that searches the vectors; NumPy if None."""
     digest: str = field(init=False)
@@ -163,7 +165,7 @@ class Index:
         )
 
     def without_answers(self, held_out: Iterable[Problem]) -> tuple[Index, dict[str, int]]:
-        """Return the index without what held-out problems exclude, and counts by reason."""
+        """Return the index without entries that held-out problems exclude, and counts by reason."""
         looked_at = np.ones(len(self.entries), dtype=bool)
         found: dict[int, str] = {}
         for problem in held_out:
@@ -173,7 +175,7 @@ class Index:
         )
 
     def _exclude(self, problem: Problem, looked_at: NDArray[np.bool_]) -> dict[int, str]:
-        """Take the entries out that share a key with a problem; return places and reasons."""
+        """Exclude the entries that share a key with a problem; return their places with reasons."""
         found: dict[int, str] = {}
         for reason, keys in keys_of(problem).items():
             for key in keys:
@@ -185,7 +187,7 @@ class Index:
 
 
 def usable(entries: Iterable[IndexEntry]) -> tuple[tuple[IndexEntry, ...], dict[str, int]]:
-    """Return the entries that can be shown in the order of their ids, and counts of the others."""
+    """Return the entries that can be shown, sorted by id, and counts of the others by reason."""
     kept: dict[str, IndexEntry] = {}
     left_out: Counter[str] = Counter()
     for entry in entries:

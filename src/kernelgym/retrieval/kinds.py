@@ -43,14 +43,14 @@ TENSOR, OTHER = ValueKind.TENSOR, ValueKind.OTHER
 
 @dataclass(frozen=True, slots=True)
 class Dotted:
-    """Something imported, by its whole dotted name."""
+    """An imported module, class or function, by its whole dotted name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer of a library such as `torch.nn.Linear`, constructed."""
+    """An instance of a library's layer, such as `torch.nn.Linear`."""
 
     name: str
 
@@ -93,7 +93,7 @@ class Many:
 
     values: list[object]
     names: dict[str, object] = field(default_factory=dict)
-    """Items that have a name, by that name."""
+    """Named items of the container, by name."""
 
 
 def is_tensor(value: object) -> bool:
@@ -133,7 +133,7 @@ def flat(step: Callable[[int], None], values: Sequence[object]) -> list[object]:
 
 
 def joined(step: Callable[[int], None], *parts: Many) -> Many:
-    """Return a new container of all items of others; `step` is called with their number."""
+    """Return a container of all items of containers; `step` is called with their number."""
     step(sum(len(part.values) for part in parts))
     names = {name: value for part in parts for name, value in part.names.items()}
     return Many([item for part in parts for item in part.values], names)

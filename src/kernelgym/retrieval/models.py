@@ -23,7 +23,7 @@ __all__ = ["TextModel", "find_embedder"]
 
 
 class TextModel:
-    """Embeds references as text with a model that sentence-transformers reads.
+    """Embedder that reads references as text, with a model of sentence-transformers.
 
     Args:
         model: Folder, or name on the hub.

@@ -43,7 +43,7 @@ __all__ = ["operators"]
 
 _MAX_OPERATORS = 2_000
 _MAX_STEPS = 100_000
-"""Most expressions, statements, calls and copied items of containers that are evaluated."""
+"""Largest number of evaluated expressions, statements, calls and copied container items."""
 _MAX_DEPTH = 24
 
 
@@ -104,7 +104,7 @@ class _Walk:
             self._quiet -= 1
 
     def _emit(self, name: str, since: int | None = None) -> None:
-        """Record an operator; those of its operands begin at place `since` of `found`."""
+        """Record an operator; those of its operands begin at position `since` of `found`."""
         if not name or self._quiet:
             return
         if since is not None:
@@ -428,7 +428,7 @@ class _Walk:
         named: dict[str, object],
         since: int,
     ) -> object:
-        """Call something imported: a module's constructor, or a function."""
+        """Call an imported object, a layer's constructor or a function; return the result."""
         home, _, last = dotted.rpartition(".")
         if home == "builtins":
             if last in ("enumerate", "zip"):
@@ -460,7 +460,7 @@ class _Walk:
         return self._operation(operator_name(dotted), node.args, values, node, tensors, since)
 
     def _method(self, method: Method, call: ast.Call, values: list[object], since: int) -> object:
-        """Call a method of a tensor, or of something unknown."""
+        """Call a method of a tensor, or of a value of unknown kind; return the result."""
         name = operator_name(method.name)
         if method.of_tensor:
             if method.name in FACTS or not isinstance(call.func, ast.Attribute):

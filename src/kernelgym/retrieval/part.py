@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 INDEXES = ("synthetic",)
-"""Indexes that have a name; others are folders."""
+"""Makers of the indexes that have a name; every other index is a folder."""
 
 RetrievalTime = Literal["first", "always"]
 _LEVEL = re.compile(r"L\d+")
@@ -52,7 +52,7 @@ _LEVEL = re.compile(r"L\d+")
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """Shows solved problems like the one asked; equal ones show the same.
+    """Part of an observer that shows solved problems like the one asked; equal parts show the same.
 
     Raises:
         UsageError: If a field is unknown or out of range.
@@ -61,9 +61,9 @@ class Retrieval:
     index: str = "synthetic"
     """Name of an index, or the folder of one that `kernelgym index build` wrote."""
     k: int = 3
-    """Most entries that are shown."""
+    """Largest number of entries that are shown."""
     tokens: int = 2000
-    """Most tokens that they take; an entry is shown whole or not at all."""
+    """Largest number of tokens of all shown entries; an entry is shown whole or not at all."""
     when: RetrievalTime = "first"
     """``first``: before the first answer only; ``always``: the same at every turn."""
     same_problem: bool = False
@@ -177,7 +177,7 @@ def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
 
 
 def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
-    """Return what of an index may be shown; loaded once per process.
+    """Return the part of an index that may be shown; it is loaded once per process.
 
     Raises:
         UsageError: If there is none of that name or language, it is damaged, its digest is
@@ -188,7 +188,7 @@ def load_index(retrieval: Retrieval, language: str, device: str) -> Index:
 
 
 def load_indexes(retrieval: Retrieval, language: str, device: str) -> tuple[Index, ...]:
-    """Return what is searched: the index, and the archive if one is named.
+    """Return the indexes that are searched: the index, and the archive if `retrieval` names one.
 
     Raises:
         UsageError: What `load_index` raises; or if the archive is not there.
@@ -251,7 +251,7 @@ def _whole_index(retrieval: Retrieval, language: str, device: str) -> Index:
 
 @lru_cache(maxsize=16)
 def _folder_index(folder: str, language: str, digest: str, model: str, engine: str) -> Index:
-    """Return a folder's index; `digest` keeps one that was rebuilt since apart."""
+    """Return a folder's index, cached by folder and digest: a rebuilt index has another digest."""
     return read_index(folder, language, model=model, engine=engine)
 
 
@@ -259,7 +259,7 @@ def _folder_index(folder: str, language: str, digest: str, model: str, engine: s
 def _nearest(
     indexes: tuple[Index, ...], problem: Problem, k: int, same_problem: bool
 ) -> tuple[IndexEntry, ...]:
-    """Return the k most similar entries; remembered, as an observer asks several times a turn."""
+    """Return the k most similar entries, cached: an observer asks several times in a turn."""
     found: dict[str, Neighbour] = {}
     for index in indexes:
         searched = index.search(problem, k, same_problem=same_problem)

@@ -20,11 +20,13 @@ from kernelgym.retrieval.embedding import Vectors
 __all__ = ["ENGINES", "Places", "SearchEngine", "search_engine"]
 
 _MARGIN = 1e-5
-"""Products in float32 that are closer than this may be equal: 512 terms of at most 1."""
+"""Difference below which two products in float32 may be equal: 512 terms of at most 1."""
 
 Places: TypeAlias = NDArray[np.intp]
 SearchEngine: TypeAlias = Callable[[Vectors, Places, int], Places]
-"""Takes a query, the places that are looked at, and how many are wanted at least."""
+"""Function of a query, the row numbers to search, and the least number of results; see
+`search_engine`.
+"""
 
 
 def _numpy_engine(vectors: Vectors) -> SearchEngine:
@@ -60,11 +62,11 @@ ENGINES: dict[str, Callable[[Vectors], SearchEngine]] = {
     "numpy": _numpy_engine,
     "faiss": _faiss_engine,
 }
-"""Makers of engines, by the names that `search_engine` takes."""
+"""Functions that make search engines, by the names that `search_engine` takes."""
 
 
 def search_engine(name: str, vectors: Vectors) -> SearchEngine:
-    """Return what searches the rows of a matrix.
+    """Return the engine that searches the rows of a matrix.
 
     Args:
         name: ``numpy`` or ``faiss``.

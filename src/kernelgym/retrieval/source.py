@@ -44,7 +44,7 @@ def aliases_of(tree: ast.AST) -> dict[str, str]:
 def method_of(
     classes: Mapping[str, ast.ClassDef], kind: ast.ClassDef, name: str
 ) -> ast.FunctionDef | None:
-    """Return a class's method, its own or one of its bases'; None if it has none."""
+    """Return a class's method, defined in the class or a base class; None if it has none."""
     todo, seen = [kind], {kind.name}
     while todo:
         here = todo.pop(0)

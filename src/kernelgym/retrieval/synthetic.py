@@ -24,7 +24,7 @@ __all__ = ["size_for", "synthetic_entries", "synthetic_index"]
 
 _PARTS = ("warmstart", "rl")
 _PER_LEVEL = {1: 300, 2: 800, 3: 400}
-"""Problems that are looked at; levels 1 and 3 have few forms, and more numbers add few."""
+"""Number of problems read of each level; levels 1 and 3 have few distinct forms."""
 
 
 def size_for(device: str) -> Preset:
