@@ -94,7 +94,7 @@ class PlayedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run as its files tell it."""
+    """A recorded run, read from its files."""
 
     name: str
     kind: RunKind

@@ -28,7 +28,7 @@ __all__ = ["TimesFile", "measure_all"]
 
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
-"""Facts of a machine that have to be equal in one file."""
+"""Names of the machine's facts that must be equal for all times in one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def measure_all(
 
 
 class _Room:
-    """Memory budget that measuring threads share."""
+    """Memory budget in bytes that measuring threads share."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken, self._count = size, 0, 0

@@ -91,7 +91,7 @@ def time_modes(options: BaselineCommand) -> int:
 
 
 def _words(text: str, every: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the words between commas; the words of `every` for ``all``."""
+    """Return the comma-separated words of an option; all words of `every` for ``all``."""
     if text == "all" and every:
         return tuple(every)
     return tuple(word.strip() for word in text.split(",") if word.strip())

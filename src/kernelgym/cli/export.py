@@ -172,7 +172,7 @@ class ExportCommand(Command):
 
 
 def _observers(file: str, tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
-    """Return what gives the observer of a record back, counting in a tokenizer's tokens.
+    """Return a function from a record to its observer, which counts in a tokenizer's tokens.
 
     What a training run showed of its own kernels is made of its earlier episodes in the file.
 

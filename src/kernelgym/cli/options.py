@@ -12,7 +12,7 @@ __all__ = ["Command", "JudgingOptions", "MemoryOption"]
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """Base class of all commands: an option that all have, and the method that runs them."""
+    """Base class of all commands: the option ``--verbose``, and the method that runs a command."""
 
     verbose: Annotated[bool, tyro.conf.arg(aliases=["-v"])] = False
     """Show the traceback of a failure."""

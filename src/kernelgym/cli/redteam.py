@@ -122,7 +122,7 @@ def load_corpus(folder: Path) -> tuple[tuple[CorpusEntry, ...], dict[str, Proble
 def judge_entries(
     evaluator: Evaluator, entries: Sequence[CorpusEntry], problems: dict[str, Problem]
 ) -> Iterator[tuple[int, RedTeamOutcome]]:
-    """Judge entries; yield (index, outcome) as they come."""
+    """Judge entries of the corpus; yield (index, outcome) as verdicts come."""
     jobs = [Job(problems[entry.problem], entry.kernel) for entry in entries]
     for index, verdict in judging.judge_many(evaluator, jobs):
         yield index, RedTeamOutcome(entries[index], verdict)

@@ -16,7 +16,7 @@ from kernelgym_train.mcgs.state import SearchState
 __all__ = ["MOST_NODES", "SearchDrawing", "gain_chart", "graph_drawing"]
 
 MOST_NODES = 80
-"""Nodes that a drawing shows; of a larger graph the best, with what leads to them."""
+"""Largest number of nodes in a drawing; of a larger graph, the best nodes and the ways to them."""
 _WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 40
 _GOOD, _BAD, _PLAIN, _LINE = "#1a7f37", "#cf222e", "#57606a", "#d0d7de"

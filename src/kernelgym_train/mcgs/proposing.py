@@ -46,16 +46,16 @@ class Proposer(Protocol):
         """Return the moves that can be made on a variant, with priors that add up to 1."""
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
-        """Return the proposal of that number; None if there are no more."""
+        """Return the move's proposal with a number; None if the move has fewer proposals."""
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return the variants without one of the steps each; a proposal names the step."""
+        """Return one variant for each step, without that step; the proposal names the step."""
 
     def structure(self, variant: Variant) -> str:
         """Return a text that variants share if they differ in knobs alone."""
 
     def space(self, variant: Variant | None) -> KnobSpace:
-        """Return a structure's variants; if None, all that the start gives."""
+        """Return the space of a variant's knobs; for None, the space of all steps of the start."""
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
@@ -138,12 +138,12 @@ class RuleProposer:
         return tuple((name, weight / total) for name, weight in weights.items())
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
-        """Return the proposal of that number; None if there are no more."""
+        """Return the move's proposal with a number; None if the move has fewer proposals."""
         proposals = self._proposals(variant.applied, move)
         return proposals[attempt] if attempt < len(proposals) else None
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return the variants without one of the steps each, the last step first."""
+        """Return one variant for each step, without that step; the last step comes first."""
         found = []
         for step in reversed(variant.applied):
             made = self.replay([other for other in variant.applied if other != step])
@@ -161,7 +161,7 @@ class RuleProposer:
         return repr(parts)
 
     def space(self, variant: Variant | None) -> KnobSpace:
-        """Return a structure's variants; if None, all that the start gives."""
+        """Return the space of a variant's knobs; for None, the space of all steps of the start."""
         if variant is None:
             return KnobSpace(self._start, self._knobs((), whole=True))
         return KnobSpace(variant, self._knobs(variant.applied))

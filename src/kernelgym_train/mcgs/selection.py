@@ -208,7 +208,7 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
 
 
 def best_first(around: SelectionContext) -> SearchChoice | None:
-    """Try the likeliest move of the best node that has one left."""
+    """Return the likeliest untried move of the best node that has a proposal left."""
     return likeliest(around, around.graph.ranked())
 
 

@@ -166,7 +166,7 @@ class SearchSession:
         self.folder.write_variant(key, variant, self.task.start, context, risk)
 
     def limit(self, budget: Budget) -> None:
-        """Take other limits. The time since the last event does not count."""
+        """Replace the limits of the search. The time since the last event does not count."""
         self.budget = budget
         self._began = self.config.clock() - self.state.seconds
 

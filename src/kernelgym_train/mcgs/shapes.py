@@ -139,7 +139,7 @@ class ShapesEvaluator(EvaluatorWrapper):
     def _taken_together(
         self, kernel: Kernel, verdicts: Sequence[tuple[TaskShape, Verdict]]
     ) -> Verdict:
-        """Put verdicts together, and keep their speedups by shape."""
+        """Combine the verdicts at all shapes into one, and keep the speedups by shape."""
         made = together(verdicts)
         if made.timing is not None:
             found = {s.name: v.timing.speedup for s, v in verdicts if v.timing is not None}
@@ -161,7 +161,7 @@ class ShapesEvaluator(EvaluatorWrapper):
 
 
 def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:
-    """Return one verdict for those at several shapes.
+    """Return one verdict that combines the verdicts at several shapes.
 
     Args:
         verdicts: One at least, the last of which is the only one that may not be correct.
@@ -209,7 +209,7 @@ def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:
 
 
 def _bare(verdict: Verdict) -> Verdict:
-    """Return a correct verdict that tells no more than that."""
+    """Return a correct verdict reduced to its trials and provenance, without timing or messages."""
     kept = {
         name: getattr(verdict, name)
         for name in ("device", "isolation", "ruleset", "seed", "build", "trials", "trials_passed")

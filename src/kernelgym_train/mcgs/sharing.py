@@ -70,7 +70,7 @@ def expected_gain(leads: Sequence[tuple[int, float]], evaluations: int) -> float
 
 
 def _split(whole: int, parts: Mapping[str, float]) -> dict[str, int]:
-    """Split a whole number in proportion to parts, by largest remainders."""
+    """Split a whole number in proportion to parts, by the method of largest remainders."""
     total = math.fsum(parts.values())
     exact = {name: whole * part / total for name, part in parts.items()}
     shares = {name: math.floor(share) for name, share in exact.items()}

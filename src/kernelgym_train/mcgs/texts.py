@@ -54,13 +54,13 @@ class TextProposer:
         return () if variant.applied else ((_MOVE, 1.0),)
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
-        """Return the kernel of that number; None if there are no more."""
+        """Return the proposal of the kernel with a number; None if there are fewer kernels."""
         if variant.applied or move != _MOVE or attempt >= len(self._offered):
             return None
         return self._offered[attempt]
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return the kernel without one of the changes of its text each."""
+        """Return one variant for each change of the kernel's text, without that change."""
         found = []
         for where, digest, source in without_each_hunk(self._start.source, variant.kernel().source):
             try:
@@ -90,7 +90,7 @@ class TextProposer:
 
 
 def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
-    """Yield a text without one of its changes each, the last change first.
+    """Yield, for each change of a text, the text without that change; the last change first.
 
     Args:
         before: Text without the changes.

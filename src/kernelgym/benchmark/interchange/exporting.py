@@ -203,7 +203,7 @@ def _samples(run: RecordedRun, level: int, which: Which) -> Iterator[_Sample]:
 
 
 def _write_kernel(folder: Path, level: int, sample: _Sample) -> bool:
-    """Write a kernel and its prompt; returns False if there is none."""
+    """Write a kernel and its prompt; return False if the sample has no kernel."""
     kernel = sample.turn.reply.kernel
     if kernel is None:
         return False

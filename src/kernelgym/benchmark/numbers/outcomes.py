@@ -33,7 +33,7 @@ class EpisodeOutcome:
     best: Verdict | None = None
     """Verdict of the best turn; None if the episode was cut or a turn of it was not judged."""
     confirmed: bool = False
-    """True if `best` is a second measurement, or the only timed turn's."""
+    """True if `best` is a second measurement, or the verdict of the only timed turn."""
 
     def verdict(self, within: bool) -> Verdict | None:
         """Return `best` if the whole episode counts, else `first`."""

@@ -146,7 +146,7 @@ class _Run:
     policy: EvalPolicy | None
     judge: AwaitedEvaluator | None
     room: asyncio.Semaphore
-    """Places for answers that are requested at the same time."""
+    """Semaphore that limits the number of answers requested at the same time."""
     done: EvalSummary = field(default_factory=EvalSummary)
 
     async def play(self, problem: Problem, sample: int) -> None:

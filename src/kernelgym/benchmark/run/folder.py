@@ -164,7 +164,7 @@ class RunFolder:
         return found if digest == kernel.digest and found.valid else None
 
     def has_verdict(self, key: AnswerKey) -> bool:
-        """Return True if the answer has a verdict, valid or not."""
+        """Return True if the answer has a verdict on disk, even an `unavailable` one."""
         return key in self._judged
 
     def spent_usd(self) -> float:
@@ -197,7 +197,7 @@ class RunFolder:
         return set(ended)
 
     def order(self, episodes: Iterable[tuple[str, int]]) -> int:
-        """Sort ``trajectories.jsonl`` into this order; return its number of episodes."""
+        """Sort ``trajectories.jsonl`` into the given order; return its number of episodes."""
         path = self.path / TRAJECTORIES
         if not path.exists():
             return 0

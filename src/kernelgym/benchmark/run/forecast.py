@@ -167,7 +167,7 @@ def verdict_seconds() -> Mapping[tuple[str, str], tuple[float, str]]:
 def _there(
     folder: Path,
 ) -> tuple[dict[tuple[str, int], int], set[tuple[str, int]], list[float]]:
-    """Return answers by episode, the episodes that ended, and seconds of verdicts."""
+    """Return what is on disk: answers by episode, ended episodes, and seconds of verdicts."""
     answers: dict[tuple[str, int], int] = {}
     if (folder / GENERATIONS).exists():
         keys = {AnswerKey.of(row) for _, row in read_lines(folder / GENERATIONS)}

@@ -58,7 +58,7 @@ class RateLimit:
             )
 
     async def take(self, amount: float = 1.0) -> None:
-        """Wait until an amount may pass.
+        """Wait until the limit allows an amount, such as the tokens of a request.
 
         An amount above the limit passes once nothing else has passed for a minute.
         """
