@@ -118,7 +118,7 @@ def _median(runs: list[dict[str, float]], field: str) -> float:
 @contextmanager
 def torchs_own_headers() -> Iterator[None]:
     """Compile every unit against torch's own headers."""
-    with mock.patch.object(source.Unit, "can_be_thin", property(lambda unit: False)):
+    with mock.patch.object(source.SourceUnit, "can_be_thin", property(lambda unit: False)):
         yield
 
 

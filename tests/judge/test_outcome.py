@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.compiling.library_symbols import LibraryWork
 from kernelgym.judge.evidence.evidence import Evidence
 from kernelgym.judge.outcome import (
@@ -36,7 +36,7 @@ def calls(draw: st.DrawFn) -> JudgedCalls:
     made = JudgedCalls(planned)
     for index in range(planned):
         passed = draw(st.booleans())
-        made.add(index, Comparison(passed, 0.5 * index, 0.1, "" if passed else "it differs"))
+        made.add(index, OutputComparison(passed, 0.5 * index, 0.1, "" if passed else "it differs"))
     return made
 
 
@@ -135,8 +135,8 @@ def test_circumstances_change_nothing_else(outcome: JudgeOutcome) -> None:
 
 def test_failed_call_is_told_with_its_number() -> None:
     outcome = JudgeOutcome(JudgedCalls(2), loaded=True)
-    outcome.calls.add(0, Comparison(True))
-    outcome.calls.add(1, Comparison(False, 3.0, 1.0, "values differ"))
+    outcome.calls.add(0, OutputComparison(True))
+    outcome.calls.add(1, OutputComparison(False, 3.0, 1.0, "values differ"))
     verdict = verdict_of(outcome, NOWHERE)
     assert verdict.status is Status.WRONG and verdict.trials_passed == 1
     assert verdict.message == "1 of 2 calls failed; call 2 of 2: values differ"

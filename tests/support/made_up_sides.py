@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.processes.threads import RunTimes
@@ -25,7 +25,7 @@ class Side:
         self.captures, self.layout_ms = captures, layout_ms
         self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
         self.asked, self.kept, self.slots, self.running = [], [], 0, True
-        self.outcome = Comparison(True)
+        self.outcome = OutputComparison(True)
         self.refuses = None
         self.graph, self.graph_is_empty = False, False
         self.around, self.near, self.lesson = {}, True, None
@@ -86,7 +86,7 @@ class Side:
     def compare(self, index, inputs, outputs, result, expected):
         self.asked.append(("compare", index))
         if self.graph and self.graph_is_empty:
-            return Comparison(False, message="stale values")
+            return OutputComparison(False, message="stale values")
         return self.outcome
 
     def learn(self, reference, expected):

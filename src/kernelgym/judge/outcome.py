@@ -21,7 +21,7 @@ from kernelgym.types import Build, Finding, Mismatch, Severity, Status, Timing, 
 from kernelgym.verdict import Stages, unavailable
 
 if TYPE_CHECKING:
-    from kernelgym.judge.compare.compare import Comparison
+    from kernelgym.judge.compare.compare import OutputComparison
     from kernelgym.judge.compiling.library_symbols import LibraryWork
     from kernelgym.judge.evidence.evidence import Evidence
     from kernelgym.judge.session.channel import Rejected
@@ -51,7 +51,7 @@ class JudgedCalls:
     complaint: str = ""
     mismatch: Mismatch | None = None
 
-    def add(self, index: int, compared: Comparison) -> None:
+    def add(self, index: int, compared: OutputComparison) -> None:
         """Count one judged call."""
         self.max_abs_error = max(self.max_abs_error, compared.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, compared.max_rel_error)

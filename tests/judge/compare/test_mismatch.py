@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.feedback import LEVELS, feedback
-from kernelgym.judge.compare.compare import Comparison, byte_copy, compare
+from kernelgym.judge.compare.compare import OutputComparison, byte_copy, compare
 from kernelgym.judge.compare.mismatch import relation
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.rulesets import RULESETS
@@ -22,12 +22,12 @@ from support.programs import AFFINE, CPP, TRITON, replaced
 STRICT, KERNELBENCH = RULESETS["strict"], RULESETS["kernelbench"]
 
 
-def located(output, expected, rules=STRICT, precise=None) -> Comparison:
+def located(output, expected, rules=STRICT, precise=None) -> OutputComparison:
     claimed = describe_shape_of(expected)
     return compare(claimed, [byte_copy(output)], expected, precise, rules, locate=True)
 
 
-def told(found: Comparison, level: str = "profile") -> str:
+def told(found: OutputComparison, level: str = "profile") -> str:
     verdict = Verdict(
         Status.WRONG,
         compiled=True,

@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.compare.mismatch_pattern import Counts, find_region, pattern
+from kernelgym.judge.compare.mismatch_pattern import MismatchCounts, find_region, pattern
 
 shapes = st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple)
 
 
-def counted(along: np.ndarray, step: int) -> Counts:
+def counted(along: np.ndarray, step: int) -> MismatchCounts:
     places = np.flatnonzero(along)
     padded = np.pad(along, (0, -len(along) % step)).reshape(-1, step).sum(1)
-    return Counts(len(along), step, padded, int(places[0]), int(places[-1]))
+    return MismatchCounts(len(along), step, padded, int(places[0]), int(places[-1]))
 
 
-def counts_of(wrong: np.ndarray, step: int = 1) -> tuple[tuple[Counts, ...], Counts]:
+def counts_of(
+    wrong: np.ndarray, step: int = 1
+) -> tuple[tuple[MismatchCounts, ...], MismatchCounts]:
     """Count along every axis by brute force."""
     axes = range(wrong.ndim)
     along = [wrong.sum(tuple(other for other in axes if other != axis)) for axis in axes]

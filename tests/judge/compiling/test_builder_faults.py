@@ -172,7 +172,7 @@ def test_others_go_first_while_an_extension_is_compiled_and_not_for_one_that_is_
 
 
 def test_two_may_compile_the_binding_unit_at_once(staged):
-    tools = compilation.Tools(toolchain(find_compiler()), None)
+    tools = compilation.BuildTools(toolchain(find_compiler()), None)
     request = read_request(_request(PLAIN), cuda=False)
     scratch = staged._scratch_root / "build"
     made = compilation.Compilation(request, tools, scratch, staged.fake, staged._cache)

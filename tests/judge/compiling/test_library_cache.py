@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.judge.compiling import library_cache
-from kernelgym.judge.compiling.library_cache import Built, LibraryCache
+from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 
 KIB = 1 << 10
 
@@ -23,7 +23,7 @@ def cache(tmp_path, monkeypatch):
 def _file(cache, key, tmp_path, size=2 * KIB):
     path = tmp_path / f"new-{key}-{threading.get_ident()}"
     path.write_bytes(b"x" * size)
-    return cache.file(Built(str(path), "module", "", False, 0.0), key)
+    return cache.file(BuiltLibrary(str(path), "module", "", False, 0.0), key)
 
 
 def _age(cache, key, seconds):

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.evidence.evidence import prepare
 from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
 from kernelgym.judge.inputs.seeds import Seeds
@@ -52,9 +52,9 @@ class _Session:
         if self._mode == "ablate":
             if self._without is None:
                 raise Rejected(Status.RUNTIME_ERROR, "it needs them")
-            return Comparison(self._without)
+            return OutputComparison(self._without)
         reference.model(torch.ones(8))
-        return Comparison(index not in self._failing)
+        return OutputComparison(index not in self._failing)
 
 
 def _reference(plan, secret="00", stateful=False, telling=GIVEN):

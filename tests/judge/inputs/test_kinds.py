@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, Sampling, plan, variants
+from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, InputSampling, plan, variants
 from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
@@ -38,7 +38,7 @@ SAMPLERS = {
 
 def _drawn(variant, draw, seed=0):
     torch.manual_seed(seed)
-    sampling = Sampling(variant)
+    sampling = InputSampling(variant)
     with sampling:
         return draw(), sampling.replaced
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference, Seeds
-from kernelgym.judge.reference.runner import Expected
+from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.rulesets import RULESETS
 from support.programs import problem
 
@@ -24,7 +24,9 @@ def test_what_is_kept_is_the_latest_and_within_bounds(uses):
         values = [torch.zeros(size, dtype=torch.uint8)]
         found = kept.find(key)
         if found is None:
-            kept.keep(key, values, Expected(torch.zeros(size, dtype=torch.uint8), None, False))
+            kept.keep(
+                key, values, ExpectedOutput(torch.zeros(size, dtype=torch.uint8), None, False)
+            )
             last[key] = values
         else:
             assert found[0] is last[key]

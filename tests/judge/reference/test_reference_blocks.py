@@ -12,7 +12,7 @@ from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.reference import reference
 from kernelgym.judge.reference import runner as module
 from kernelgym.judge.reference.reference import Reference, Seeds
-from kernelgym.judge.reference.runner import InputsChanged, Runner
+from kernelgym.judge.reference.runner import InputsChanged, ReferenceRunner
 from kernelgym.rulesets import RULESETS
 from support.programs import problem
 
@@ -36,7 +36,7 @@ def large(monkeypatch):
     """Runners that take everything for large and nothing for fitting."""
 
     def make(function, fits=False, **parameters):
-        runner = Runner(_Calling(function, **parameters), CPU, twin=True)
+        runner = ReferenceRunner(_Calling(function, **parameters), CPU, twin=True)
         monkeypatch.setattr(runner, "_is_large", lambda *_: True)
         monkeypatch.setattr(runner, "_may_fit", lambda *_: fits)
         return runner
@@ -108,7 +108,7 @@ def test_rows_that_do_not_stand_alone_are_not_cut(large, name, fits):
 
 
 def test_running_out_of_memory_falls_back_to_blocks(monkeypatch):
-    runner = Runner(_Calling(lambda _, x: x.exp()), CPU, twin=True)
+    runner = ReferenceRunner(_Calling(lambda _, x: x.exp()), CPU, twin=True)
     whole = runner.run_twin
 
     def run_twin(inputs, seed, aside=False):
@@ -123,14 +123,14 @@ def test_running_out_of_memory_falls_back_to_blocks(monkeypatch):
 
 def test_inputs_too_large_to_be_copied_are_watched(monkeypatch):
     monkeypatch.setattr(module, "_COPIED_BYTES", 0)
-    changing = Runner(_Calling(lambda _, x: x.relu_()), CPU, twin=True)
+    changing = ReferenceRunner(_Calling(lambda _, x: x.relu_()), CPU, twin=True)
     with pytest.raises(InputsChanged, match="changed its inputs"):
         changing.expect([torch.randn(6, 5)], 1)
     inputs = [torch.randn(6, 5)]
     kept = inputs[0].clone()
     expected = changing.expect(inputs, 1)
     assert expected.mutates_inputs and torch.equal(inputs[0], kept)
-    still = Runner(_Calling(lambda _, x: x.relu()), CPU, twin=True)
+    still = ReferenceRunner(_Calling(lambda _, x: x.relu()), CPU, twin=True)
     assert not still.expect(inputs, 1).mutates_inputs
 
 
@@ -142,7 +142,7 @@ def test_large_inputs_that_are_changed_late_are_the_judges_failure(monkeypatch):
         calls.append(x)
         return x.relu_() if len(calls) > 1 else x.relu()
 
-    runner = Runner(_Calling(late), CPU, twin=False)
+    runner = ReferenceRunner(_Calling(late), CPU, twin=False)
     runner.expect([torch.randn(6, 5)], 1)
     with pytest.raises(JudgeError, match="left alone before") as caught:
         runner.expect([torch.randn(6, 5)], 1)
@@ -179,8 +179,8 @@ def test_blocks_lie_within_the_rows_and_are_small(height, size, seed):
 
 
 def test_what_draws_and_what_keeps_state_is_known():
-    drawing = Runner(_Calling(lambda _, x: nn.functional.dropout(x, 0.5)), CPU, twin=False)
-    quiet = Runner(nn.BatchNorm1d(5), CPU, twin=False)
+    drawing = ReferenceRunner(_Calling(lambda _, x: nn.functional.dropout(x, 0.5)), CPU, twin=False)
+    quiet = ReferenceRunner(nn.BatchNorm1d(5), CPU, twin=False)
     for runner in (drawing, quiet):
         runner.expect([torch.randn(4, 5)], 1)
     assert drawing.draws and not quiet.draws
@@ -198,10 +198,10 @@ def _lacking(self, x):
 
 def test_a_twin_that_does_not_fit_beside_others_is_not_given_up():
     x = torch.rand(64, 40)
-    runner = Runner(_Calling(_lacking), CPU, twin=True, raise_on_oom=True)
+    runner = ReferenceRunner(_Calling(_lacking), CPU, twin=True, raise_on_oom=True)
     with pytest.raises(torch.OutOfMemoryError):
         runner.expect([x], 1)
-    runner = Runner(_Calling(_lacking), CPU, twin=True)
+    runner = ReferenceRunner(_Calling(_lacking), CPU, twin=True)
     assert runner.expect([x], 1).precise is None and runner.too_large
 
 
@@ -216,7 +216,7 @@ WIDE = problem(
 
 def test_large_calls_on_the_cpu_are_checked_in_blocks(monkeypatch):
     x = torch.rand(64, 40)
-    runner = Runner(_Calling(lambda _, x: x.exp()), CPU, twin=True)
+    runner = ReferenceRunner(_Calling(lambda _, x: x.exp()), CPU, twin=True)
     calls = 2 * x.numel() * x.element_size()  # inputs and outputs
     monkeypatch.setattr(module, "_free_bytes", lambda _: 1 << 30)
     monkeypatch.setattr(module, "_total_bytes", lambda _: 16 * calls)
@@ -237,7 +237,7 @@ def test_a_twin_that_is_too_large_beside_others_is_not_given_up_either(monkeypat
         return x / x.sum()
 
     x = torch.rand(64, 40)
-    runner = Runner(_Calling(whole), CPU, twin=True, raise_on_oom=True)
+    runner = ReferenceRunner(_Calling(whole), CPU, twin=True, raise_on_oom=True)
     monkeypatch.setattr(runner, "_is_large", lambda *_: True)
     monkeypatch.setattr(module, "_free_bytes", lambda _: free)
     monkeypatch.setattr(module, "_total_bytes", lambda _: total)
@@ -255,8 +255,8 @@ def test_a_twin_that_cannot_be_made_for_want_of_memory_is_not_given_up_either(mo
 
     monkeypatch.setattr(module, "place", full)
     with pytest.raises(RuntimeError, match="ALLOC_FAILED"):
-        Runner(_Calling(_lacking), CPU, twin=True, raise_on_oom=True)
-    assert Runner(_Calling(_lacking), CPU, twin=True).too_large
+        ReferenceRunner(_Calling(_lacking), CPU, twin=True, raise_on_oom=True)
+    assert ReferenceRunner(_Calling(_lacking), CPU, twin=True).too_large
 
 
 def test_what_a_problem_bears_is_not_learned_where_others_have_the_memory(nothing_known):

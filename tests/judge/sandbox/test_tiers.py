@@ -15,7 +15,7 @@ from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.sandbox import tiers
 from kernelgym.judge.untrusted import zygote
-from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, Plan
+from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, SandboxPlan
 from support import programs
 from support.programs import AFFINE, TRITON
 
@@ -48,7 +48,7 @@ class _Host(zygote._Zygote):
 
     def __init__(self, *allowed):
         self.sandbox = SimpleNamespace(TIERS=TIERS)
-        self.plan = Plan("limits", "", (), (), 1 << 29, 1 << 24, 64, 256)
+        self.plan = SandboxPlan("limits", "", (), (), 1 << 29, 1 << 24, 64, 256)
         self.allowed, self.tried = allowed, []
 
     def _fork(self, scratch, channel, stdout, stderr, exec_allowed=False):

@@ -8,7 +8,7 @@ import pytest
 
 from kernelgym.baseline import Baseline, command_for
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.reference.reference import Seeds
 from kernelgym.judge.session.session import Rejected
@@ -106,7 +106,7 @@ class Process:
     def call(self, *_):
         if self._fails:
             raise Rejected(Status.TIMEOUT, "no answer")
-        return Comparison(self._agrees, message="" if self._agrees else "it is off")
+        return OutputComparison(self._agrees, message="" if self._agrees else "it is off")
 
     def compilation(self, save=False):
         return self._misses

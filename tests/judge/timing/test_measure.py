@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from kernelgym.errors import DeviceFull, JudgeError
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.reference.runner import Expected
+from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import CandidateSession
@@ -161,7 +161,7 @@ def test_work_left_on_the_device_between_windows_is_found():
 
 def test_a_wrong_output_of_a_timed_call_ends_it():
     kernel = Side(0.1)
-    kernel.outcome = Comparison(False, message="values differ")
+    kernel.outcome = OutputComparison(False, message="values differ")
     with pytest.raises(Rejected, match="while it was timed: values differ") as end:
         timed(kernel, Side(0.1))
     assert end.value.status is Status.WRONG
@@ -275,7 +275,7 @@ def test_outputs_that_are_not_near_get_the_whole_comparison():
     assert looked.count("compare") == looked.count("resembles") + 1
     kernel = Side(0.1)
     kernel.lesson, kernel.near = object(), False
-    kernel.outcome = Comparison(False, message="values differ")
+    kernel.outcome = OutputComparison(False, message="values differ")
     with pytest.raises(Rejected, match="values differ"):
         timed(kernel, Side(0.1))
 
@@ -293,7 +293,7 @@ class Learner(CandidateSession):
         self.device, self.around, self._ruleset = device, {}, RULESETS["strict"]
 
 
-EXPECTED = Expected(torch.ones(4), torch.ones(4, dtype=torch.float64), False)
+EXPECTED = ExpectedOutput(torch.ones(4), torch.ones(4, dtype=torch.float64), False)
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ class Shortcut(Side):
     """Wrong on whatever is not the problem's own."""
 
     def compare(self, index, inputs, outputs, result, expected):
-        return Comparison(expected == GIVEN, message="values differ")
+        return OutputComparison(expected == GIVEN, message="values differ")
 
 
 @pytest.mark.parametrize("call_ms", [0.05, 20.0])
@@ -352,7 +352,7 @@ def test_of_two_pairs_one_is_on_other_inputs_in_one_call():
 def test_seeing_other_inputs_does_not_tell_which_of_several_calls_is_verified():
     reference, kernel = Reference(telltales=("salted",)), Side(0.05)
     looked = set()
-    kernel.compare = lambda index, *_: looked.add(_[-1]) or Comparison(True)
+    kernel.compare = lambda index, *_: looked.add(_[-1]) or OutputComparison(True)
     timed(kernel, Side(0.05), reference)
     last = reference.kinds[-kernel.slots :]
     assert last.count("salted") == 1, "one of every window's calls"

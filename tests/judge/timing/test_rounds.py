@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing import measure
@@ -87,7 +87,7 @@ def test_failure_names_the_kernel_that_failed(side, device):
 @pytest.mark.parametrize("side", [0, 1])
 def test_wrong_output_names_the_kernel(side):
     sides, watch, _ = in_turns(1.0, 1.0)
-    sides[side].outcome = Comparison(False, message="values differ")
+    sides[side].outcome = OutputComparison(False, message="values differ")
     with pytest.raises(Rejected, match="values differ") as failed:
         watch.measure()
     assert (failed.value.kernel, failed.value.status) == (side, Status.WRONG)
@@ -145,7 +145,7 @@ def test_wrong_output_of_an_uncaptured_kernel_is_its_fault():
     capture = sides[0].capture
 
     def captured(tells=False):
-        sides[1].outcome = Comparison(False, message="values differ")
+        sides[1].outcome = OutputComparison(False, message="values differ")
         return capture(tells)
 
     sides[0].capture = captured

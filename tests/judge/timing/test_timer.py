@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launch_count import LaunchTally
@@ -75,7 +75,7 @@ class Keeper(Timer):
             floor_ms=lambda _: 0.0,
             device=torch.device("cpu"),
         )
-        self.processes = Processes(outcome or Comparison(True), tally or LaunchTally(9, 0))
+        self.processes = Processes(outcome or OutputComparison(True), tally or LaunchTally(9, 0))
         super().__init__(RULESETS[ruleset], accelerator, self.processes, None)
         self._left = list(measurements)
 
@@ -214,7 +214,7 @@ def test_a_time_that_is_hard_to_believe_is_confirmed_whichever_process_it_came_f
 
 
 def test_a_wrong_output_in_the_second_process_ends_it():
-    wrong = Comparison(False, message="values differ")
+    wrong = OutputComparison(False, message="values differ")
     with pytest.raises(Rejected, match=r"second process.*values differ") as end:
         Keeper(measured(0.8, disputed=True), outcome=wrong).verdict()
     assert end.value.status is Status.WRONG

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from kernelgym.judge.compare import tolerance
-from kernelgym.judge.compare.mismatch import Places
+from kernelgym.judge.compare.mismatch import MismatchPlaces
 from kernelgym.judge.compare.structure import describe_shape_of, outline, structure_problem
 from kernelgym.judge.tensors import tensors_of
 from kernelgym.rulesets import Ruleset
@@ -35,9 +35,9 @@ from kernelgym.verdict import Mismatch
 
 __all__ = [
     "Calibration",
-    "Comparison",
+    "OutputBounds",
+    "OutputComparison",
     "RowBlocks",
-    "Surroundings",
     "byte_copy",
     "compare",
     "near",
@@ -53,7 +53,7 @@ Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OutputComparison:
     """The outcome of one call."""
 
     passed: bool
@@ -112,7 +112,7 @@ def compare(
     ruleset: Ruleset,
     calibration: Calibration | None = None,
     locate: bool = False,
-) -> Comparison:
+) -> OutputComparison:
     """Return whether a call's outputs are right, and their errors.
 
     Args:
@@ -127,16 +127,16 @@ def compare(
     """
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
-        return Comparison(False, message=problem)
+        return OutputComparison(False, message=problem)
     expected_leaves = tensors_of(expected)
     twins = _twins(precise, len(expected_leaves))
     known = calibration or Calibration(ruleset.error_factor)
     earlier: Sequence[float] = known.own_errors
     if len(earlier) != len(expected_leaves):
         earlier = [0.0] * len(expected_leaves)
-    worst = Comparison(True)
+    worst = OutputComparison(True)
     for index, (output, reference) in enumerate(zip(outputs, expected_leaves, strict=True)):
-        places = Places(tuple(reference.shape)) if locate and worst.passed else None
+        places = MismatchPlaces(tuple(reference.shape)) if locate and worst.passed else None
         found = _compare_tensor(
             output, reference, twins[index], ruleset, known.factor, earlier[index], places
         )
@@ -144,7 +144,7 @@ def compare(
         if found.mismatch is not None:
             where = replace(found.mismatch, output=index, outputs=len(outputs))
         label = f"output {index}: " if len(outputs) > 1 else ""
-        worst = Comparison(
+        worst = OutputComparison(
             worst.passed and found.passed,
             max(worst.max_abs_error, found.max_abs_error),
             max(worst.max_rel_error, found.max_rel_error),
@@ -155,18 +155,18 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class OutputBounds:
     """How far other calls' outputs may lie from the reference's."""
 
     shape: Any
     """The structure of the reference's output, without values."""
-    bounds: tuple[tolerance.Bound, ...] = ()
+    bounds: tuple[tolerance.ErrorBound, ...] = ()
     """One bound per tensor; empty for fixed tolerances."""
 
 
 def surroundings(
     expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
-) -> Surroundings | None:
+) -> OutputBounds | None:
     """Return how near other calls' outputs must be to the reference's.
 
     None if that cannot show that an output is right: for integers, or without a twin. The reference
@@ -176,7 +176,7 @@ def surroundings(
     if not leaves or any(leaf.is_complex() or not leaf.is_floating_point() for leaf in leaves):
         return None
     if ruleset.tolerance != "fp64":
-        return Surroundings(outline(expected))
+        return OutputBounds(outline(expected))
     found = []
     for reference, truth in zip(leaves, _twins(precise, len(leaves)), strict=True):
         factor = known.factor + isinstance(truth, torch.Tensor)
@@ -184,14 +184,14 @@ def surroundings(
         if bound is None:
             return None
         found.append(bound)
-    return Surroundings(outline(expected), tuple(found))
+    return OutputBounds(outline(expected), tuple(found))
 
 
 def near(
     claimed: Any,
     outputs: list[torch.Tensor],
     references: list[torch.Tensor],
-    around: Surroundings,
+    around: OutputBounds,
     ruleset: Ruleset,
 ) -> bool:
     """Return True if a call is certainly right by a reference's answer.
@@ -241,13 +241,13 @@ def _compare_tensor(
     ruleset: Ruleset,
     factor: float,
     own_error: float,
-    places: Places | None = None,
-) -> Comparison:
+    places: MismatchPlaces | None = None,
+) -> OutputComparison:
     out, ref = _comparable(output), _comparable(reference)
     # On CUDA this pass over floating-point outputs takes longer than it saves.
     exact = not (out.is_cuda and out.is_floating_point())
     if exact and torch.equal(out, ref):
-        return Comparison(True)
+        return OutputComparison(True)
     parts = 2 if reference.is_complex() else 1
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     if not ref.is_floating_point():
@@ -265,7 +265,7 @@ def _compare_tensor(
 
 def _bound(
     reference: torch.Tensor, truth: Truth, ruleset: Ruleset, factor: float, own_error: float
-) -> tolerance.Bound | None:
+) -> tolerance.ErrorBound | None:
     if ruleset.tolerance != "fp64" or truth is None or not _comparable(reference).numel():
         return None
     blocks = truth if isinstance(truth, list) else [(slice(None), truth)]
@@ -310,10 +310,10 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _summary(
-    found: tolerance.Difference, output: torch.Tensor, reference: torch.Tensor
-) -> Comparison:
+    found: tolerance.ErrorDifference, output: torch.Tensor, reference: torch.Tensor
+) -> OutputComparison:
     if not found.count:
-        return Comparison(True, found.worst_abs, found.worst_rel)
+        return OutputComparison(True, found.worst_abs, found.worst_rel)
     place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
     many = f"{found.count} or more" if found.is_partial else str(found.count)
     message = f"values differ at {many} of {output.numel()} elements, first at {place}"
@@ -324,4 +324,4 @@ def _summary(
     where = None
     if found.places is not None:
         where = found.places.mismatch(found.count, found.strange)
-    return Comparison(False, found.worst_abs, found.worst_rel, message, where)
+    return OutputComparison(False, found.worst_abs, found.worst_rel, message, where)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Fused", "fused_for", "load"]
+__all__ = ["FusedComparison", "fused_for", "load"]
 
 _BLOCK = 1024  # larger blocks need so many registers that too few programs run at once
 _STEPS = 32
@@ -25,7 +25,7 @@ _LEAST = 4096  # elements; for smaller tensors a launch costs more than it saves
 _SURE = 1.0 - 1e-6
 
 
-class Fused:
+class FusedComparison:
     """The comparison kernels, compiled at their first use.
 
     Args:
@@ -98,7 +98,7 @@ class Fused:
             truth: Flat, fp64, as many elements.
             errors: int64: bits of the largest error as fp64, by exponent; raised in place.
             counts: int64: elements by exponent; added to in place.
-            typical: Typical magnitude of the truth (see `tolerance.Bound`).
+            typical: Typical magnitude of the truth (see `tolerance.ErrorBound`).
             distrust: Largest error of a believable twin, as a share of the magnitude.
 
         Returns:
@@ -113,20 +113,20 @@ class Fused:
 
 
 @cache
-def load() -> Fused | None:
+def load() -> FusedComparison | None:
     """Return the kernels, or None where Triton is not installed."""
     try:
         from kernelgym.judge.compare import fused_kernels
     except ImportError:
         return None
-    return Fused(fused_kernels)
+    return FusedComparison(fused_kernels)
 
 
 def _cdiv(count: int, size: int) -> int:
     return -(-count // size)
 
 
-def fused_for(*tensors: torch.Tensor) -> Fused | None:
+def fused_for(*tensors: torch.Tensor) -> FusedComparison | None:
     """Return the kernels if they suit these flat tensors, else None.
 
     They suit large, contiguous floating-point tensors on CUDA.

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernelgym.judge.compare.mismatch_pattern import Counts, pattern
+from kernelgym.judge.compare.mismatch_pattern import MismatchCounts, pattern
 from kernelgym.verdict import Mismatch, Relation
 
-__all__ = ["Places", "relation"]
+__all__ = ["MismatchPlaces", "relation"]
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ _ALIKE = 0.02  # of the factor or the difference
 _VARIED = 0.1  # of the reference's typical magnitude
 
 
-class Places:
+class MismatchPlaces:
     """Where one output is wrong.
 
     Args:
@@ -144,11 +144,11 @@ class _Axis:
         else:
             self._counts += torch.bincount(places, minlength=self._length)
 
-    def result(self) -> Counts:
+    def result(self) -> MismatchCounts:
         """Return the counts along this axis."""
         assert self._counts is not None
         counts = self._counts.cpu().numpy()
-        return Counts(self._size, self._step, counts, self._low, self._high)
+        return MismatchCounts(self._size, self._step, counts, self._low, self._high)
 
 
 def _ends(places: torch.Tensor) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Counts", "Region", "Stretch", "find_region", "pattern"]
+__all__ = ["MismatchCounts", "MismatchRegion", "MismatchStretch", "find_region", "pattern"]
 
 Numbers: TypeAlias = NDArray[np.int64]
 
@@ -35,7 +35,7 @@ _EDGE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class MismatchCounts:
     """How many wrong elements lie at the positions along one axis."""
 
     size: int
@@ -51,7 +51,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class MismatchStretch:
     """Positions along an axis: a range, all but one, or periodic ranges."""
 
     start: int
@@ -76,12 +76,12 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class MismatchRegion:
     """A stretch per axis (None for all), or one in row-major order."""
 
     shape: tuple[int, ...]
-    axes: tuple[Stretch | None, ...] = ()
-    flat: Stretch | None = None
+    axes: tuple[MismatchStretch | None, ...] = ()
+    flat: MismatchStretch | None = None
 
     @property
     def size(self) -> int:
@@ -118,7 +118,9 @@ class Region:
         return " of ".join(reversed(parts))
 
 
-def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts) -> str:
+def pattern(
+    shape: Sequence[int], wrong: int, axes: Sequence[MismatchCounts], flat: MismatchCounts
+) -> str:
     """Return in words where the wrong elements of an output lie.
 
     Args:
@@ -148,15 +150,15 @@ def pattern(shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Coun
 
 
 def find_region(
-    shape: Sequence[int], wrong: int, axes: Sequence[Counts], flat: Counts
-) -> Region | None:
+    shape: Sequence[int], wrong: int, axes: Sequence[MismatchCounts], flat: MismatchCounts
+) -> MismatchRegion | None:
     """Return the smallest region with every wrong element, if it stands out."""
     shape = tuple(shape)
     total = math.prod(shape)
-    best: Region | None = None
+    best: MismatchRegion | None = None
     along = tuple(_smallest(counts) for counts in axes)
-    candidates = [Region(shape, along)] if any(along) else []
-    candidates += [Region(shape, (), stretch) for stretch in _candidates(flat)]
+    candidates = [MismatchRegion(shape, along)] if any(along) else []
+    candidates += [MismatchRegion(shape, (), stretch) for stretch in _candidates(flat)]
     for region in candidates:
         size = region.size
         if not wrong <= size < total or wrong < _FILLED * size:
@@ -169,7 +171,7 @@ def find_region(
     # larger than the best region is the better name.
     spare = 0.0 if best is None else _EDGE * (best.size / wrong - 1)
     for stretch in _blocks(flat):
-        region = Region(shape, (), stretch)
+        region = MismatchRegion(shape, (), stretch)
         if best is not None and best.flat is not None and region.size <= best.size + spare:
             return region
     return best
@@ -187,8 +189,8 @@ def _surprise(total: int, size: int, wrong: int) -> float:
     return ways(total) - ways(size)
 
 
-def _smallest(counts: Counts) -> Stretch | None:
-    best: Stretch | None = None
+def _smallest(counts: MismatchCounts) -> MismatchStretch | None:
+    best: MismatchStretch | None = None
     for stretch in _candidates(counts):
         size = counts.size if best is None else best.size(counts.size)
         if stretch.size(counts.size) < size:
@@ -196,7 +198,7 @@ def _smallest(counts: Counts) -> Stretch | None:
     return best
 
 
-def _blocks(flat: Counts) -> Iterator[Stretch]:
+def _blocks(flat: MismatchCounts) -> Iterator[MismatchStretch]:
     """Yield last and first blocks that hold every wrong element.
 
     Blocks have a power of two of elements.
@@ -204,14 +206,14 @@ def _blocks(flat: Counts) -> Iterator[Stretch]:
     for block in _BLOCKS:
         start = (flat.size - 1) // block * block
         if 0 < start <= flat.low:
-            yield Stretch(start, flat.size)
+            yield MismatchStretch(start, flat.size)
         if flat.high < block < flat.size:
-            yield Stretch(0, block)
+            yield MismatchStretch(0, block)
 
 
-def _candidates(counts: Counts) -> Iterator[Stretch]:
+def _candidates(counts: MismatchCounts) -> Iterator[MismatchStretch]:
     """Yield stretches that hold every wrong element, the simplest first."""
-    yield Stretch(counts.low, counts.high + 1)
+    yield MismatchStretch(counts.low, counts.high + 1)
     here = counts.counts > 0
     if here.all():
         return
@@ -224,21 +226,21 @@ def _candidates(counts: Counts) -> Iterator[Stretch]:
         run = int(left[-1]) - int(left[0]) + 1
         if len(left) == run < period:
             start, stop = int(left[0]) * counts.step, (int(left[-1]) + 1) * counts.step
-            yield Stretch(start, stop, period * counts.step)
+            yield MismatchStretch(start, stop, period * counts.step)
         elif len(left) == period - 1:
             missing = int(np.setdiff1d(np.arange(period), left)[0])
             step = counts.step
-            yield Stretch(missing * step, (missing + 1) * step, period * step, True)
+            yield MismatchStretch(missing * step, (missing + 1) * step, period * step, True)
 
 
-def _gap(counts: Counts, here: NDArray[np.bool_]) -> Iterator[Stretch]:
+def _gap(counts: MismatchCounts, here: NDArray[np.bool_]) -> Iterator[MismatchStretch]:
     """Yield everything but the longest run of positions without a wrong element."""
     edges = np.diff(np.concatenate(([0], (~here).astype(np.int8), [0])))
     starts, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
     longest = int(np.argmax(stops - starts))
     start, stop = int(starts[longest]) * counts.step, int(stops[longest]) * counts.step
     if start > 0 and stop < counts.size:
-        yield Stretch(start, stop, inverted=True)
+        yield MismatchStretch(start, stop, inverted=True)
 
 
 def _axis_noun(axis: int, axes: int) -> tuple[str, str, str]:
@@ -249,7 +251,7 @@ def _axis_noun(axis: int, axes: int) -> tuple[str, str, str]:
     return "slice", "slices", f" along axis {axis}"
 
 
-def _stretch_words(stretch: Stretch, size: int, noun: tuple[str, str, str]) -> str:
+def _stretch_words(stretch: MismatchStretch, size: int, noun: tuple[str, str, str]) -> str:
     one, many, tail = noun
     start, stop = stretch.start, stretch.stop
     if stretch.period:

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 
 from kernelgym.judge.compare.fused import fused_for
-from kernelgym.judge.compare.mismatch import Places
+from kernelgym.judge.compare.mismatch import MismatchPlaces
 from kernelgym.rulesets import Ruleset
 
 __all__ = [
     "TINY",
-    "Bound",
-    "Difference",
+    "ErrorBound",
+    "ErrorDifference",
     "Pair",
     "calibrate",
     "outside_bound",
@@ -58,7 +58,7 @@ def _chunk_of(tensor: torch.Tensor) -> int:
 
 
 @dataclass(slots=True)
-class Difference:
+class ErrorDifference:
     """Where one output differs from the right one; filled by chunks."""
 
     parts: int = 1
@@ -71,7 +71,7 @@ class Difference:
     """How many of these elements are not finite where the reference is."""
     worst_abs: float = 0.0
     worst_rel: float = 0.0
-    places: Places | None = None
+    places: MismatchPlaces | None = None
     """Collects where these elements lie; if None, the first chunk that holds any is the last."""
     is_partial: bool = False
     """Whether chunks were left out, which may hold more such elements."""
@@ -109,7 +109,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ErrorBound:
     """How far an output may be off.
 
     At every element: ``slack[bin of ref64] + relative * |ref64|``.
@@ -141,7 +141,7 @@ def _typical(truths: list[torch.Tensor]) -> float:
 
 def calibrate(
     pairs: list[Pair], ruleset: Ruleset, factor: float, own_error: float = 0.0
-) -> Bound | None:
+) -> ErrorBound | None:
     """Return the error bound that follows from the reference's own errors.
 
     Args:
@@ -170,7 +170,7 @@ def calibrate(
     if int(counts.sum()) < _POPULATION:
         lent.clamp_min_(own_error)
     slack = lent * factor + (ruleset.floor * typical + TINY)
-    return Bound(slack, max(ruleset.floor, grain), typical)
+    return ErrorBound(slack, max(ruleset.floor, grain), typical)
 
 
 def _tables_at_once(
@@ -228,12 +228,12 @@ def outside_bound(
     output: torch.Tensor,
     reference: torch.Tensor,
     truth: torch.Tensor,
-    bound: Bound,
+    bound: ErrorBound,
     parts: int = 1,
-    places: Places | None = None,
-) -> Difference:
+    places: MismatchPlaces | None = None,
+) -> ErrorDifference:
     """Find where `output` is outside the bound around `truth`; see `is_read_once`."""
-    found = Difference(parts, places=places)
+    found = ErrorDifference(parts, places=places)
     if (fused := fused_for(output, truth)) is not None:
         least = bound.slack.new_tensor([max(bound.typical, TINY)])
         table = torch.cat((bound.slack, least))
@@ -273,7 +273,7 @@ def _still(output: torch.Tensor) -> torch.Tensor:
     return output.clone() if is_read_once(output) else output
 
 
-def _inside(found: Difference, errors: tuple[float, float]) -> Difference:
+def _inside(found: ErrorDifference, errors: tuple[float, float]) -> ErrorDifference:
     found.worst_abs, found.worst_rel = (min(error, sys.float_info.max) for error in errors)
     return found
 
@@ -283,10 +283,10 @@ def outside_fixed(
     reference: torch.Tensor,
     ruleset: Ruleset,
     parts: int = 1,
-    places: Places | None = None,
-) -> Difference:
+    places: MismatchPlaces | None = None,
+) -> ErrorDifference:
     """Find where `output` is outside the fixed tolerances; see `is_read_once`."""
-    found = Difference(parts, places=places)
+    found = ErrorDifference(parts, places=places)
     atol, rtol = ruleset.tolerances
     fused = fused_for(output, reference)
     if fused is not None and output.dtype == reference.dtype == torch.float32:
@@ -308,10 +308,13 @@ def outside_fixed(
 
 
 def unequal(
-    output: torch.Tensor, reference: torch.Tensor, parts: int = 1, places: Places | None = None
-) -> Difference:
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    parts: int = 1,
+    places: MismatchPlaces | None = None,
+) -> ErrorDifference:
     """Find where integers, or the bytes of booleans, differ."""
-    found = Difference(parts, places=places)
+    found = ErrorDifference(parts, places=places)
     for part in found.chunks(output):
         out, ref = output[part], reference[part]
         found.add(part.start, out != ref, out, ref)

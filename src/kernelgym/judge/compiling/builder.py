@@ -34,10 +34,10 @@ from typing import Any
 
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling import compiler_process
-from kernelgym.judge.compiling.compilation import STAGES, Compilation, Tools, content_key
-from kernelgym.judge.compiling.compiler_process import Ready, Running
+from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
+from kernelgym.judge.compiling.compiler_process import ReadyCompiler, RunningCompiler
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
-from kernelgym.judge.compiling.library_cache import CACHE_BYTES, Built, LibraryCache
+from kernelgym.judge.compiling.library_cache import CACHE_BYTES, BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import RULES
 from kernelgym.judge.compiling.request import BadRequest, read_request
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
@@ -48,10 +48,10 @@ from kernelgym.judge.compiling.toolchain import (
 )
 from kernelgym.judge.compiling.toolchain import toolchain as find_toolchain
 from kernelgym.judge.compiling.triton_tools import Away, assemble, build_launcher
-from kernelgym.judge.untrusted.sandbox.sandbox import Plan
+from kernelgym.judge.untrusted.sandbox.sandbox import SandboxPlan
 from kernelgym.rulesets import Limits
 
-__all__ = ["Away", "Builder", "Built", "sealed_copy"]
+__all__ = ["Away", "Builder", "BuiltLibrary", "sealed_copy"]
 
 _MEMORY_BYTES = 8 << 30
 """Address space of one compiler process; nvcc needs 3 GiB for torch's headers."""
@@ -88,8 +88,8 @@ class Builder:
         self._cache, self._scratch_root = LibraryCache(cache, cache_bytes), scratch_root
         self._tier, self._limits, self._readable = tier, limits, readable
         self._capability = capability
-        self._failures: dict[str, Built] = {}
-        self._standing: Ready | None = None
+        self._failures: dict[str, BuiltLibrary] = {}
+        self._standing: ReadyCompiler | None = None
 
     def stand_by(self) -> None:
         """Start a sandboxed process that will assemble the next kernel."""
@@ -102,7 +102,7 @@ class Builder:
             self._standing.end()
             self._standing = None
 
-    def build(self, arguments: Any, away: Away = nullcontext) -> Built:
+    def build(self, arguments: Any, away: Away = nullcontext) -> BuiltLibrary:
         """Build an extension for a candidate. Never raises for its mistakes.
 
         Args:
@@ -127,17 +127,17 @@ class Builder:
         try:
             request = read_request(arguments, self._capability is not None, folders)
         except BadRequest as error:
-            return Built("", "", str(error), False, 0.0)
+            return BuiltLibrary("", "", str(error), False, 0.0)
         toolkit = None
         if self._capability is not None:
             try:
                 toolkit = cuda_toolkit(find_nvcc(), self._capability)
             except UnsupportedLanguage as error:
                 if request.cuda_sources:
-                    return Built("", "", str(error), False, 0.0, may_pass_later=True)
+                    return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
         if toolkit is not None and toolkit.root not in self._readable:
             self._readable = (*self._readable, toolkit.root)
-        tools = Tools(find_toolchain(find_compiler()), toolkit)
+        tools = BuildTools(find_toolchain(find_compiler()), toolkit)
         key = content_key(RULES, dataclasses.astuple(tools), dataclasses.astuple(request))
         if (finished := self._cache.find(key)) is not None:
             return dataclasses.replace(finished, wall_s=time.monotonic() - started)
@@ -167,11 +167,11 @@ class Builder:
         """
         self._cache.note(kernel, [Path(path) for path in paths], self._scratch_root)
 
-    def _start(self, command: list[str], scratch: Path, allowed_s: float = 0.0) -> Running:
+    def _start(self, command: list[str], scratch: Path, allowed_s: float = 0.0) -> RunningCompiler:
         plan = self._plan(scratch)
         return compiler_process.start(command, plan, allowed_s or self._limits.build_s)
 
-    def _take(self) -> Ready:
+    def _take(self) -> ReadyCompiler:
         """Return the process on standby if it is alive; otherwise start one."""
         ready, self._standing = self._standing, None
         if ready is not None and not ready.stands():
@@ -179,16 +179,16 @@ class Builder:
             ready = None
         return ready or self._ready()
 
-    def _ready(self) -> Ready:
+    def _ready(self) -> ReadyCompiler:
         scratch = Path(tempfile.mkdtemp(prefix="triton-", dir=self._scratch_root))
         try:
-            return Ready(self._plan(scratch))
+            return ReadyCompiler(self._plan(scratch))
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
 
-    def _plan(self, scratch: Path) -> Plan:
-        return Plan(
+    def _plan(self, scratch: Path) -> SandboxPlan:
+        return SandboxPlan(
             tier=self._tier,
             scratch=str(scratch),
             readable=(

@@ -20,13 +20,13 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling import source as source
 from kernelgym.judge.compiling.compiler_process import (
     FAILED,
-    Running,
+    RunningCompiler,
     bounded,
     has_failed,
     is_transient,
 )
 from kernelgym.judge.compiling.cuda_toolkit import CudaToolkit
-from kernelgym.judge.compiling.library_cache import Built, LibraryCache
+from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import library_work, needed_symbols
 from kernelgym.judge.compiling.machine_code import (
     device_code,
@@ -35,11 +35,11 @@ from kernelgym.judge.compiling.machine_code import (
     without_report,
 )
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
-from kernelgym.judge.compiling.request import Request, names_architecture
+from kernelgym.judge.compiling.request import BuildRequest, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
 from kernelgym.judge.compiling.toolchain import Toolchain
 
-__all__ = ["STAGES", "Compilation", "Tools", "content_key"]
+__all__ = ["STAGES", "BuildTools", "Compilation", "content_key"]
 
 STAGES = Path(__file__).with_name("nvcc_stages.py")
 """The program that runs nvcc's stages at the same time."""
@@ -48,7 +48,7 @@ _PYTHON = (sys.executable, "-I", "-S", "-B")
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class BuildTools:
     """The C++ compiler and, if CUDA can be built, the CUDA toolkit."""
 
     host: Toolchain
@@ -69,16 +69,16 @@ class Compilation:
 
     def __init__(
         self,
-        request: Request,
-        tools: Tools,
+        request: BuildRequest,
+        tools: BuildTools,
         scratch: Path,
-        start: Callable[[list[str], Path, float], Running],
+        start: Callable[[list[str], Path, float], RunningCompiler],
         cache: LibraryCache,
     ) -> None:
         self._request, self._tools, self._scratch = request, tools, scratch
         self._start, self._cache = start, cache
 
-    def run(self, deadline: float) -> Built:
+    def run(self, deadline: float) -> BuiltLibrary:
         """Compile every unit, with thin headers if possible, and link them.
 
         Args:
@@ -93,7 +93,7 @@ class Compilation:
         bound = any(unit.tabled and unit.can_be_thin for unit in units)
         with contextlib.ExitStack() as running:
 
-            def start(unit: source.Unit, thin: bool) -> Running:
+            def start(unit: source.SourceUnit, thin: bool) -> RunningCompiler:
                 folder = scratch / f"{unit.file}-{'thin' if thin else 'full'}"
                 folder.mkdir()
                 process = self._start_unit(unit, folder, thin)
@@ -102,8 +102,8 @@ class Compilation:
 
             binding = running.enter_context(self._binding()) if bound else None
             first = [(unit, start(unit, unit.can_be_thin)) for unit in units]
-            done: list[tuple[source.Unit, Running, str]] = []
-            again: list[tuple[source.Unit, Running]] = []
+            done: list[tuple[source.SourceUnit, RunningCompiler, str]] = []
+            again: list[tuple[source.SourceUnit, RunningCompiler]] = []
             for unit, process in first:
                 log = process.finish(deadline)
                 text = "\n".join(unit.sources)
@@ -138,7 +138,7 @@ class Compilation:
         built = self._link(module, objects, log, deadline)
         return dataclasses.replace(built, code=code) if built.path else built
 
-    def _start_unit(self, unit: source.Unit, scratch: Path, thin: bool) -> Running:
+    def _start_unit(self, unit: source.SourceUnit, scratch: Path, thin: bool) -> RunningCompiler:
         request = self._request
         for name, text in source.compose(request, unit, thin).items():
             (scratch / name).write_text(text, encoding="utf-8", errors="replace")
@@ -163,7 +163,7 @@ class Compilation:
         command += ["-c", unit.file, "-o", "kernel.o"]
         return self._start(command, scratch, 0.0)
 
-    def _link(self, module: str, objects: list[Path], log: str, deadline: float) -> Built:
+    def _link(self, module: str, objects: list[Path], log: str, deadline: float) -> BuiltLibrary:
         request, tools, scratch = self._request, self._tools, self._scratch
         library = scratch / "extension.so"
         command = [tools.host.compiler, "-shared", *map(str, objects), *tools.host.libraries]
@@ -179,7 +179,7 @@ class Compilation:
             work = library_work(needed_symbols(library))
         except (OSError, ValueError) as error:  # linker flags made no shared library of it
             return _failed(f"error: {error}")
-        return Built(str(library), module, bounded(log + link_log), False, 0.0, work=work)
+        return BuiltLibrary(str(library), module, bounded(log + link_log), False, 0.0, work=work)
 
     def _binding(self) -> _Binding:
         """Start compiling the binding unit, unless the cache holds it."""
@@ -198,7 +198,7 @@ class Compilation:
 class _Binding:
     """The binding unit, either compiled already or being compiled."""
 
-    running: Running | None
+    running: RunningCompiler | None
     path: Path
     cache: LibraryCache
     name: str
@@ -231,6 +231,6 @@ def content_key(*parts: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _failed(log: str) -> Built:
+def _failed(log: str) -> BuiltLibrary:
     said = without_report(log.replace(FAILED, ""))
-    return Built("", "", bounded(said), False, 0.0, may_pass_later=is_transient(log))
+    return BuiltLibrary("", "", bounded(said), False, 0.0, may_pass_later=is_transient(log))

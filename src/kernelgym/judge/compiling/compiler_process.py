@@ -21,9 +21,17 @@ from kernelgym.errors import JudgeError
 from kernelgym.feedback import cut_middle
 from kernelgym.judge.environment import COMPILER, kept_variables
 from kernelgym.judge.untrusted.sandbox import sandbox
-from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, Plan
+from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, SandboxPlan
 
-__all__ = ["FAILED", "Ready", "Running", "bounded", "has_failed", "is_transient", "start"]
+__all__ = [
+    "FAILED",
+    "ReadyCompiler",
+    "RunningCompiler",
+    "bounded",
+    "has_failed",
+    "is_transient",
+    "start",
+]
 
 _LOG_CHARACTERS = 8000
 FAILED = "\0failed\0"
@@ -32,7 +40,7 @@ _TOO_LONG = f"{FAILED}{BUILD_TOO_LONG}"
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCompiler:
     """A running compiler."""
 
     process: subprocess.Popen[bytes]
@@ -72,7 +80,7 @@ class Running:
             self.process.wait()
 
 
-class Ready:
+class ReadyCompiler:
     """A sandboxed process on standby that becomes a compiler on command.
 
     Starting Python and setting up a sandbox takes several times as long as assembling a kernel.
@@ -84,7 +92,7 @@ class Ready:
         plan: Its sandbox. The writable folder belongs to this process and is removed with it.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: SandboxPlan) -> None:
         self.scratch = Path(plan.scratch)
         self._process = _open([], plan, subprocess.PIPE)
 
@@ -92,29 +100,29 @@ class Ready:
         """Return True if the process is still alive."""
         return self._process.poll() is None
 
-    def run(self, command: list[str], allowed_s: float) -> Running:
+    def run(self, command: list[str], allowed_s: float) -> RunningCompiler:
         """Become a compiler, once; `allowed_s` is for its message only."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # how it ended is seen when it is waited for
             with self._process.stdin as told:
                 told.write(json.dumps(command).encode() + b"\n")
-        return Running(self._process, self.scratch, allowed_s)
+        return RunningCompiler(self._process, self.scratch, allowed_s)
 
     def end(self) -> None:
         """Kill it, if it still runs, and remove its folder."""
-        Running(self._process, self.scratch, 0.0).end()
+        RunningCompiler(self._process, self.scratch, 0.0).end()
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def start(command: list[str], plan: Plan, allowed_s: float) -> Running:
+def start(command: list[str], plan: SandboxPlan, allowed_s: float) -> RunningCompiler:
     """Start a sandboxed compiler; `allowed_s` only appears in the timeout message."""
-    return Running(_open(command, plan, subprocess.DEVNULL), Path(plan.scratch), allowed_s)
+    return RunningCompiler(_open(command, plan, subprocess.DEVNULL), Path(plan.scratch), allowed_s)
 
 
-def _open(command: list[str], plan: Plan, stdin: int) -> subprocess.Popen[bytes]:
+def _open(command: list[str], plan: SandboxPlan, stdin: int) -> subprocess.Popen[bytes]:
     wrapper = [sys.executable, "-I", "-S", "-B", sandbox.__file__]
     scratch = Path(plan.scratch)
     with (scratch / "log").open("wb") as log:

@@ -30,7 +30,7 @@ from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, joined
 from kernelgym.types import Build
 
-__all__ = ["CACHE_BYTES", "Built", "LibraryCache", "build_of"]
+__all__ = ["CACHE_BYTES", "BuiltLibrary", "LibraryCache", "build_of"]
 
 CACHE_BYTES = 4 << 30
 _IN_USE_S = 60.0  # a library is copied within milliseconds after `find` returns it
@@ -41,7 +41,7 @@ _NOTE = "-built.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltLibrary:
     """The outcome of one build."""
 
     path: str
@@ -60,7 +60,7 @@ class Built:
     """What the compilers made of it, as far as known."""
 
 
-def build_of(made: Iterable[Built]) -> Build | None:
+def build_of(made: Iterable[BuiltLibrary]) -> Build | None:
     """Return what a verdict tells of a kernel's builds; None without any.
 
     Args:
@@ -87,14 +87,14 @@ class LibraryCache:
         self._lock = folder / ".lock"
         folder.mkdir(parents=True, exist_ok=True)
 
-    def find(self, key: str) -> Built | None:
+    def find(self, key: str) -> BuiltLibrary | None:
         """Return a library and mark it as used; None if missing."""
         folder = self.folder / key
         try:
             with locked(self._lock, fcntl.LOCK_SH):
                 record = json.loads((folder / "built.json").read_text())
                 os.utime(folder)
-            return Built(
+            return BuiltLibrary(
                 str(folder / "extension.so"),
                 record["module"],
                 record["log"],
@@ -108,7 +108,7 @@ class LibraryCache:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def file(self, built: Built, key: str) -> Built:
+    def file(self, built: BuiltLibrary, key: str) -> BuiltLibrary:
         """Move a finished library into the cache; an existing entry stays."""
         folder = self.folder / key
         staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.folder))

@@ -26,7 +26,7 @@ import threading
 import zlib
 from dataclasses import dataclass
 
-__all__ = ["Stages", "main", "read_stages", "run_stages"]
+__all__ = ["NvccStages", "main", "read_stages", "run_stages"]
 
 _GENERATES_NAME = "--gen_module_id_file "
 _NAME_FILE = re.compile(r'--module_id_file_name "([^"]+)"')
@@ -36,7 +36,7 @@ _FRONT, _DEVICE = "cudafe++ ", "cicc"
 
 
 @dataclass(frozen=True, slots=True)
-class Stages:
+class NvccStages:
     """The shell commands of one compilation."""
 
     environment: dict[str, str]
@@ -48,7 +48,7 @@ class Stages:
     """The file that must hold the unit's name before either starts."""
 
 
-def read_stages(said: str) -> Stages | None:
+def read_stages(said: str) -> NvccStages | None:
     """Return the stages in the output of ``nvcc --dryrun``.
 
     None if the commands are not those expected.
@@ -81,7 +81,7 @@ def read_stages(said: str) -> Stages | None:
     if not as_expected:
         return None
     host = (preprocess, front.replace(_GENERATES_NAME, ""))
-    return Stages(environment, host, tuple(device), last, name[1])
+    return NvccStages(environment, host, tuple(device), last, name[1])
 
 
 class _Chain(threading.Thread):
@@ -126,7 +126,7 @@ class _Chain(threading.Thread):
         self.join()
 
 
-def run_stages(stages: Stages, name: str) -> tuple[bytes, int]:
+def run_stages(stages: NvccStages, name: str) -> tuple[bytes, int]:
     """Run the stages; return their output and nvcc's exit status.
 
     Args:

@@ -26,7 +26,7 @@ from typing import Any
 
 from kernelgym.answers.screening.torch_use import without_comments
 
-__all__ = ["BadRequest", "Request", "assumes_finite", "names_architecture", "read_request"]
+__all__ = ["BadRequest", "BuildRequest", "assumes_finite", "names_architecture", "read_request"]
 
 _MAX_SOURCE_BYTES = 4 << 20
 _MOST_TEXTS = 1000
@@ -124,7 +124,7 @@ class BadRequest(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BuildRequest:
     """A checked request for one extension."""
 
     name: str
@@ -139,7 +139,9 @@ class Request:
     python_module: bool
 
 
-def read_request(arguments: Any, cuda: bool = False, searched: Collection[str] = ()) -> Request:
+def read_request(
+    arguments: Any, cuda: bool = False, searched: Collection[str] = ()
+) -> BuildRequest:
     """Return the checked request of an untrusted process.
 
     Args:
@@ -178,7 +180,7 @@ def read_request(arguments: Any, cuda: bool = False, searched: Collection[str] =
                     f"functions must be C++ identifiers of at most {_LONGEST_NAME} letters, digits "
                     f"and underscores, not {key!r:.200}"
                 )
-    return Request(
+    return BuildRequest(
         name=name,
         cpp_sources=tuple(sources),
         cuda_sources=tuple(cuda_sources),

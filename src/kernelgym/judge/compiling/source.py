@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym.judge.compiling.request import Request
+from kernelgym.judge.compiling.request import BuildRequest
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, included_names
 
 __all__ = [
     "BINDING_UNIT",
     "CUDA_UNIT",
     "UNIT",
-    "Unit",
+    "SourceUnit",
     "compile_flags",
     "compose",
     "module_name",
@@ -41,7 +41,7 @@ _BRINGS_TORCH = frozenset({"torch/extension.h", "torch/torch.h", "torch/all.h"})
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class SourceUnit:
     """One translation unit of an extension."""
 
     file: str
@@ -67,7 +67,7 @@ class Unit:
         return any(_BINDS_ITSELF.search(text) for text in self.sources)
 
 
-def units(request: Request) -> tuple[Unit, ...]:
+def units(request: BuildRequest) -> tuple[SourceUnit, ...]:
     """Return the units to compile: C++, CUDA or both."""
     implicit = request.implicit_headers or any(
         _BRINGS_TORCH & included_names(text) for text in request.cpp_sources
@@ -76,13 +76,13 @@ def units(request: Request) -> tuple[Unit, ...]:
     blank = not any(text.strip() for text in request.cpp_sources)
     if not (blank and request.functions is None and request.cuda_sources):
         tabled = request.functions is not None and implicit
-        found.append(Unit(UNIT, request.cpp_sources, request.cflags, tabled))
+        found.append(SourceUnit(UNIT, request.cpp_sources, request.cflags, tabled))
     if request.cuda_sources:
-        found.append(Unit(CUDA_UNIT, request.cuda_sources, request.cuda_cflags))
+        found.append(SourceUnit(CUDA_UNIT, request.cuda_sources, request.cuda_cflags))
     return tuple(found)
 
 
-def module_name(request: Request, tabled: bool) -> str:
+def module_name(request: BuildRequest, tabled: bool) -> str:
     """Return the name under which Python imports the library.
 
     Args:
@@ -92,7 +92,7 @@ def module_name(request: Request, tabled: bool) -> str:
     return "kernelgym_extension" if tabled else request.name
 
 
-def compile_flags(unit: Unit, thin: bool) -> tuple[str, ...]:
+def compile_flags(unit: SourceUnit, thin: bool) -> tuple[str, ...]:
     """Return the candidate's compiler flags, with C++20 for outdated standards."""
     old = _OLD_STANDARD[thin and not unit.cuda]  # only the table of functions needs C++20
     flags = tuple(
@@ -103,7 +103,7 @@ def compile_flags(unit: Unit, thin: bool) -> tuple[str, ...]:
     return flags
 
 
-def compose(request: Request, unit: Unit, thin: bool) -> dict[str, str]:
+def compose(request: BuildRequest, unit: SourceUnit, thin: bool) -> dict[str, str]:
     """Return a unit's files by name; the main one includes the others.
 
     Each of the candidate's texts becomes an unchanged file of its own, so that line numbers in

@@ -20,8 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compiling.compiler_process import Ready, bounded, has_failed, is_transient
-from kernelgym.judge.compiling.library_cache import Built, LibraryCache
+from kernelgym.judge.compiling.compiler_process import (
+    ReadyCompiler,
+    bounded,
+    has_failed,
+    is_transient,
+)
+from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, device_code
 from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.judge.sandbox.paths import driver_libraries
@@ -44,10 +49,10 @@ _NEWER_ARCH = 100  # Triton uses a separate assembler from sm_100 on
 def build_launcher(
     source: str,
     cache: LibraryCache,
-    take: Callable[[], Ready],
+    take: Callable[[], ReadyCompiler],
     allowed_s: float,
     away: Away,
-) -> Built:
+) -> BuiltLibrary:
     """Compile a launcher's C text to a Python module.
 
     Args:
@@ -73,10 +78,10 @@ def assemble(
     ptx: str,
     options: Any,
     cache: LibraryCache,
-    take: Callable[[], Ready],
+    take: Callable[[], ReadyCompiler],
     allowed_s: float,
     away: Away,
-) -> Built:
+) -> BuiltLibrary:
     """Assemble PTX with Triton's assembler.
 
     Args:
@@ -92,11 +97,13 @@ def assemble(
     """
     named = [str(option) for option in options] if isinstance(options, list) else [""]
     if len(named) > _MOST_OPTIONS:
-        return Built("", "", f"error: the assembler takes {_MOST_OPTIONS} options", False, 0.0)
+        return BuiltLibrary(
+            "", "", f"error: the assembler takes {_MOST_OPTIONS} options", False, 0.0
+        )
     for option in named:
         if len(option) > _LONGEST_OPTION or not _OPTION.fullmatch(option):
             message = f"error: the assembler's option {option[:80]!r} is refused"
-            return Built("", "", message, False, 0.0)
+            return BuiltLibrary("", "", message, False, 0.0)
     arch = re.search(r"--gpu-name=sm_([0-9]{1,4})", " ".join(named))
     newer = arch is not None and int(arch[1]) >= _NEWER_ARCH
     verbose = [] if "-v" in named or "--verbose" in named else ["-v"]
@@ -110,10 +117,10 @@ def _make(
     names: tuple[str, str],
     source: str,
     cache: LibraryCache,
-    take: Callable[[], Ready],
+    take: Callable[[], ReadyCompiler],
     allowed_s: float,
     away: Away,
-) -> Built:
+) -> BuiltLibrary:
     """Run a command on a text, or return its cached output."""
     started = time.monotonic()
     given, made = names
@@ -122,7 +129,7 @@ def _make(
     name = f"{digest}-{made}"
     if (path := cache.find_object(name)) is not None:
         code = _reported(cache.find_object(f"{name}{_REPORT}"))
-        return Built(str(path), _MODULE, "", True, time.monotonic() - started, code=code)
+        return BuiltLibrary(str(path), _MODULE, "", True, time.monotonic() - started, code=code)
     ready = take()
     try:
         scratch = ready.scratch
@@ -134,9 +141,9 @@ def _make(
             log = running.finish(time.monotonic() + allowed_s)
         if has_failed(log):
             transient = is_transient(log)
-            return Built("", "", bounded(log), False, 0.0, may_pass_later=transient)
+            return BuiltLibrary("", "", bounded(log), False, 0.0, may_pass_later=transient)
         if not (scratch / made).is_file():  # an option may ask for a version only
-            return Built("", "", f"error: {command[0]} wrote no {made}", False, 0.0)
+            return BuiltLibrary("", "", f"error: {command[0]} wrote no {made}", False, 0.0)
         report = None
         if made.endswith(".cubin"):  # registers and spills, which the assembler was asked to tell
             (scratch / "report").write_text(log[:_LONGEST_REPORT], encoding="utf-8")
@@ -146,7 +153,7 @@ def _make(
         ready.end()
     cache.cut_back()
     code = _reported(report)
-    return Built(str(path), _MODULE, "", False, time.monotonic() - started, code=code)
+    return BuiltLibrary(str(path), _MODULE, "", False, time.monotonic() - started, code=code)
 
 
 def _reported(report: Path | None) -> MachineCode:

@@ -11,7 +11,7 @@ import random
 import re
 from typing import Any
 
-from kernelgym.judge.compare.compare import Comparison
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.evidence.evidence import (
     Evidence,
     counted,
@@ -99,7 +99,7 @@ class InlineWatch:
         asked_apart = reference.stateful or run.session.public is not None
         self._place = secret.choice(places) if places and not asked_apart else None
 
-    def call(self, index: int) -> Comparison:
+    def call(self, index: int) -> OutputComparison:
         """Make and judge one call; gather evidence in the chosen one."""
         if index != self._place:
             return self._session.call(self._reference, index)

@@ -45,7 +45,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["FOR_RANKS", "GIVEN", "Sampling", "is_salted", "plan", "variants"]
+__all__ = ["FOR_RANKS", "GIVEN", "InputSampling", "is_salted", "plan", "variants"]
 
 GIVEN = "given"
 FOR_RANKS = frozenset(("clustered",))
@@ -99,7 +99,7 @@ def plan(
     return tuple(kinds)
 
 
-class Sampling(TorchFunctionMode):  # type: ignore[misc]
+class InputSampling(TorchFunctionMode):  # type: ignore[misc]
     """While entered, floating-point samplers draw another kind of inputs.
 
     Args:

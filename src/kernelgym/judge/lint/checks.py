@@ -26,7 +26,7 @@ from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.lint.trivial_answers import Answer, trivial_answers
 from kernelgym.judge.reference.constant_state import put_state
-from kernelgym.judge.reference.reference import Expected, Reference, Seeds
+from kernelgym.judge.reference.reference import ExpectedOutput, Reference, Seeds
 from kernelgym.judge.tensors import leaves_of, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
@@ -48,7 +48,7 @@ class _Call:
     inputs: list[Any]
     kind: str
     forward_seed: int
-    expected: Expected
+    expected: ExpectedOutput
 
 
 class _Gate:

@@ -28,12 +28,12 @@ from kernelgym.judge.reference.constant_state import (
     put_state,
     vary,
 )
-from kernelgym.judge.reference.operator_class import Watching
-from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner
+from kernelgym.judge.reference.operator_class import OperatorWatch
+from kernelgym.judge.reference.runner import ExpectedOutput, InputsChanged, ReferenceRunner
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["NOTHING_KNOWN", "Conditions", "bears", "examine"]
+__all__ = ["NOTHING_KNOWN", "InputConditions", "bears", "examine"]
 
 Draw = Callable[[int, str], tuple[list[Any], bool]]
 """Draws inputs of a kind under a seed; returns them, and whether the kind changed them."""
@@ -50,7 +50,7 @@ _SMALLEST_VARIANCES = (1e-4, 1e-3)
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class InputConditions:
     """What is known about a problem under one ruleset on one device."""
 
     usable: tuple[str, ...]
@@ -78,7 +78,7 @@ class Conditions:
         return Calibration(factor, self.own_errors.get(kind, ()))
 
 
-NOTHING_KNOWN = Conditions((), False, False, None, MappingProxyType({}))
+NOTHING_KNOWN = InputConditions((), False, False, None, MappingProxyType({}))
 
 
 def examine(
@@ -87,7 +87,7 @@ def examine(
     ruleset: Ruleset,
     device: Any,
     shares_device: bool = False,
-) -> Conditions:
+) -> InputConditions:
     """Return what a problem can bear, found out by running it.
 
     Args:
@@ -102,7 +102,7 @@ def examine(
         Exception: Whatever the problem raises on its own inputs.
     """
     twin = ruleset.tolerance == "fp64"
-    runner = Runner(build(_SEED), device, twin, raise_on_oom=shares_device)
+    runner = ReferenceRunner(build(_SEED), device, twin, raise_on_oom=shares_device)
     inputs, _ = draw(_SEED, GIVEN)
     try:
         own = runner.expect(inputs, _SEED)
@@ -136,7 +136,7 @@ def examine(
                     usable.append(variant)
                     known[variant] = more(variant, found)
                     break
-    return Conditions(
+    return InputConditions(
         tuple(usable),
         perturbs,
         mutates,
@@ -148,14 +148,14 @@ def examine(
     )
 
 
-def bears(expected: Expected, ruleset: Ruleset) -> bool:
+def bears(expected: ExpectedOutput, ruleset: Ruleset) -> bool:
     """Return True if reference and twin agree enough to compare with."""
     return own_errors(expected.output, expected.precise, ruleset) is not None
 
 
-def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> tuple[str, bool]:
+def _operation(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> tuple[str, bool]:
     """Return the class of the problem's operations, and whether it ranks elements."""
-    watching = Watching()
+    watching = OperatorWatch()
     with torch.no_grad():
         seed_all(_SEED, runner.device)
         given = copy.deepcopy(inputs) if mutates else inputs
@@ -170,9 +170,9 @@ def _operation(runner: Runner, inputs: list[Any], mutates: bool) -> tuple[str, b
 
 
 def _bears_other_state(
-    runner: Runner,
+    runner: ReferenceRunner,
     inputs: list[Any],
-    before: Expected,
+    before: ExpectedOutput,
     ruleset: Ruleset,
     factor: float | None,
     smallest_variance: float,
@@ -205,13 +205,13 @@ def _bears_other_state(
 
 
 def _try(
-    runner: Runner,
+    runner: ReferenceRunner,
     draw: Draw,
     variant: str,
     ruleset: Ruleset,
-    own: Expected,
+    own: ExpectedOutput,
     factor: float | None,
-) -> Expected | None:
+) -> ExpectedOutput | None:
     """Return what the reference gives on one kind of inputs.
 
     None if it cannot bear the kind.
@@ -234,7 +234,7 @@ def _try(
     return None
 
 
-def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
+def _is_to_be_raised(error: Exception, runner: ReferenceRunner) -> bool:
     """Return True if a run lacked memory that other workers may hold."""
     lacked = lacked_memory(error)
     if lacked and not runner.raise_on_oom:
@@ -242,7 +242,7 @@ def _is_to_be_raised(error: Exception, runner: Runner) -> bool:
     return lacked and runner.raise_on_oom
 
 
-def _telling(runner: Runner, draw: Draw, usable: list[str]) -> str:
+def _telling(runner: ReferenceRunner, draw: Draw, usable: list[str]) -> str:
     """Return the kind of inputs of which the reference copies least.
 
     The worst of some draws counts. One draw does not tell: a GELU copies what lies above 5, which
@@ -322,7 +322,11 @@ def _is_constant(tensor: torch.Tensor) -> bool:
 
 
 def _is_steady(
-    runner: Runner, inputs: list[Any], found: Expected, ruleset: Ruleset, factor: float | None
+    runner: ReferenceRunner,
+    inputs: list[Any],
+    found: ExpectedOutput,
+    ruleset: Ruleset,
+    factor: float | None,
 ) -> bool:
     """Return True if tiny input changes keep outputs within the bound.
 
@@ -352,7 +356,7 @@ def _is_steady(
 
 
 def _errors_of_few(
-    runner: Runner, draw: Draw, ruleset: Ruleset, kind: str, first: Expected
+    runner: ReferenceRunner, draw: Draw, ruleset: Ruleset, kind: str, first: ExpectedOutput
 ) -> tuple[float, ...]:
     """Return the largest own error over some calls, for small outputs."""
     leaves = tensors_of(first.output)

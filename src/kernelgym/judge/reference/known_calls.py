@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.reference.runner import Expected
+from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.judge.tensors import bytes_of
 
 __all__ = ["PublicCalls"]
@@ -34,11 +34,11 @@ class PublicCalls:
         self._room = _HOST_BYTES
         if device.type == "cuda":
             self._room = int(torch.cuda.get_device_properties(device).total_memory) // _SHARE
-        self._kept: OrderedDict[Hashable, tuple[list[Any], Expected, int]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[list[Any], ExpectedOutput, int]] = OrderedDict()
         self.bytes = 0
         """Size of all tensors kept."""
 
-    def find(self, key: Hashable) -> tuple[list[Any], Expected] | None:
+    def find(self, key: Hashable) -> tuple[list[Any], ExpectedOutput] | None:
         """Return a kept call, or None; callers must not change it."""
         if key not in self._kept:
             return None
@@ -46,7 +46,7 @@ class PublicCalls:
         inputs, expected, _ = self._kept[key]
         return inputs, expected
 
-    def keep(self, key: Hashable, inputs: list[Any], expected: Expected) -> None:
+    def keep(self, key: Hashable, inputs: list[Any], expected: ExpectedOutput) -> None:
         """Keep a call unless it is large; drop least recently used ones."""
         size = bytes_of([inputs, expected.output])
         # A verdict makes five calls: unless all five fit, each would push out the one needed next.

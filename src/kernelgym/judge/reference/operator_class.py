@@ -8,7 +8,7 @@
 - ``reduction``: sums, means, variances, softmax, norms, averages.
 - ``elementwise``: everything else.
 
-`Watching` finds the class from the names of the torch functions that one run calls. The class
+`OperatorWatch` finds the class from the names of the torch functions that one run calls. The class
 chooses a ruleset's error factor and the variant of ``spiked`` inputs, and decides nothing else.
 Whether elements are ranked decides on ``clustered`` inputs.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["OPERATIONS", "Watching"]
+__all__ = ["OPERATIONS", "OperatorWatch"]
 
 OPERATIONS = ("elementwise", "reduction", "scan", "contraction", "convolution")
 """From the least to the most error-prone."""
@@ -45,7 +45,7 @@ _PATTERNS = {
 _RANKS = re.compile(r"(^|_)(arg|m)?sort($|_)|topk|kthvalue|median|quantile")
 
 
-class Watching(TorchFunctionMode):  # type: ignore[misc]
+class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
     """While entered, notes the most error-prone class of operations that run."""
 
     def __init__(self) -> None:

@@ -19,20 +19,20 @@ import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
-from kernelgym.judge.inputs.kinds import GIVEN, Sampling, is_salted, plan
+from kernelgym.judge.inputs.kinds import GIVEN, InputSampling, is_salted, plan
 from kernelgym.judge.inputs.seeds import Seeds, seed_all
 from kernelgym.judge.out_of_memory import lacked_memory, our_failure
 from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
-from kernelgym.judge.reference.examine import NOTHING_KNOWN, Conditions, bears, examine
+from kernelgym.judge.reference.examine import NOTHING_KNOWN, InputConditions, bears, examine
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.runner import Expected, InputsChanged, Runner, place
+from kernelgym.judge.reference.runner import ExpectedOutput, InputsChanged, ReferenceRunner, place
 from kernelgym.judge.tensors import DTYPES, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
 
 __all__ = [
-    "Expected",
+    "ExpectedOutput",
     "Reference",
     "Seeds",
     "allow_tf32",
@@ -42,7 +42,7 @@ __all__ = [
 
 _CPU = torch.device("cpu")
 _KEPT_CONDITIONS = 4096
-_known: dict[tuple[str, str, str], Conditions] = {}
+_known: dict[tuple[str, str, str], InputConditions] = {}
 
 
 class Reference:
@@ -98,7 +98,7 @@ class Reference:
             self._shares_device = shares_device
             known = _known.get(self._key, NOTHING_KNOWN)
             twin, raise_on_oom = ruleset.tolerance == "fp64", shares_device and known.fits
-            self._runner = Runner(model, self.device, twin, raise_on_oom)
+            self._runner = ReferenceRunner(model, self.device, twin, raise_on_oom)
         self.stateful = self._runner.stateful
         """Whether outputs may depend on earlier calls; both sides then make the same calls."""
 
@@ -154,7 +154,7 @@ class Reference:
     def _key(self) -> tuple[str, str, str]:
         return (self.problem.digest, self._ruleset.label, str(self.device))
 
-    def _known_conditions(self) -> Conditions:
+    def _known_conditions(self) -> InputConditions:
         key = self._key
         if key not in _known:
             if len(_known) >= _KEPT_CONDITIONS:
@@ -162,7 +162,7 @@ class Reference:
             _known[key] = self.examine()
         return _known[key]
 
-    def examine(self) -> Conditions:
+    def examine(self) -> InputConditions:
         """Return what the problem can bear, found out on separate models."""
         return examine(
             self._build, self._draw_kind, self._ruleset, self.device, self._shares_device
@@ -199,7 +199,7 @@ class Reference:
         finally:
             self._draws_inputs_on_device = judged_there and not self._needs_cpu
 
-    def expect(self, inputs: list[Any], forward_seed: int, kind: str = GIVEN) -> Expected:
+    def expect(self, inputs: list[Any], forward_seed: int, kind: str = GIVEN) -> ExpectedOutput:
         """Run the reference and its fp64 twin on `inputs`, which stay unchanged.
 
         Args:
@@ -210,13 +210,13 @@ class Reference:
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
         known = self._conditions.calibration(kind, self.rules)
-        return Expected(
+        return ExpectedOutput(
             found.output, found.precise, found.mutates_inputs, kind, known, self.rules.precision
         )
 
     def judged_call(
         self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
-    ) -> tuple[list[Any], Expected]:
+    ) -> tuple[list[Any], ExpectedOutput]:
         """Return a judged call's inputs and expected output.
 
         Callers must not change them.
@@ -242,7 +242,7 @@ class Reference:
             public.keep(key, inputs, expected)
         return inputs, expected
 
-    def bears(self, expected: Expected) -> bool:
+    def bears(self, expected: ExpectedOutput) -> bool:
         """Return True if the reference was well conditioned in this call."""
         return bears(expected, self.rules)
 
@@ -259,7 +259,10 @@ class Reference:
         A model in training mode, for example, does not read its running statistics.
         """
         try:
-            runners = [Runner(copy.deepcopy(self.model), self.device, twin=False) for _ in range(2)]
+            runners = [
+                ReferenceRunner(copy.deepcopy(self.model), self.device, twin=False)
+                for _ in range(2)
+            ]
         except Exception as error:
             if lacked_memory(error):
                 raise our_failure(f"the reference could not be copied: {error!r}") from error
@@ -272,7 +275,7 @@ class Reference:
             outputs = [tensors_of(runner.expect(inputs, seed).output) for runner in runners]
         return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
 
-    def as_constructed(self, inputs: list[Any], forward_seed: int) -> Expected | None:
+    def as_constructed(self, inputs: list[Any], forward_seed: int) -> ExpectedOutput | None:
         """Return what the model gives with its constant state as constructed.
 
         None if the model cannot be copied or run again.
@@ -280,13 +283,13 @@ class Reference:
         try:
             model = copy.deepcopy(self.model)
             put_state(model, self._constructed)
-            runner = Runner(model, self.device, self._ruleset.tolerance == "fp64")
+            runner = ReferenceRunner(model, self.device, self._ruleset.tolerance == "fp64")
             runner.copies_inputs = True
             found = runner.expect(inputs, forward_seed)
         except Exception:  # for a message only: the verdict stands without it
             return None
         known = self._conditions.calibration(GIVEN, self.rules)
-        return Expected(found.output, found.precise, found.mutates_inputs, GIVEN, known)
+        return ExpectedOutput(found.output, found.precise, found.mutates_inputs, GIVEN, known)
 
     def findings(self) -> tuple[Finding, ...]:
         """Return findings on how outputs were compared, for the verdict."""
@@ -311,7 +314,7 @@ class Reference:
         with torch.no_grad():
             if kind == GIVEN:
                 return [self._cast(value, self.device) for value in self._draw(seed)], False
-            sampling = Sampling(kind)
+            sampling = InputSampling(kind)
             with sampling:
                 drawn = self._draw(seed)
             return [self._cast(value, self.device) for value in drawn], sampling.replaced > 0

@@ -24,7 +24,7 @@ from kernelgym.judge.tensors import bytes_of, precisions_of, same_bytes, tensors
 from kernelgym.judging_memory import device_bytes
 from kernelgym.rulesets import Precision
 
-__all__ = ["Expected", "InputsChanged", "Runner", "place"]
+__all__ = ["ExpectedOutput", "InputsChanged", "ReferenceRunner", "place"]
 
 _USABLE = 0.9  # of a device's memory, by one worker alone
 _LARGE_SHARE = 16  # inputs and outputs above 1/16 of the device's memory are large
@@ -42,7 +42,7 @@ class InputsChanged(JudgeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedOutput:
     """What the reference gives for one set of inputs."""
 
     output: Any
@@ -58,7 +58,7 @@ class Expected:
     """The lowest that takes part in the problem, or what its tensors were cast to."""
 
 
-class Runner:
+class ReferenceRunner:
     """A model and its fp64 twin.
 
     Args:
@@ -98,7 +98,7 @@ class Runner:
                 self.too_large = True
             return None  # some modules cannot be copied; the fixed tolerances apply then
 
-    def expect(self, inputs: list[Any], seed: int) -> Expected:
+    def expect(self, inputs: list[Any], seed: int) -> ExpectedOutput:
         """Run the model and its twin on `inputs`, which stay unchanged.
 
         Raises:
@@ -108,7 +108,7 @@ class Runner:
         """
         with torch.no_grad():
             output, mutates = self._run(inputs, seed)
-            return Expected(output, self._run_precisely(inputs, output, seed), mutates)
+            return ExpectedOutput(output, self._run_precisely(inputs, output, seed), mutates)
 
     def _run(self, inputs: list[Any], seed: int) -> tuple[Any, bool]:
         copied = self.copies_inputs or bytes_of(inputs) <= _COPIED_BYTES

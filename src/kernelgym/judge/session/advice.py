@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.compare.compare import Comparison, compare
-from kernelgym.judge.reference.reference import Expected, Reference
+from kernelgym.judge.compare.compare import OutputComparison, compare
+from kernelgym.judge.reference.reference import ExpectedOutput, Reference
 from kernelgym.rulesets import Ruleset
 
 __all__ = ["advice", "interpreted_advice"]
@@ -27,12 +27,12 @@ _ROUNDING = 2e-4  # a running fp32 sum of a million numbers errs less, TF32 more
 
 
 def advice(
-    compared: Comparison,
+    compared: OutputComparison,
     claimed: Any,
     outputs: list[torch.Tensor],
     inputs: list[Any],
     forward_seed: int,
-    expected: Expected,
+    expected: ExpectedOutput,
     reference: Reference,
     rules: Ruleset,
 ) -> str:

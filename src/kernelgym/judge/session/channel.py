@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compiling.builder import Built, sealed_copy
+from kernelgym.judge.compiling.builder import BuiltLibrary, sealed_copy
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.compiling.request import assumes_finite
 from kernelgym.judge.device.lock import DeviceLock
@@ -95,10 +95,10 @@ class Channel:
         self._on_device = on_device
         self._yielding = Yielding(candidate, device_lock)
         self._left_s = ruleset.limits.run_s
-        self._failed_build: Built | None = None
+        self._failed_build: BuiltLibrary | None = None
         self.library_work = NOTHING_LEFT
         """Work that the extensions leave to libraries, read from the files that were built."""
-        self.made: dict[str, Built] = {}
+        self.made: dict[str, BuiltLibrary] = {}
         """Extensions that were built, by the names of their files."""
         self.assumes_finite = False
         """Whether an extension was compiled by flags that assume finite numbers."""
@@ -211,7 +211,7 @@ class Channel:
     def _serve_build(self, arguments: Any) -> tuple[dict[str, Any], tuple[int, ...]]:
         if self._build is None:
             return {"failed": "no extension may be built here"}, ()
-        built: Built = self._build(arguments, self._yielding.clear)
+        built: BuiltLibrary = self._build(arguments, self._yielding.clear)
         if built.path:
             self.library_work |= built.work
             if len(self.made) < _MOST_BUILDS:

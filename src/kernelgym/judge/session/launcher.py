@@ -18,7 +18,7 @@ from typing import Any
 
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.builder import Away, Builder
-from kernelgym.judge.compiling.library_cache import Built
+from kernelgym.judge.compiling.library_cache import BuiltLibrary
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.processes.candidate_handle import Candidate, CandidateKind, makes_streams
 from kernelgym.judge.processes.zygote_handle import Zygote, start_zygote
@@ -199,7 +199,7 @@ class CandidateProcesses:
             )
         return self._timed_build
 
-    def _timed_build(self, arguments: Any, away: Away) -> Built:
+    def _timed_build(self, arguments: Any, away: Away) -> BuiltLibrary:
         assert self._builder is not None
         with self._accelerator.clock.stage("build"):
             return self._builder.build(arguments, away)

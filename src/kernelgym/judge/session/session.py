@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from kernelgym.judge.compare.compare import (
-    Comparison,
-    Surroundings,
+    OutputBounds,
+    OutputComparison,
     byte_copy,
     compare,
     near,
@@ -33,7 +33,7 @@ from kernelgym.judge.inputs.kinds import GIVEN, is_salted
 from kernelgym.judge.memory.slots import CallSlot, TimedWindow
 from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import Expected, Reference, same_bytes, tensors_of
+from kernelgym.judge.reference.reference import ExpectedOutput, Reference, same_bytes, tensors_of
 from kernelgym.judge.session.advice import advice
 from kernelgym.judge.session.call_buffers import CallBuffers
 from kernelgym.judge.session.channel import Channel, Rejected
@@ -76,7 +76,7 @@ class CandidateSession:
         self._launched: Any = 0
         self.public: PublicCalls | None = None
         """Inputs and expected outputs of calls on public values, kept between verdicts."""
-        self.around: dict[str, Surroundings] = {}
+        self.around: dict[str, OutputBounds] = {}
         """Bounds of the distance to the reference process's output within which a timed output is
         right, by kind of inputs; learned from calls that had the whole comparison."""
         self.tally = LaunchTally()
@@ -222,7 +222,7 @@ class CandidateSession:
             raise Rejected(Status.RUNTIME_ERROR, "the kernel's process sent no readable results")
         return results
 
-    def call(self, reference: Reference, index: int) -> Comparison:
+    def call(self, reference: Reference, index: int) -> OutputComparison:
         """Make and judge one untimed call on fresh inputs."""
         kind, seeds = reference.kind_of(index), reference.seeds
         # Calls past the planned ones look for evidence, which a mismatch gives: do not spend time
@@ -245,7 +245,7 @@ class CandidateSession:
 
     def _attempt(
         self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
-    ) -> tuple[Comparison, Expected]:
+    ) -> tuple[OutputComparison, ExpectedOutput]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
         result, outputs = self.answered(inputs, expected, forward_seed)
         # On other kinds of inputs a kernel may rightly launch nothing. A watched call with launches
@@ -268,7 +268,7 @@ class CandidateSession:
         return compared, expected
 
     def answered(
-        self, inputs: list[Any], expected: Expected, forward_seed: int
+        self, inputs: list[Any], expected: ExpectedOutput, forward_seed: int
     ) -> tuple[Any, list[torch.Tensor]]:
         """Make one call; return the candidate's claim and its outputs.
 
@@ -294,12 +294,12 @@ class CandidateSession:
         inputs: list[Any],
         outputs: list[torch.Tensor],
         result: Any,
-        expected: Expected,
+        expected: ExpectedOutput,
         locate: bool = True,
-    ) -> Comparison:
+    ) -> OutputComparison:
         """Judge one call by its outputs, and by whether its inputs changed."""
         if not expected.mutates_inputs and (changed := self._changed(slot_index, inputs)):
-            return Comparison(False, message=changed)
+            return OutputComparison(False, message=changed)
         # The bytes decide, not what a candidate says of its one tensor's type and shape.
         claimed = describe_shape_of(expected.output) if result == "fits" else result
         return compare(
@@ -319,7 +319,7 @@ class CandidateSession:
         outputs: list[torch.Tensor],
         result: Any,
         references: list[torch.Tensor],
-        around: Surroundings,
+        around: OutputBounds,
     ) -> bool:
         """Return True if the reference process's outputs prove a call right.
 
@@ -335,7 +335,7 @@ class CandidateSession:
             result, outputs, references, around, self._ruleset
         )
 
-    def learn(self, reference: Reference, expected: Expected) -> None:
+    def learn(self, reference: Reference, expected: ExpectedOutput) -> None:
         """Learn from a compared call the bounds within which later outputs are right."""
         if expected.kind in self.around or self.device.type != "cuda":
             return

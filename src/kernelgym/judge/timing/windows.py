@@ -26,7 +26,7 @@ import torch
 from kernelgym.judge.device.memory_budget import holds_all
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.out_of_memory import our_failure
-from kernelgym.judge.reference.reference import Expected, Seeds, tensors_of
+from kernelgym.judge.reference.reference import ExpectedOutput, Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import CandidateSession, Rejected, TimedWindow
 from kernelgym.judge.tensors import bytes_of
@@ -180,7 +180,7 @@ class TimingWindows:
                     self._verify(which, batches, forward_seeds, kinds, run[which][1], {}, {})
                 run[which][1].kept.clear()
                 batches = []
-        (reference_ms, reference), expected = run.pop(0), dict[int, Expected]()
+        (reference_ms, reference), expected = run.pop(0), dict[int, ExpectedOutput]()
         pairs = []
         for which, (kernel_ms, kernel) in sorted(run.items()):
             if not self._alternating:
@@ -307,7 +307,7 @@ class TimingWindows:
         kinds: Mapping[int, str],
         window: TimedWindow,
         beside: dict[int, list[torch.Tensor]],
-        known: dict[int, Expected],
+        known: dict[int, ExpectedOutput],
     ) -> None:
         """Compare the outputs that were kept from a kernel's window.
 

@@ -2,7 +2,8 @@
 
 It never holds the reference model, the reference's outputs or source, or a verdict. No message it
 can send says "correct": the trusted side reads the clock and compares the bytes. The zygote loads
-this file by path before it forks: standard library and torch only, plus the files of `Parts`.
+this file by path before it forks: standard library and torch only, plus the files of
+`CandidateParts`.
 
 Every request carries a nonce, which the answer repeats. The requests are:
 
@@ -39,7 +40,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Parts", "serve"]
+__all__ = ["CandidateParts", "serve"]
 
 SOURCE_NAME = "kernel.py"
 
@@ -56,7 +57,7 @@ _seed_device = torch.cuda.manual_seed
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class CandidateParts:
     """Other files of this folder; the zygote loads them before it forks."""
 
     protocol: ModuleType
@@ -80,7 +81,7 @@ class Parts:
 
 
 def serve(
-    channel: socket.socket, scratch: str, parts: Parts, device: str, shared: str = ""
+    channel: socket.socket, scratch: str, parts: CandidateParts, device: str, shared: str = ""
 ) -> None:
     """Answer requests until the trusted side closes the channel.
 
@@ -160,7 +161,7 @@ def serve(
 
 
 class _State:
-    def __init__(self, scratch: str, parts: Parts, device: torch.device) -> None:
+    def __init__(self, scratch: str, parts: CandidateParts, device: torch.device) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
         self._parts, self._device = parts, device
         self.buffers = parts.buffers.Buffers(parts.cuda_ipc, parts.outputs.describe, device)

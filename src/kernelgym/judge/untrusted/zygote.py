@@ -132,7 +132,7 @@ class _Zygote:
         self.candidate = _untrusted("candidate")
         launches = _untrusted("watch/launches").Launches()
         names = ("protocol", "channel", "buffers", "cuda_ipc", "outputs", "error_report")
-        self.parts = self.candidate.Parts(
+        self.parts = self.candidate.CandidateParts(
             **{name: _untrusted(name) for name in (*names, "extension_stub", "torch_compile")},
             triton_tools=_untrusted("triton/tools"),
             front_end=_untrusted("triton/front_end"),
@@ -146,7 +146,7 @@ class _Zygote:
         self.control, self.decoder = control, self.protocol.Decoder()
         if self.device != "cpu":
             self._meet_device()
-        self.plan = self.sandbox.Plan(tier="limits", scratch="", **config["plan"])
+        self.plan = self.sandbox.SandboxPlan(tier="limits", scratch="", **config["plan"])
         self.children: dict[int, int] = {}  # pid -> id
         tier = config["tier"]
         if not config["tier_is_known"]:

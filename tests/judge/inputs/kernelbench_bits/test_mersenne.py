@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelgym.judge.inputs.kernelbench_bits import draw, mersenne_cuda
 from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
-from kernelgym.judge.inputs.kernelbench_bits.mersenne import WORDS, Place, bit_chunks
+from kernelgym.judge.inputs.kernelbench_bits.mersenne import WORDS, GeneratorPlace, bit_chunks
 from kernelgym.judge.inputs.kernelbench_bits.mersenne_cuda import read_place, write_place
 from kernelgym.judge.tensors import same_bytes, tensors_of
 from support.input_sources import SOURCES, function
@@ -63,7 +63,7 @@ def test_a_state_survives_being_read_and_written() -> None:
 @pytest.mark.parametrize("state", [b"", bytes(5056), bytes(16)])
 def test_what_is_no_state_is_refused(state: bytes) -> None:
     with pytest.raises(ValueError):
-        Place.of(state)
+        GeneratorPlace.of(state)
 
 
 # --------------------------------------------------------------------------- the device's kernels
@@ -152,7 +152,9 @@ class DrawsElsewhere(draw._DrawsElsewhere):
         super().__init__(device, self.draw)
         self.kept: dict[int, torch.Tensor] = {}
 
-    def draw(self, count: int, place: Place, device: Any) -> tuple[torch.Tensor, Place]:
+    def draw(
+        self, count: int, place: GeneratorPlace, device: Any
+    ) -> tuple[torch.Tensor, GeneratorPlace]:
         generator = torch.Generator()
         write_place(generator, place)
         self.keep(drawn := torch.rand(count, generator=generator))

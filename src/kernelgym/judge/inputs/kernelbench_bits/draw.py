@@ -24,7 +24,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelgym.judge.inputs.kernelbench_bits import mersenne_cuda
-from kernelgym.judge.inputs.kernelbench_bits.mersenne import Place
+from kernelgym.judge.inputs.kernelbench_bits.mersenne import GeneratorPlace
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.tensors import tensors_of
 
@@ -45,7 +45,9 @@ _COMPUTING = frozenset(
 )
 _COMPUTED = frozenset({torch.float32, torch.float64, torch.int32, torch.int64, torch.bool})
 
-DeviceDraw = Callable[[int, Place, torch.device], tuple[torch.Tensor, Place] | None]
+DeviceDraw = Callable[
+    [int, GeneratorPlace, torch.device], tuple[torch.Tensor, GeneratorPlace] | None
+]
 
 
 class _Unlike(Exception):
@@ -80,8 +82,8 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
 
 
 def _draw_on_cuda(
-    count: int, place: Place, device: torch.device
-) -> tuple[torch.Tensor, Place] | None:
+    count: int, place: GeneratorPlace, device: torch.device
+) -> tuple[torch.Tensor, GeneratorPlace] | None:
     # `agrees` runs at the first large draw only: most of its time goes into compiling kernels.
     return (
         mersenne_cuda.draw_uniform(count, place, device) if mersenne_cuda.agrees(device) else None

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "Place", "bit_chunks"]
+__all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "GeneratorPlace", "bit_chunks"]
 
 WORDS = 624
 # A polynomial's bits come in 32 chunks of 624 bits; each chunk starts a new 32-bit word.
@@ -36,7 +36,7 @@ Words = NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Place:
+class GeneratorPlace:
     """A place in the stream."""
 
     words: Words
@@ -45,7 +45,7 @@ class Place:
     """How many of the words have been given out, from 1 to 624."""
 
     @classmethod
-    def of(cls, state: bytes) -> Place:
+    def of(cls, state: bytes) -> GeneratorPlace:
         """Return the place in a generator's state, from `torch.Generator.get_state`.
 
         Raises:

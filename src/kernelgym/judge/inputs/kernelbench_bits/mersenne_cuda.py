@@ -20,7 +20,7 @@ from kernelgym.judge.inputs.kernelbench_bits.mersenne import (
     CHUNK_WORDS,
     CHUNKS,
     WORDS,
-    Place,
+    GeneratorPlace,
     bit_chunks,
 )
 
@@ -126,12 +126,12 @@ DRAW_SOURCE = r"""extern "C" __global__ void draw(
 """
 
 
-def read_place(generator: torch.Generator) -> Place:
+def read_place(generator: torch.Generator) -> GeneratorPlace:
     """Return a CPU generator's place; ValueError if its state has another layout."""
-    return Place.of(bytes(generator.get_state().numpy()))
+    return GeneratorPlace.of(bytes(generator.get_state().numpy()))
 
 
-def write_place(generator: torch.Generator, place: Place) -> None:
+def write_place(generator: torch.Generator, place: GeneratorPlace) -> None:
     """Move a CPU generator to a place in its stream.
 
     The rest of the generator's state stays.
@@ -140,7 +140,9 @@ def write_place(generator: torch.Generator, place: Place) -> None:
     generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
-def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, Place]:
+def draw_uniform(
+    count: int, place: GeneratorPlace, device: torch.device
+) -> tuple[torch.Tensor, GeneratorPlace]:
     """Return fp32 numbers from [0, 1), and the generator's place after them.
 
     Args:
@@ -163,10 +165,12 @@ def draw_uniform(count: int, place: Place, device: torch.device) -> tuple[torch.
             if len(_runs) >= _KEPT_RUNS:
                 del _runs[next(iter(_runs))]
             _runs[place.words.tobytes(), place.given, count, device] = states, plan, end
-        return out, Place(end.copy(), given)
+        return out, GeneratorPlace(end.copy(), given)
 
 
-def _begin(count: int, place: Place, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _begin(
+    count: int, place: GeneratorPlace, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the words at segments' starts, and the drawing kernel's plan."""
     segment = 1 << SEGMENT_POWER
     segments = -(-count // segment)

@@ -36,7 +36,7 @@ from types import ModuleType
 __all__ = [
     "OWN_FAILURE",
     "TIERS",
-    "Plan",
+    "SandboxPlan",
     "adopt_orphans",
     "confine",
     "die_with_parent",
@@ -56,7 +56,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
-class Plan:
+class SandboxPlan:
     """What a sandboxed process may use."""
 
     tier: str
@@ -103,7 +103,7 @@ def prefer_as_victim() -> None:
         file.write("1000")
 
 
-def mount_private(plan: Plan) -> None:
+def mount_private(plan: SandboxPlan) -> None:
     """Mount a private /proc and a bounded scratch folder.
 
     Only for the first process of a pid namespace.
@@ -121,7 +121,7 @@ def mount_private(plan: Plan) -> None:
         _check(_libc.mount(b"tmpfs", target, b"tmpfs", flags, options), "mount(scratch)")
 
 
-def confine(plan: Plan, seccomp: ModuleType) -> None:
+def confine(plan: SandboxPlan, seccomp: ModuleType) -> None:
     """Apply limits and, by tier, landlock and seccomp to this process, irrevocably.
 
     Args:
@@ -148,7 +148,7 @@ def confine(plan: Plan, seccomp: ModuleType) -> None:
     _filter_syscalls(seccomp.syscall_filter(plan.exec_allowed, plan.gpu, alone))
 
 
-def _limit(plan: Plan) -> None:
+def _limit(plan: SandboxPlan) -> None:
     def cap(what: int, value: int) -> None:
         _, hard = resource.getrlimit(what)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -193,7 +193,7 @@ _LL_TRUNCATE, _LL_IOCTL = 1 << 14, 1 << 15
 _LL_FILE_RIGHTS = 1 | 2 | 4 | _LL_TRUNCATE | _LL_IOCTL
 
 
-def _restrict_files(plan: Plan) -> None:
+def _restrict_files(plan: SandboxPlan) -> None:
     abi = _libc.syscall(_LL_CREATE, None, 0, 1)
     _check(abi, "landlock")
     all_rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1
@@ -283,7 +283,7 @@ def main(plan_json: str, argv: list[str]) -> None:
     started, the program exits with `OWN_FAILURE` and writes the reason to stderr.
     """
     try:
-        plan = Plan(**json.loads(plan_json))
+        plan = SandboxPlan(**json.loads(plan_json))
         seccomp = _beside("seccomp")
         die_with_parent()
         if plan.tier.startswith("ns+"):

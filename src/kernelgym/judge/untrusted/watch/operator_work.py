@@ -32,7 +32,7 @@ __all__ = [
     "COPIES",
     "JOINS",
     "Counter",
-    "Counts",
+    "OperatorCounts",
     "is_capturing",
     "is_untold",
     "tensors_in",
@@ -75,7 +75,7 @@ def _dispatches(kind: type) -> bool:
 
 
 @dataclass(slots=True)
-class Counts:
+class OperatorCounts:
     """What operators of torch did."""
 
     bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -183,9 +183,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forget what was counted."""
-        self.work = Counts()
+        self.work = OperatorCounts()
         """What all operators did."""
-        self.captured = Counts()
+        self.captured = OperatorCounts()
         """What those did that a CUDA graph captured: its replays do it again."""
         self.names: dict[str, int] = defaultdict(int)
         """How often each operator of torch ran, by qualified name."""
