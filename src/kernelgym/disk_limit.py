@@ -1,4 +1,4 @@
-"""Which entries of a folder go when it is over its size: those used longest ago.
+"""Chooses the entries to remove from a folder that exceeds its size: those used longest ago.
 
 Finding the entries and removing them is the caller's part.
 """

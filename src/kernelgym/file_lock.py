@@ -1,4 +1,4 @@
-"""Locks on files, which the kernel takes back from who dies."""
+"""Locks on files, which the operating system releases when the process that holds one ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a problem's worth: `Hygiene`, its vocabulary, and its place on disk.
+"""Results of `kernelgym lint` for a problem: `Hygiene`, its vocabulary, and its place on disk.
 
 A problem is degenerate if a kernel that computes nothing of value passes it, or if no honest kernel
 can be told from a wrong one. That depends on the rules of the comparison, so a `Hygiene` belongs to
@@ -51,7 +51,7 @@ of KernelBench's problems only: no test finds them."""
 
 @dataclass(frozen=True, slots=True)
 class Hygiene:
-    """What is known of one problem under one ruleset on one kind of device."""
+    """Lint results of one problem under one ruleset on one kind of device."""
 
     problem_id: str
     ruleset: str

@@ -1,4 +1,4 @@
-"""What something was measured on; result files carry it.
+"""Describes the machine of a measurement, for result files.
 
 Names hardware and versions, nothing that tells one machine of a kind from another.
 """

@@ -1,4 +1,4 @@
-"""Where kernelgym keeps things on this machine."""
+"""Folders in which kernelgym keeps files on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tokens of a hosted model cost, in US dollars.
+"""Prices of a hosted model's tokens, in US dollars.
 
 Contract: pure arithmetic. Tokens are apart by what is charged for them, so that a sum of bills is
 the bill of the sum. No model's price is known here: `kernelgym_train.backends.tinker.prices` has a

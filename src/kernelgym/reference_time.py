@@ -34,7 +34,7 @@ _TF32 = ("off", "on", "torch")
 
 @dataclass(frozen=True, slots=True)
 class TimeSetting:
-    """How a reference is run while it is timed."""
+    """Setting in which a reference is timed."""
 
     mode: str = "eager"
     """One of `MODES`."""
@@ -67,7 +67,7 @@ class ReferenceTime:
     """The problem's."""
     setting: TimeSetting
     device: str
-    """As the caller names it."""
+    """Name of the device, as the caller gives it."""
     mean: float = 0.0
     """0.0, as all times, if it was not measured."""
     std: float = 0.0

@@ -47,7 +47,7 @@ HALF_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one kernel may use. Overrunning a limit is the kernel's fault and ends its run."""
+    """Limits of one kernel's run. Overrunning a limit is the kernel's fault and ends its run."""
 
     build_s: float = 120.0
     """Wall seconds for compiling a kernel's extensions, one or all of them together."""
@@ -69,28 +69,28 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class TimingProtocol:
-    """How a correct kernel is timed: interleaved pairs of (reference, kernel) windows."""
+    """Settings for timing a correct kernel, in pairs of a reference's and a kernel's window."""
 
     warmup_pairs: int = 2
     """Pairs run first and thrown away; on CUDA devices those serve that find a window's length."""
     min_pairs: int = 8
     device_min_pairs: int = 6
-    """As `min_pairs`, on CUDA devices."""
+    """Value of `min_pairs` on CUDA devices."""
     max_pairs: int = 30
     relative_width: float = 0.05
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
     device_relative_width: float = 0.01
-    """As `relative_width`, on CUDA devices."""
+    """Value of `relative_width` on CUDA devices."""
     between_process: float = 0.05
     """Standard deviation, relative, of the speedup between verdicts of one kernel, as far as pairs
     inside one verdict cannot show it (memory's layout, the machine's neighbours). The reported
     interval is widened by it, in quadrature; when to stop is decided without it."""
     device_between_process: float = 0.001
-    """As `between_process`, on CUDA devices."""
+    """Value of `between_process` on CUDA devices."""
     window_ms: float = 2.0
     """A window holds as many calls (each on inputs of its own) as take about this long."""
     device_window_ms: float = 3.0
-    """As `window_ms`, on CUDA devices."""
+    """Value of `window_ms` on CUDA devices."""
     graph_below_ms: float = 10.0
     """Calls shorter than this are replayed from a CUDA graph where they can be captured, so that
     what the host needs to launch them is not taken for the device's time."""
@@ -157,7 +157,7 @@ class Ruleset:
     atol: float = 1e-4
     """`allclose`, `fp64` where the reference has no fp64 twin, and numbers that are no tensors."""
     rtol: float = 1e-4
-    """As `atol`, relative to the magnitude of the kernel's value."""
+    """Tolerance like `atol`, relative to the magnitude of the kernel's value."""
     error_factor: float = 16.0
     """`fp64` only: how many times the fp32 reference's own error a kernel may be off, where own
     error means the largest among the output's elements of about the same magnitude or smaller."""
@@ -177,8 +177,9 @@ class Ruleset:
     """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
     (the median of the output's non-zero magnitudes)."""
     double_floor: float = 1e-9
-    """As `error_floor`, for problems all of whose floating-point tensors are fp64: computing in
-    fp32 errs more."""
+    """Value of `error_floor` for problems all of whose floating-point tensors are fp64.
+
+    Computing such a problem in fp32 errs more."""
     error_distrust: float = 1e-3
     """`fp64` only: if the fp32 reference's own error exceeds this anywhere, relative to the same
     sum, then its fp64 run computes something else, and `atol` and `rtol` apply to that output."""

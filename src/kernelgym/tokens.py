@@ -1,4 +1,4 @@
-"""How long texts are for a model, and how they are cut to a budget.
+"""Counts the tokens of texts and cuts texts to a budget.
 
 Contract: budgets are in tokens, counted by a function of the user's (``lambda text:
 len(tokenizer.encode(text))``) or, without one, estimated at four characters a token. What is cut

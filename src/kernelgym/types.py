@@ -159,7 +159,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What was read from a model's text."""
+    """Kernel and notes that were read from a model's text."""
 
     kernel: Kernel | None
     """The last well-formed answer, or None."""
@@ -171,7 +171,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """What the model is told about its last answer. ``str(feedback)`` is the text it reads."""
+    """Feedback to the model about its last answer. ``str(feedback)`` is the text it reads."""
 
     category: str
     """``format, policy, compile, runtime, memory, timeout, numerics, success, ...``"""

@@ -1,4 +1,4 @@
-"""What the judge says of one kernel: status, findings, timing, and the verdict that holds them.
+"""The judge's verdict on one kernel, with its status, findings and timing.
 
 A verdict crosses processes and files through `Verdict.to_dict` and `Verdict.from_dict`: plain
 JSON, no NaN, no pickle. Part of the nouns; import these names from `kernelgym.types`.
@@ -65,10 +65,10 @@ CONSTRUCTOR_FINDING = "constructor_error"
 
 
 class Severity(StrEnum):
-    """How much a finding weighs."""
+    """Weight of a finding."""
 
     INFO = "info"
-    """Worth knowing; nobody's fault."""
+    """A fact worth knowing that is no fault of the kernel."""
     SOFT = "soft"
     """Suspicious or wasteful; reported, not refused."""
     HARD = "hard"
@@ -89,20 +89,20 @@ class Finding:
 
 
 class Status(StrEnum):
-    """What became of one kernel. No code orders these: compare by name only."""
+    """Result of judging one kernel. The values have no order: compare them by name only."""
 
     NO_KERNEL = "no_kernel"
     """The text held no kernel."""
     REJECTED = "rejected"
     """A hard finding: the kernel breaks a rule of the ruleset."""
     COMPILE_ERROR = "compile_error"
-    """It did not compile or load, or defines no `ModelNew`."""
+    """The kernel did not compile or load, or defines no `ModelNew`."""
     RUNTIME_ERROR = "runtime_error"
-    """It raised, crashed or overran a limit while running."""
+    """The kernel raised, crashed or overran a limit while running."""
     TIMEOUT = "timeout"
-    """It was still running at its deadline."""
+    """The kernel was still running at its deadline."""
     WRONG = "wrong"
-    """It ran, and an output differs from the reference's."""
+    """The kernel ran, and an output differs from the reference's."""
     CORRECT = "correct"
     """Every judged call agreed with the reference."""
     UNAVAILABLE = "unavailable"
@@ -111,7 +111,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How fast a correct kernel ran beside the reference. Times are in milliseconds."""
+    """Times of a correct kernel and of the reference in milliseconds, measured side by side."""
 
     kernel_ms: float
     """Median time of one call of the kernel."""
@@ -175,7 +175,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """What one custom kernel takes of a call."""
+    """Time that one custom kernel takes of a call."""
 
     name: str
     """Name of the Triton function, the extension's function or the operator."""
@@ -187,7 +187,7 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where the time of one call goes; measured in a process that the kernel shares."""
+    """Breakdown of the time of one call; measured in a process that the kernel shares."""
 
     call_ms: float
     """The whole call, by the device's clock where it has one."""
@@ -208,7 +208,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFunction:
-    """What a compiler made of one function.
+    """Machine code of one function, as a compiler reports it.
 
     Sizes are in bytes; None where unknown.
     """
@@ -228,7 +228,7 @@ class BuiltFunction:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What compilers made of a kernel that compiled.
+    """Machine code and compiler output of a kernel that compiled.
 
     Text and names come from the kernel's own source: untrusted, like its output.
     """
@@ -259,7 +259,7 @@ Relation = Literal["", "nan", "zero", "constant", "scaled", "shifted"]
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Where the output of one judged call differs from the reference's.
+    """Location of the differences between one judged call's output and the reference's.
 
     Holds places and sizes, never a value of the reference or of the inputs.
     """
@@ -339,11 +339,11 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge says of one kernel."""
+    """The judge's result for one kernel."""
 
     status: Status
     compiled: bool = False
-    """It built, loaded and was constructed."""
+    """Whether the kernel built, loaded and could be constructed."""
     trials_passed: int = 0
     """Judged calls whose output agreed."""
     trials: int = 0

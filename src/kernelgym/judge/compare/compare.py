@@ -60,17 +60,17 @@ class OutputComparison:
     max_abs_error: float = 0.0
     max_rel_error: float = 0.0
     message: str = ""
-    """Why the call failed; never tells a reference value."""
+    """Reason why the call failed; never contains a value of the reference."""
     mismatch: Mismatch | None = None
-    """Where the first wrong output differs, if the caller asked for that."""
+    """Location of the differences in the first wrong output, if the caller asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What earlier runs of a problem tell about its error bound."""
+    """Error bound of a problem, learned from earlier runs of its reference."""
 
     factor: float
-    """How many times the reference's own error an output may be off."""
+    """Largest allowed error of an output, as a multiple of the reference's own error."""
     own_errors: tuple[float, ...] = ()
     """The reference's error on each output in earlier calls. Used for outputs of few elements,
     on which the reference's error in one call may be small by chance."""
@@ -156,7 +156,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class OutputBounds:
-    """How far other calls' outputs may lie from the reference's."""
+    """Bounds on the distance between the outputs of further calls and the reference's output."""
 
     shape: Any
     """The structure of the reference's output, without values."""

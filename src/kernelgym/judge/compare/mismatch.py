@@ -35,7 +35,7 @@ _VARIED = 0.1  # of the reference's typical magnitude
 
 
 class MismatchPlaces:
-    """Where one output is wrong.
+    """Positions of the wrong elements of one output, collected while chunks are compared.
 
     Args:
         shape: The output's shape.

@@ -36,7 +36,7 @@ _EDGE = 8
 
 @dataclass(frozen=True, slots=True)
 class MismatchCounts:
-    """How many wrong elements lie at the positions along one axis."""
+    """Numbers of wrong elements at the positions along one axis."""
 
     size: int
     """Number of positions on the axis."""
@@ -57,7 +57,7 @@ class MismatchStretch:
     start: int
     stop: int
     period: int = 0
-    """If not 0, `start` and `stop` bound the remainders of positions by this period."""
+    """Period of a repeating pattern: `start` and `stop` bound positions modulo it; 0 for none."""
     inverted: bool = False
 
     def holds(self, positions: Numbers) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""How far values may be off, and where they are off by more: arithmetic on flat tensors.
+"""Computes error bounds, and finds the elements that exceed them, on flat tensors.
 
 The bound of ``fp64`` is ``factor * e + floor * (|ref64| + typical)`` at every element (see
 `compare`). It comes from the reference and its fp64 twin, either over whole outputs or over some
@@ -59,16 +59,16 @@ def _chunk_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class ErrorDifference:
-    """Where one output differs from the right one; filled by chunks."""
+    """Differences between one output and the right one, added up chunk by chunk."""
 
     parts: int = 1
     """Numbers per element: two for complex tensors."""
     count: int = 0
-    """How many elements differ by too much."""
+    """Number of elements that differ by more than the bound."""
     first: int = -1
     """Number of the first such element; -1 if there is none."""
     strange: int = 0
-    """How many of these elements are not finite where the reference is."""
+    """Number of these elements that are not finite where the reference is."""
     worst_abs: float = 0.0
     worst_rel: float = 0.0
     places: MismatchPlaces | None = None
@@ -110,7 +110,7 @@ class ErrorDifference:
 
 @dataclass(frozen=True, slots=True)
 class ErrorBound:
-    """How far an output may be off.
+    """Largest allowed error at each element of an output.
 
     At every element: ``slack[bin of ref64] + relative * |ref64|``.
     """

@@ -57,11 +57,11 @@ class BuiltLibrary:
     work: LibraryWork = NOTHING_LEFT
     """Work that the library leaves to other libraries."""
     code: MachineCode = NO_CODE
-    """What the compilers made of it, as far as known."""
+    """Machine code that the compilers made, as far as known."""
 
 
 def build_of(made: Iterable[BuiltLibrary]) -> Build | None:
-    """Return what a verdict tells of a kernel's builds; None without any.
+    """Return the `Build` of a verdict from a kernel's builds; None if there were none.
 
     Args:
         made: The builds, each once, in their order.

@@ -63,10 +63,10 @@ _FOREIGN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class MachineCode:
-    """What compilers made of an extension's own sources."""
+    """Machine code that compilers made from an extension's own sources."""
 
     digest: str = ""
-    """Of all code and constants; empty if unknown."""
+    """Digest of all code and constants; empty if unknown."""
     functions: tuple[BuiltFunction, ...] = ()
 
     @classmethod
@@ -180,7 +180,7 @@ class _Section:
     relocations: list[tuple[int, int, int, int]] = field(default_factory=list)
     """(offset, type, number of the symbol, addend)."""
     told: bytes | None = None
-    """What stands for the relocations, once it was asked for."""
+    """Text that stands for the relocations in a digest; computed on first use."""
 
 
 @dataclass(frozen=True, slots=True)

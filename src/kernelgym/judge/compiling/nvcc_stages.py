@@ -12,6 +12,10 @@ Contract:
 - this file imports nothing of this package, since it is started by its path.
 
 Does not cover compilations whose commands are not in the expected order: nvcc runs those itself.
+
+Benchmark: ``python -m benchmarks.judge.speed_paths --part cuda``, results in
+``benchmarks/results/speed_paths.json``. One after another, they make a build 1.14 times as long on
+two cores, where the C++ unit competes for them. A free core saves the device's 7 of 20 s.
 """
 
 from __future__ import annotations

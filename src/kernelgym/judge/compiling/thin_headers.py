@@ -13,7 +13,9 @@ Contract:
 
 Does not preprocess: a name in a comment counts, and a name that a macro puts together does not.
 
-Benchmark: ``python -m benchmarks.judge.speed_paths --part cpp`` and ``--part cuda``.
+Benchmark: ``python -m benchmarks.judge.speed_paths --part cpp`` and ``--part cuda``, results in
+``benchmarks/results/speed_paths.json``. With torch's own headers a build takes 7.3 times as long,
+in C++ and in CUDA; with PyTorch's precompiled header (786 MB, C++ only) 3 times.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _make(
 
 
 def _reported(report: Path | None) -> MachineCode:
-    """Return what an assembler's output tells of its kernel."""
+    """Return the registers, spills and sizes that an assembler reports for its kernel."""
     try:
         code = NO_CODE if report is None else device_code(report.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -113,7 +113,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         self._kind = self._kind.removesuffix(_MILD)
         self._positive = variant.endswith(_POSITIVE)
         self.replaced = 0
-        """How many tensors were changed; 0 means that this kind changes nothing."""
+        """Number of tensors that were changed; 0 means that this kind changes nothing."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -1,4 +1,4 @@
-"""Find out which kinds of inputs a problem can bear, and whether its constant state can vary.
+"""Finds which kinds of inputs suit a problem, and whether its constant state can vary.
 
 On some kind of inputs a reference may overflow, lose all its digits or give one number everywhere.
 An honest kernel could then fail, or a worthless one pass, so that kind is left out. A process
@@ -51,16 +51,16 @@ _SMALLEST_VARIANCES = (1e-4, 1e-3)
 
 @dataclass(frozen=True, slots=True)
 class InputConditions:
-    """What is known about a problem under one ruleset on one device."""
+    """Results of examining a problem under one ruleset on one device."""
 
     usable: tuple[str, ...]
-    """Kinds of inputs that the problem can bear, beside its own."""
+    """Kinds of inputs, beside the problem's own, on which the reference is well conditioned."""
     perturbs: bool
     """Whether the problem's constant state may be replaced."""
     mutates: bool
     """Whether the reference changes its inputs."""
     factor: float | None
-    """How many times the reference's own error is allowed; None for the ruleset's factor."""
+    """Allowed multiple of the reference's own error; None for the ruleset's factor."""
     own_errors: Mapping[str, tuple[float, ...]]
     """The reference's error on each output by kind, where outputs have few elements."""
     telling: str = GIVEN
@@ -88,7 +88,7 @@ def examine(
     device: Any,
     shares_device: bool = False,
 ) -> InputConditions:
-    """Return what a problem can bear, found out by running it.
+    """Run a problem's reference and return which kinds of inputs and changes of state suit it.
 
     Args:
         build: Makes the model under a seed, on the device.

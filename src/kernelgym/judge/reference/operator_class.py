@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 __all__ = ["OPERATIONS", "OperatorWatch"]
 
 OPERATIONS = ("elementwise", "reduction", "scan", "contraction", "convolution")
-"""From the least to the most error-prone."""
+"""Classes of operations, from the least to the most error-prone."""
 
 # Names of torch functions. A dispatch mode, at the level of ATen, would see more operators, but
 # entering one costs three seconds of imports.

@@ -76,7 +76,7 @@ class Reference:
         self._ruleset = ruleset
         self.device = torch.device(device)
         self.dtype = DTYPES.get(ruleset.precision)
-        """What floating-point tensors are cast to; None if they stay what the problem makes."""
+        """Type that floating-point tensors are cast to; None if they keep the problem's types."""
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
         """The kind of inputs for each judged call."""
         self.state: dict[str, torch.Tensor] = {}
@@ -163,7 +163,10 @@ class Reference:
         return _known[key]
 
     def examine(self) -> InputConditions:
-        """Return what the problem can bear, found out on separate models."""
+        """Return which kinds of inputs and changes of state suit the problem.
+
+        Runs separate models, so that this one keeps its state.
+        """
         return examine(
             self._build, self._draw_kind, self._ruleset, self.device, self._shares_device
         )

@@ -43,12 +43,12 @@ class InputsChanged(JudgeError):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutput:
-    """What the reference gives for one set of inputs."""
+    """Output of the reference for one set of inputs."""
 
     output: Any
     """Tensor, or nested tuples, lists and dicts of tensors and numbers."""
     precise: Any
-    """The same computed in fp64, or some `RowBlocks` of it; None if that is impossible."""
+    """Output computed in fp64, or some `RowBlocks` of it; None if that is impossible."""
     mutates_inputs: bool
     kind: str = "given"
     """The kind of inputs (see `kernelgym.judge.inputs.kinds`)."""

@@ -11,7 +11,9 @@ KernelBench draws it.
 
 Not covered: samplers other than ``torch.rand``. None of KernelBench's problems draws much by them.
 
-Benchmark: ``python -m benchmarks.judge.speed_paths --part inputs --device cuda:0``.
+Benchmark: ``python -m benchmarks.judge.speed_paths --part inputs --device cuda:0``. In
+``benchmarks/results/judge_h200.json`` a verdict on 6.4 GB of inputs takes 0.5 s; one such draw on
+the CPU takes several seconds, and a verdict needs five.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class GeneratorPlace:
     words: Words
     """624 consecutive words. Of the first one, only the top bit affects the words that follow."""
     given: int
-    """How many of the words have been given out, from 1 to 624."""
+    """Number of the words that have been given out, from 1 to 624."""
 
     @classmethod
     def of(cls, state: bytes) -> GeneratorPlace:

@@ -57,7 +57,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True)
 class SandboxPlan:
-    """What a sandboxed process may use."""
+    """Files, memory and rights that a sandboxed process may use."""
 
     tier: str
     scratch: str

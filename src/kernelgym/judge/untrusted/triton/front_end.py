@@ -34,13 +34,13 @@ _BUILTINS = (
     *("min", "pow", "print", "range", "reversed", "round", "sorted", "str", "sum", "tuple", "zip"),
     *("ValueError", "TypeError", "AssertionError", "Exception", "True", "False", "None"),
 )
-"""What a `constexpr_function` may call of Python's."""
+"""Python's own functions that a `constexpr_function` may call."""
 
 _MOST_WARPS, _MOST_BLOCKS = 32, 16  # 1,024 threads; CUDA's guide, "Technical specifications"
 
 
 class KernelRefused(Exception):
-    """What a kernel's text may not say here."""
+    """Names and syntax that a kernel's text must not contain in this process."""
 
 
 def refusals(
@@ -133,7 +133,7 @@ class _Reader:
     def __init__(self, functions: list[dict[str, Any]]) -> None:
         self._written, self._made = functions, dict[int, Any]()
         self.lines: dict[str, tuple[int, str]] = {}
-        """By a function's text: the first line of its `def`, and its name."""
+        """First line of the `def` and name of each function, by its text."""
 
     def function(self, index: int) -> Any:
         """Return a function; one that calls itself finds itself."""

@@ -158,7 +158,7 @@ def _binder(kernel: Any) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """Return something hashable that tells launches apart."""
+    """Return a hashable key that differs between distinct launches."""
     if isinstance(value, tuple | list):
         return tuple(_key(each) for each in value)
     if isinstance(value, int | float | str | bool | None):

@@ -254,7 +254,7 @@ FUNCTIONS: dict[str, _Function] = {
     "float_as_uint": lambda x: x.astype(np.float32).view(np.uint32),
     "double_as_longlong": lambda x: x.astype(np.float64).view(np.int64),
 }
-"""By name without ``__nv_`` and suffix of type: what it computes, in double precision."""
+"""NumPy equivalents in double precision, by name without ``__nv_`` and type suffix."""
 
 _TO_INTEGER: dict[str, _Function] = {
     "rn": np.rint,

@@ -76,7 +76,7 @@ def _dispatches(kind: type) -> bool:
 
 @dataclass(slots=True)
 class OperatorCounts:
-    """What operators of torch did."""
+    """Work that torch operators did."""
 
     bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Bytes read and written, by kind of operator."""
@@ -85,7 +85,7 @@ class OperatorCounts:
     products: float = 0.0
     """Floating-point operations of matrix products, convolutions and attention."""
     estimated: float = 0.0
-    """The same, estimated, for unlisted operators whose names suggest products."""
+    """Estimated products of unlisted operators whose names suggest products."""
     elements: float = 0.0
     """Elements of all other operators, counted once or twice (`_TWO_A_TIME`)."""
 
@@ -184,11 +184,11 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def reset(self) -> None:
         """Forget what was counted."""
         self.work = OperatorCounts()
-        """What all operators did."""
+        """Work that all operators did."""
         self.captured = OperatorCounts()
-        """What those did that a CUDA graph captured: its replays do it again."""
+        """Work of the operators that a CUDA graph captured; each replay does it again."""
         self.names: dict[str, int] = defaultdict(int)
-        """How often each operator of torch ran, by qualified name."""
+        """Number of calls of each torch operator, by qualified name."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

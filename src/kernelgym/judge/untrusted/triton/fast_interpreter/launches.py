@@ -166,7 +166,7 @@ TEXTS = {
     "builtin": "f5841ebc131387be",
     "get_jit_fn_file_line": "c8a1a64ccc7d0cd0",
 }
-"""By name: the start of the SHA-256 of each source text that the replacements rely on."""
+"""Start of the SHA-256 of each source text that the replacements rely on, by name."""
 
 _LANGUAGE = [
     *("_patch_lang", "_patch_lang_core", "_patch_lang_tensor", "_patch_builtin"),
@@ -182,4 +182,4 @@ MADE = {
         ["FunctionRewriter", "get_jit_fn_file_line", "JITCallable.__init__"],
     ),
 }
-"""By name: the function that makes a replacement, and the texts that it was written for."""
+"""Functions that make a replacement, and the texts each was written for, by name."""

@@ -16,7 +16,9 @@ environment lacks the variable.
 The replacements are in `values.py` and `launches.py`. Loaded by path in the zygote: standard
 library and triton only. Like `bounds_check.py`, no security boundary.
 
-Benchmark: ``python -m benchmarks.judge.speed_paths --part interpreter``.
+Benchmark: ``python -m benchmarks.judge.speed_paths --part interpreter``, results in
+``benchmarks/results/speed_paths.json``. With Triton's interpreter as it is, an interpreted verdict
+takes 1.7 times as long.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ TEXTS = {
     "tensor.__init__": "d9b043b5c9897657",
     "tuple.__init__": "404706e1c76b6342",
 }
-"""By name: the start of the SHA-256 of each source text that the replacements rely on."""
+"""Start of the SHA-256 of each source text that the replacements rely on, by name."""
 
 MADE = {
     "_get_np_dtype": (_converting, ["_get_np_dtype"]),
@@ -208,4 +208,4 @@ MADE = {
         ],
     ),
 }
-"""By name: the function that makes a replacement, and the texts that it was written for."""
+"""Functions that make a replacement, and the texts each was written for, by name."""
