@@ -45,7 +45,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "analytic": "a value worked out beforehand, or a mean over a sample, passes",
     }
 )
-"""Every reason a problem is called degenerate for, with what it means. The last two are known
+"""Reasons for which a problem counts as degenerate, with their meanings. The last two are known
 of KernelBench's problems only: no test finds them."""
 
 

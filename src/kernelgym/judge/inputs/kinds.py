@@ -31,7 +31,7 @@ problems whose inputs must not be negative. Convolutions and scans get ``spiked:
 to 8 times the magnitude, all else half of it): honest transforms (Winograd's) spread an element's
 error over its neighbours, and running sums carry it on.
 
-Not here: which kinds a problem can bear (`kernelgym.judge.reference.examine`).
+Not here: which kinds suit a problem (`kernelgym.judge.reference.examine`).
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def plan(
 
     Args:
         secret: Decides the order, and how many calls draw the problem's own inputs.
-        calls: The number of calls if the problem can bear no other kind.
+        calls: The number of calls if no other kind of inputs suits the problem.
         ruleset: Bounds the number of calls.
-        usable: Kinds that the problem can bear; each gets one call.
+        usable: Kinds that suit the problem; each gets one call.
         expensive_calls: Whether calls take so long that two calls on the problem's own inputs must
             be enough if other kinds are usable.
 

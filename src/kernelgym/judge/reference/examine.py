@@ -214,7 +214,7 @@ def _try(
 ) -> ExpectedOutput | None:
     """Return what the reference gives on one kind of inputs.
 
-    None if it cannot bear the kind.
+    None if the kind does not suit the problem.
     """
     try:
         inputs, changed = draw(_SEED, variant)

@@ -184,8 +184,8 @@ class Reference:
 
         A kernel that takes a short cut once it is timed, one that is right on the problem's own
         inputs alone, is wrong on these kinds. They are the kinds that differ from the problem's own
-        inputs in a few elements, since a call on them takes as long; if the problem bears none of
-        those, all kinds that it bears.
+        inputs in a few elements, since a call on them takes as long; if none of
+        those suits the problem, all kinds that do.
         """
         usable = self._conditions.usable
         return tuple(kind for kind in usable if is_salted(kind)) or usable
