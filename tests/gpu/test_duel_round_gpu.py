@@ -34,37 +34,32 @@ TRITON = """
 import torch, torch.nn as nn, triton, triton.language as tl
 
 @triton.jit
-def double_relu(x_ptr, y_ptr, n, BLOCK: tl.constexpr, REPEATS: tl.constexpr):
+def double_relu(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n)
-    for _ in range(REPEATS):
-        tl.store(y_ptr + at, tl.maximum(x, 0.0) * FACTOR, mask=at < n)
-        tl.debug_barrier()
+    tl.store(y_ptr + at, tl.maximum(x, 0.0) * 2.0, mask=at < n)
 
 class ModelNew(nn.Module):
     calls = 0
     def forward(self, x):
         y = torch.empty_like(x)
         self.calls += 1
-        double_relu[(triton.cdiv(x.numel(), 1024),)](
-            x, y, x.numel(), BLOCK=1024, REPEATS=TIMES
-        )
+        for _ in range(TIMES):
+            double_relu[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
         return y
 """
 
 
-def kernel(times: int = 1, factor: str = "2.0", before: str = "") -> Kernel:
-    source = TRITON.replace("TIMES", str(times)).replace("FACTOR", factor)
-    return Kernel(
-        source.replace("        self.calls += 1\n", before, 1) if before else source, "triton"
-    )
+def kernel(times: int = 1, then: str = "") -> Kernel:
+    """Return a kernel that launches `times` times, with lines put in before its launches."""
+    source = TRITON.replace("TIMES", str(times))
+    counted = "        self.calls += 1\n"
+    return Kernel(source.replace(counted, counted + then), "triton")
 
 
-FAST, SLOW = kernel(), kernel(times=8)
-TIRED = kernel(
-    before="        self.calls += 1\n        if self.calls > 40:\n            return x * 3.0\n"
-)
-CRASHES = kernel(before="        raise RuntimeError('no')\n")
+FAST, SLOW = kernel(), kernel(times=4)
+TIRED = kernel(then="        if self.calls > 40:\n            return x * 3.0\n")
+CRASHES = kernel(then="        raise RuntimeError('no')\n")
 
 
 def relu(rows: int = 4096) -> Problem:
@@ -110,8 +105,8 @@ def test_round_times_all_kernels_under_one_hold(make, monkeypatch, rows) -> None
     assert all(v.trials_passed == v.trials > 1 and v.custom_share is None for v in verdicts)
     assert len({v.seed for v in verdicts}) == 1
     first, slow, again = (v.timing.kernel_ms for v in verdicts)
-    assert first == pytest.approx(again, rel=0.1)
-    assert slow > 1.2 * first or rows == 64
+    assert first == pytest.approx(again, rel=0.15)
+    assert slow > 2.0 * first
     assert not [f.code for v in verdicts for f in v.findings if f.code == "clock_mismatch"]
 
 
@@ -119,7 +114,7 @@ def test_round_agrees_with_whole_verdicts(make) -> None:  # type: ignore[no-unty
     worker = make()
     whole = [worker.judge(relu(), [each])[0].timing.kernel_ms for each in (FAST, SLOW)]
     together = [v.timing.kernel_ms for v in worker.judge(relu(), [FAST, SLOW])]
-    assert together == pytest.approx(whole, rel=0.1)
+    assert together == pytest.approx(whole, rel=0.15)
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -169,5 +164,5 @@ def test_duel_on_a_gpu_takes_rounds(tmp_path: Path) -> None:
 
         evaluator.duel_round = seen  # type: ignore[method-assign]
         found = duel(evaluator, relu(), SLOW, FAST)
-    assert found.decided == "second" and found.ratio > 1.2
+    assert found.decided == "second" and found.ratio > 2.0
     assert len(rounds) == found.rounds - 1 and None not in rounds
