@@ -74,9 +74,11 @@ class TimingProtocol:
     warmup_pairs: int = 2
     """Pairs run first and thrown away; on CUDA devices those serve that find a window's length."""
     min_pairs: int = 8
+    """Number of pairs before the interval's width may end a timing."""
     device_min_pairs: int = 6
     """Value of `min_pairs` on CUDA devices."""
     max_pairs: int = 30
+    """Largest number of pairs of one timing."""
     relative_width: float = 0.05
     """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
     device_relative_width: float = 0.01

@@ -188,7 +188,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
 
 
 def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:
-    """Print how many compiled baselines are prepared; yield what is missing."""
+    """Print how many compiled baselines are prepared; yield a sentence if some are missing."""
     wanted = plan.rules.timing.baseline
     if wanted == "eager" or not plan.timing:
         return

@@ -50,7 +50,7 @@ __all__ = ["Episode", "EpisodeConfig", "refusal", "with_findings"]
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What `read` found, kept for `record`."""
+    """An answer that `Episode.read` has read and `Episode.record` has not yet recorded."""
 
     action: str
     reply: Reply

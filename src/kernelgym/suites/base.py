@@ -195,7 +195,7 @@ def check_choice(
 
 
 def non_empty(problems: Iterable[Problem], suite: str, **conditions: object) -> tuple[Problem, ...]:
-    """Return the problems as a tuple.
+    """Return the problems as a tuple, after making sure that there is at least one.
 
     Raises:
         ProblemError: If there are none; the message lists the conditions that were set.

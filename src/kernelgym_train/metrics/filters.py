@@ -39,7 +39,7 @@ class Filtered:
     """What one filter did to the answers of a step."""
 
     seen: int
-    """Answers that it decided on."""
+    """Number of answers that reached the filter."""
     passed: int
     """Answers that the filter let through."""
 

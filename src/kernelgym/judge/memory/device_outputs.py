@@ -51,7 +51,7 @@ class DeviceOutputs:
     def copy(
         self, description: Any, expected: Sequence[torch.Tensor], arena: tuple[int, int]
     ) -> list[torch.Tensor]:
-        """Return copies of an output's tensors, in order.
+        """Copy an output's tensors out of the candidate's device memory, in order.
 
         Args:
             description: The candidate's description of the output.

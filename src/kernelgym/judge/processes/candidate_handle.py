@@ -151,7 +151,7 @@ class Candidate:
         self._close_their_ends()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until it is sandboxed; before, it gets no kernel code.
+        """Wait until the candidate's process is sandboxed; it gets no kernel code before.
 
         Raises:
             JudgeError: If that fails. The judge or the machine is at fault then.

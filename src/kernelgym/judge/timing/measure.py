@@ -39,7 +39,7 @@ from kernelgym.verdict import CLOCK_MISMATCH
 
 __all__ = ["Measurement", "Stopwatch", "Untimed"]
 
-_MIN_PAIRS = 3  # of windows, that a timing has at least
+_MIN_PAIRS = 3  # pairs of windows before a timing may end because its time is up
 _CLEAN_WINDOWS = 9
 _AS_ALONE = 1.003
 _SETTLING_ROUNDS = 3

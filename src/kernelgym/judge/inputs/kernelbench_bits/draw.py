@@ -33,7 +33,7 @@ from kernelgym.judge.tensors import tensors_of
 __all__ = ["draw_as_on_cpu"]
 
 _DEVICE_ELEMENTS = 1 << 18  # the CPU draws fewer elements in less time than the launch takes
-_TRIES = 2  # on the device, before the draw is made on the CPU
+_TRIES = 2  # attempts on the device, before the inputs are drawn on the CPU
 
 _ATEN = torch.ops.aten
 _RANDS = (_ATEN.rand.default, _ATEN.rand.generator)
