@@ -38,7 +38,7 @@ from benchmarks.machine import gpu, machine
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compiling import compilation, source
 from kernelgym.judge.compiling.builder import Builder
-from kernelgym.judge.compiling.toolchain import find_compiler, toolchain
+from kernelgym.judge.compiling.cpp_compiler import find_compiler, toolchain
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.rulesets import Limits
 from kernelgym.suites.synthetic import SyntheticSuite, solve

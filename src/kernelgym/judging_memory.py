@@ -6,7 +6,7 @@ trainers take their budget from `memory_budget`, and all of them compare it with
 It does not cover:
 
 - what a problem's inputs and outputs are: `kernelgym.suites.known_memory` knows that of suites;
-- how workers of one GPU share it: `kernelgym.judge.device.memory_budget`.
+- how workers of one GPU share it: `kernelgym.judge.device.memory_shares`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ PURE = {
     *("types", "credit.estimators", "credit.credit", "rollout.sampling", "rollout.refill"),
     *(
         "metrics.guards",
-        "metrics.filters",
+        "metrics.filter_counts",
         "config.settings",
         "config.sections",
         "config.config",

@@ -18,7 +18,7 @@ DECIDING = (
     "answers/screening/rules.py",
     "evaluators/cached.py",
     "judge/local.py",
-    "judge/compare/tolerance.py",
+    "judge/compare/error_bound.py",
     "judge/untrusted/candidate.py",
     "judge/untrusted/watch/tracer.py",
     "judge/compiling/thin/kernelgym_bind.h",

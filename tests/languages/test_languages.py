@@ -10,7 +10,7 @@ import pytest
 
 import kernelgym.languages as room
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling import toolchain
+from kernelgym.judge.compiling import cpp_compiler
 from kernelgym.languages import (
     LANGUAGES,
     REFERENCE_LANGUAGE,
@@ -84,24 +84,24 @@ def test_precision_it_lacks_is_refused(table: Callable[..., None]) -> None:
 def test_missing_compiler_is_told_before_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(UnsupportedLanguage, match="no C"):
-        toolchain.check_tools(LANGUAGES["cpp"])
-    toolchain.check_tools(LANGUAGES["triton"])
+        cpp_compiler.check_tools(LANGUAGES["cpp"])
+    cpp_compiler.check_tools(LANGUAGES["triton"])
 
 
 def test_nvcc_is_needed_by_load_inline_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setitem(toolchain._FINDERS, "nvcc", lambda: asked.append("nvcc") or "")
-    toolchain.check_tools(LANGUAGES["cuda"])
-    toolchain.check_tools(LANGUAGES["cuda"], "cupy.RawKernel(source, 'f')")
+    monkeypatch.setitem(cpp_compiler._FINDERS, "nvcc", lambda: asked.append("nvcc") or "")
+    cpp_compiler.check_tools(LANGUAGES["cuda"])
+    cpp_compiler.check_tools(LANGUAGES["cuda"], "cupy.RawKernel(source, 'f')")
     assert not asked
-    toolchain.check_tools(LANGUAGES["cuda"], LANGUAGES["cuda"].sample)
+    cpp_compiler.check_tools(LANGUAGES["cuda"], LANGUAGES["cuda"].sample)
     assert asked == ["nvcc"]
 
 
 def test_tools_are_ones_that_can_be_found() -> None:
     tools = {tool for entry in LANGUAGES.values() for tool in entry.tools}
     assert tools == {Tool("c++"), Tool("nvcc", "load_inline")}
-    assert {tool.name for tool in tools} <= toolchain._FINDERS.keys()
+    assert {tool.name for tool in tools} <= cpp_compiler._FINDERS.keys()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.errors import UsageError
 from kernelgym.prompts.context import CONTEXTS
+from kernelgym.prompts.first_message import problem_prompt, system_prompt
 from kernelgym.prompts.observer import Observer, render
-from kernelgym.prompts.problem import problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Kernel, Turn

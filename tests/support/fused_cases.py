@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge.compare import tolerance
+from kernelgym.judge.compare import error_bound
 from kernelgym.judge.compare.fused import load
 from kernelgym.rulesets import RULESETS
 
@@ -39,10 +39,10 @@ def outputs(size, spread, seed, worse, strange):
 @given(SIZES, SPREADS, SEEDS, WORSE, STRANGE)
 def what_is_surely_inside_is_inside(size, spread, seed, worse, strange):
     ref, true, out = outputs(size, spread, seed, worse, strange)
-    bound = tolerance.calibrate([(ref, true)], STRICT, 4.0)
-    table = torch.cat((bound.slack, bound.slack.new_tensor([max(bound.typical, tolerance.TINY)])))
+    bound = error_bound.calibrate([(ref, true)], STRICT, 4.0)
+    table = torch.cat((bound.slack, bound.slack.new_tensor([max(bound.typical, error_bound.TINY)])))
     sure = FUSED.within_bound(out, true, table, bound.relative)
-    found = tolerance.outside_bound(out, ref, true, bound)
+    found = error_bound.outside_bound(out, ref, true, bound)
     if sure is None:
         assert found.count or not out.isfinite().all() or _near(out, true, bound)
     else:
@@ -84,7 +84,7 @@ def errors_by_exponent_are_the_same(size, spread, seed, strange):
     believed = FUSED.own_errors(ref, true, errors, counts, typical, 1e-2)
     assert believed is not strange
     if believed:
-        slow = tolerance._tables([(ref, true)], typical, 1e-2)
+        slow = error_bound._tables([(ref, true)], typical, 1e-2)
         assert torch.equal(errors.view(torch.float64), slow[0])
         assert torch.equal(counts, slow[1])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.compiling.toolchain import find_compiler
+from kernelgym.judge.compiling.cpp_compiler import find_compiler
 
 _AROUND = """
 #include <barrier>

@@ -98,9 +98,9 @@ def check_tools(language: str, device: str) -> None:
     """
     entry = check_language(language, device)
     if entry.tools:
-        from kernelgym.judge.compiling import toolchain
+        from kernelgym.judge.compiling import cpp_compiler
 
-        toolchain.check_tools(entry)
+        cpp_compiler.check_tools(entry)
 
 
 def read_text(path: str | Path, what: str) -> str:

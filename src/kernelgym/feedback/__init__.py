@@ -24,7 +24,7 @@ import re
 from kernelgym.answers.parsing import DEFECTS
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback.categories import CATEGORIES, category, headline, hint
-from kernelgym.feedback.complaints import complaints_of, without_noise
+from kernelgym.feedback.error_locations import complaints_of, without_noise
 from kernelgym.feedback.facts import (
     figures,
     notes,

@@ -25,8 +25,8 @@ from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.evaluators.base import EvaluatorBase
 from kernelgym.evaluators.dispatch import Dispatcher
+from kernelgym.judge.compiling.cpp_compiler import check_tools
 from kernelgym.judge.compiling.library_cache import LibraryCache
-from kernelgym.judge.compiling.toolchain import check_tools
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
 from kernelgym.judge.pool import WORKER_LOST, WorkerPool
 from kernelgym.judge.provenance import device_kind, provenance

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from kernelgym.devices import check_device, cuda_devices, find_device
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling.toolchain import describe_cpu, find_compiler, find_nvcc
+from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler, find_nvcc
 
 __all__ = ["code_digest", "device_kind", "provenance"]
 

@@ -38,7 +38,7 @@ class Tool:
     """Program that must be installed before a kernel can be built."""
 
     name: str
-    """Name of the program, as `kernelgym.judge.compiling.toolchain.check_tools` looks it up."""
+    """Name of the program, as `kernelgym.judge.compiling.cpp_compiler.check_tools` looks it up."""
     needed_by: str = ""
     """Text that marks the sources that need the program; empty if every source does."""
 

@@ -23,8 +23,8 @@ from typing import Any
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.precision import judged_precisions
+from kernelgym.prompts.first_message import EXAMPLE_COUNTS
 from kernelgym.prompts.observer import Observer
-from kernelgym.prompts.problem import EXAMPLE_COUNTS
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Kernel, Problem
 

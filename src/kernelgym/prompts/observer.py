@@ -31,14 +31,14 @@ from kernelgym.prompts.context import (
     context_policy,
     own_summary,
 )
-from kernelgym.prompts.hardware import Hardware, hardware_of
-from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts
-from kernelgym.prompts.problem import (
+from kernelgym.prompts.first_message import (
     SUMMARY_REQUEST,
     example_count,
     problem_prompt,
     system_prompt,
 )
+from kernelgym.prompts.hardware import Hardware, hardware_of
+from kernelgym.prompts.parts import UNLIMITED, Addition, Part, Room, add_parts
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
@@ -71,7 +71,7 @@ class Observer:
     max_turns: int = 1
     """Number of answers that an episode allows, which the prompt tells."""
     examples: int | str = "one_shot"
-    """Worked examples in the prompt; see `kernelgym.prompts.problem.problem_prompt`."""
+    """Worked examples in the prompt; see `kernelgym.prompts.first_message.problem_prompt`."""
     hardware: Hardware | Mapping[str, Any] | str | None = None
     """Facts about the device that the prompt tells: a `Hardware`, a mapping of its fields, or the
     name of a GPU; None to tell none."""

@@ -28,7 +28,7 @@ from kernelgym.retrieval.entry import TEXTS, IndexEntry, unusable
 from kernelgym.retrieval.exclusion import REASONS
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.models import find_embedder
-from kernelgym.retrieval.search import search_engine
+from kernelgym.retrieval.nearest_rows import search_engine
 
 __all__ = [
     "check_index",
@@ -178,7 +178,7 @@ def read_index(
         folder: The folder.
         language: Language of the kernels.
         model: Folder or name of the embedder's model, where it is not where it was at the build.
-        engine: Engine that searches; a name of `kernelgym.retrieval.search.ENGINES`.
+        engine: Engine that searches; a name of `kernelgym.retrieval.nearest_rows.ENGINES`.
 
     Raises:
         UsageError: If the folder is no index, holds no such language, or a file in it is missing,

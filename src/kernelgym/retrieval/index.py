@@ -21,7 +21,7 @@ from kernelgym.retrieval.embedding import Embedder, OperatorEmbedder, Vectors, e
 from kernelgym.retrieval.entry import IndexEntry, unusable
 from kernelgym.retrieval.exclusion import Keys, keys_of, keys_of_entry
 from kernelgym.retrieval.idioms import tables_digest
-from kernelgym.retrieval.search import SearchEngine, search_engine
+from kernelgym.retrieval.nearest_rows import SearchEngine, search_engine
 from kernelgym.types import Problem, text_digest
 
 __all__ = ["Index", "Neighbour", "SearchResult", "usable"]

@@ -28,8 +28,8 @@ from kernelgym.retrieval.archive import archive_index
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.folder import folder_digest, read_index
 from kernelgym.retrieval.index import Index, Neighbour
+from kernelgym.retrieval.nearest_rows import ENGINES
 from kernelgym.retrieval.page import fitting_page
-from kernelgym.retrieval.search import ENGINES
 from kernelgym.suites import suite as find_suite
 from kernelgym.types import Problem, Turn
 

@@ -69,7 +69,7 @@ class StepHealth:
     verdict is `unavailable`: failures of the machinery, not of the model."""
     filters: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Number of answers that each filter decided on and that it passed, by the filter's name
-    (`kernelgym_train.metrics.filters.FILTERS`)."""
+    (`kernelgym_train.metrics.filter_counts.FILTERS`)."""
 
 
 @dataclass(frozen=True, slots=True)

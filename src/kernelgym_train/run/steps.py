@@ -28,7 +28,12 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.types import Evaluator, Trajectory
 from kernelgym_train.config.config import Config
 from kernelgym_train.credit.credit import Credit, assign_credit
-from kernelgym_train.metrics.filters import Filtered, entropy_metrics, filter_metrics, filtered
+from kernelgym_train.metrics.filter_counts import (
+    Filtered,
+    entropy_metrics,
+    filter_metrics,
+    filtered,
+)
 from kernelgym_train.metrics.guards import (
     Alarm,
     StepHealth,

@@ -9,7 +9,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kernelgym.judge.compare import tolerance
+from kernelgym.judge.compare import error_bound
 from kernelgym.judge.compare.compare import byte_copy, compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.memory.arena import new_arena
@@ -263,14 +263,14 @@ def test_only_who_wants_an_explanation_waits_for_all_wrong_elements(rules, dtype
 def test_an_output_that_is_mended_while_it_is_looked_at_is_as_wrong_as_it_was(rules, monkeypatch):
     """On a device it lies where the candidate can write, until it is read."""
     right = torch.randn(64)
-    output, chunks = right + 1, tolerance.ErrorDifference.chunks
+    output, chunks = right + 1, error_bound.ErrorDifference.chunks
 
     def mended(self, tensor):
         output.copy_(right)
         return chunks(self, tensor)
 
-    monkeypatch.setattr(tolerance.ErrorDifference, "chunks", mended)
-    monkeypatch.setattr(tolerance, "is_read_once", lambda _: True)
+    monkeypatch.setattr(error_bound.ErrorDifference, "chunks", mended)
+    monkeypatch.setattr(error_bound, "is_read_once", lambda _: True)
     claimed = describe_shape_of(right)
     assert not compare(claimed, [output], right, right.double(), RULESETS[rules]).passed
 

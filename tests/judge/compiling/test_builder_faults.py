@@ -17,10 +17,10 @@ from kernelgym.judge.compiling import builder as builder_module
 from kernelgym.judge.compiling import compilation
 from kernelgym.judge.compiling.builder import Builder
 from kernelgym.judge.compiling.compiler_process import FAILED
+from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler, toolchain
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import read_request
 from kernelgym.judge.compiling.source import BINDING_UNIT, UNIT, compile_flags, units
-from kernelgym.judge.compiling.toolchain import describe_cpu, find_compiler, toolchain
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.rulesets import Limits

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.library_symbols import (
     NOTHING_LEFT,
     LibraryWork,
     library_work,
     needed_symbols,
 )
-from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Severity, Status
 from support.programs import TIGHT, problem

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.machine_code import (
     NO_CODE,
     joined,
@@ -16,7 +17,6 @@ from kernelgym.judge.compiling.machine_code import (
     ptxas_report,
     without_report,
 )
-from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.types import BuiltFunction
 from kernelgym.verdict import MOST_FUNCTIONS
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.judge.compiling.cpp_compiler import find_compiler, searched_folders
 from kernelgym.judge.compiling.request import BadRequest, assumes_finite, read_request
-from kernelgym.judge.compiling.toolchain import find_compiler, searched_folders
 
 SEARCHED = frozenset({"/usr/include", "/usr/lib/gcc/include", "/opt/torch/lib"})
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
 from kernelgym_train.config.config import load_config
-from kernelgym_train.metrics.filters import FILTERS
+from kernelgym_train.metrics.filter_counts import FILTERS
 from kernelgym_train.metrics.guards import (
     ACTIONS,
     Alarm,

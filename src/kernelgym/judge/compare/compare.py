@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from kernelgym.judge.compare import tolerance
+from kernelgym.judge.compare import error_bound
 from kernelgym.judge.compare.mismatch import MismatchPlaces
 from kernelgym.judge.compare.structure import describe_shape_of, outline, structure_problem
 from kernelgym.judge.tensors import tensors_of
@@ -101,7 +101,7 @@ def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 def unchanging(region: torch.Tensor) -> torch.Tensor:
     """Return an output region that no candidate can change during a comparison."""
-    return region if tolerance.is_read_once(region) else byte_copy(region)
+    return region if error_bound.is_read_once(region) else byte_copy(region)
 
 
 def compare(
@@ -160,7 +160,7 @@ class OutputBounds:
 
     shape: Any
     """The structure of the reference's output, without values."""
-    bounds: tuple[tolerance.ErrorBound, ...] = ()
+    bounds: tuple[error_bound.ErrorBound, ...] = ()
     """One bound per tensor; empty for fixed tolerances."""
 
 
@@ -212,9 +212,9 @@ def near(
             return False
         out, ref = output.reshape(-1), reference.reshape(-1)
         if around.bounds:
-            found = tolerance.outside_bound(out, ref, ref, around.bounds[index])
+            found = error_bound.outside_bound(out, ref, ref, around.bounds[index])
         else:
-            found = tolerance.outside_fixed(out, ref, ruleset)
+            found = error_bound.outside_fixed(out, ref, ruleset)
         if found.count:
             return False
     return True
@@ -251,21 +251,21 @@ def _compare_tensor(
     parts = 2 if reference.is_complex() else 1
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     if not ref.is_floating_point():
-        return _summary(tolerance.unequal(flat_out, flat_ref, parts, places), output, reference)
+        return _summary(error_bound.unequal(flat_out, flat_ref, parts, places), output, reference)
     bound = _bound(reference, truth, ruleset, factor, own_error)
     if bound is None:
-        found = tolerance.outside_fixed(flat_out, flat_ref, ruleset, parts, places)
+        found = error_bound.outside_fixed(flat_out, flat_ref, ruleset, parts, places)
     elif isinstance(truth, torch.Tensor):
         true = _comparable(truth).reshape(-1)
-        found = tolerance.outside_bound(flat_out, flat_ref, true, bound, parts, places)
+        found = error_bound.outside_bound(flat_out, flat_ref, true, bound, parts, places)
     else:
-        found = tolerance.outside_bound(flat_out, flat_ref, flat_ref, bound, parts, places)
+        found = error_bound.outside_bound(flat_out, flat_ref, flat_ref, bound, parts, places)
     return _summary(found, output, reference)
 
 
 def _bound(
     reference: torch.Tensor, truth: Truth, ruleset: Ruleset, factor: float, own_error: float
-) -> tolerance.ErrorBound | None:
+) -> error_bound.ErrorBound | None:
     if ruleset.tolerance != "fp64" or truth is None or not _comparable(reference).numel():
         return None
     blocks = truth if isinstance(truth, list) else [(slice(None), truth)]
@@ -281,7 +281,7 @@ def _bound(
     if reference.dtype in _HALVES:
         factor = min(factor, ruleset.half_factor)
     factor += isinstance(truth, list)  # the reference, with its own errors, stands for the truth
-    return tolerance.calibrate(pairs, ruleset, factor, own_error)
+    return error_bound.calibrate(pairs, ruleset, factor, own_error)
 
 
 def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | None:
@@ -298,7 +298,7 @@ def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | Non
         bound = _bound(reference, truth, ruleset, 1.0, 0.0)
         if bound is None:
             return None
-        floor = ruleset.floor * bound.typical + tolerance.TINY
+        floor = ruleset.floor * bound.typical + error_bound.TINY
         found.append(max(0.0, float(bound.slack.max()) - floor))
     return found
 
@@ -310,7 +310,7 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _summary(
-    found: tolerance.ErrorDifference, output: torch.Tensor, reference: torch.Tensor
+    found: error_bound.ErrorDifference, output: torch.Tensor, reference: torch.Tensor
 ) -> OutputComparison:
     if not found.count:
         return OutputComparison(True, found.worst_abs, found.worst_rel)

@@ -1,6 +1,7 @@
 """Compare large tensors on a CUDA device in one pass, by the judge's own Triton kernels.
 
-`tolerance` does the same arithmetic operation by operation, which moves every number a dozen times.
+`error_bound` does the same arithmetic one operation at a time, which moves every number a dozen
+times.
 
 Contract: the only positive answer is "certainly right". An element within a millionth of its bound,
 a NaN, an infinity, or a reference that is far from its twin makes the answer None, and the caller
@@ -67,7 +68,7 @@ class FusedComparison:
         Args:
             output: Flat, floating-point.
             reference: Flat, as many elements of the same type.
-            atol: Absolute tolerance.
+            atol: Absolute error_bound.
             rtol: Tolerance relative to the output, as `torch.allclose` has it.
 
         Returns:
@@ -98,7 +99,7 @@ class FusedComparison:
             truth: Flat, fp64, as many elements.
             errors: int64: bits of the largest error as fp64, by exponent; raised in place.
             counts: int64: elements by exponent; added to in place.
-            typical: Typical magnitude of the truth (see `tolerance.ErrorBound`).
+            typical: Typical magnitude of the truth (see `error_bound.ErrorBound`).
             distrust: Largest error of a believable twin, as a share of the magnitude.
 
         Returns:

@@ -36,17 +36,17 @@ from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling import compiler_process
 from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
 from kernelgym.judge.compiling.compiler_process import ReadyCompiler, RunningCompiler
+from kernelgym.judge.compiling.cpp_compiler import (
+    compiler_folders,
+    find_compiler,
+    searched_folders,
+)
+from kernelgym.judge.compiling.cpp_compiler import toolchain as find_toolchain
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
 from kernelgym.judge.compiling.library_cache import CACHE_BYTES, BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import RULES
 from kernelgym.judge.compiling.request import BadRequest, read_request
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
-from kernelgym.judge.compiling.toolchain import (
-    compiler_folders,
-    find_compiler,
-    searched_folders,
-)
-from kernelgym.judge.compiling.toolchain import toolchain as find_toolchain
 from kernelgym.judge.compiling.triton_tools import Away, assemble, build_launcher
 from kernelgym.judge.untrusted.sandbox.sandbox import SandboxPlan
 from kernelgym.rulesets import Limits

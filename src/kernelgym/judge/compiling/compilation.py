@@ -25,6 +25,7 @@ from kernelgym.judge.compiling.compiler_process import (
     has_failed,
     is_transient,
 )
+from kernelgym.judge.compiling.cpp_compiler import Toolchain
 from kernelgym.judge.compiling.cuda_toolkit import CudaToolkit
 from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import library_work, needed_symbols
@@ -37,7 +38,6 @@ from kernelgym.judge.compiling.machine_code import (
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import BuildRequest, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
-from kernelgym.judge.compiling.toolchain import Toolchain
 
 __all__ = ["STAGES", "BuildTools", "Compilation", "content_key"]
 

@@ -26,9 +26,9 @@ from kernelgym.judge.compiling.compiler_process import (
     has_failed,
     is_transient,
 )
+from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, device_code
-from kernelgym.judge.compiling.toolchain import find_compiler
 from kernelgym.judge.sandbox.paths import driver_libraries
 
 __all__ = ["Away", "assemble", "build_launcher"]

@@ -23,7 +23,7 @@ from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.file_lock import Turns
 from kernelgym.judge.device.lock import DeviceLock, lock_name
-from kernelgym.judge.device.memory_budget import MemoryBudget, usable_bytes
+from kernelgym.judge.device.memory_shares import MemoryBudget, usable_bytes
 from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.judge.device.memory_budget import holds_all
+from kernelgym.judge.device.memory_shares import holds_all
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.reference.reference import ExpectedOutput, Seeds, tensors_of

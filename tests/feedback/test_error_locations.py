@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.feedback.complaints import complaints_of, without_noise
+from kernelgym.feedback.error_locations import complaints_of, without_noise
 from kernelgym.testing import verdict
 from support.feedback_cases import CASES, CUDA, STORE_LINE, TRITON
 from support.strategies import any_text, python_like, verdicts

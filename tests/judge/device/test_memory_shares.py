@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.judge.device.memory_budget import MemoryBudget
+from kernelgym.judge.device.memory_shares import MemoryBudget
 
 TOTAL = 1600
 

@@ -5,8 +5,8 @@ import pytest
 from kernelgym.answers.parsing import parse
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
+from kernelgym.prompts.first_message import EXAMPLE_COUNTS, problem_prompt, system_prompt
 from kernelgym.prompts.hardware import Hardware
-from kernelgym.prompts.problem import EXAMPLE_COUNTS, problem_prompt, system_prompt
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym.types import Problem
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernelgym.testing import verdict
 from kernelgym.types import Kernel, Reply, Status, Verdict
 from kernelgym_train.credit.credit import CreditRule, assign_credit
-from kernelgym_train.metrics.filters import (
+from kernelgym_train.metrics.filter_counts import (
     FILTERS,
     Filtered,
     entropy_metrics,
