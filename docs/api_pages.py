@@ -1,7 +1,7 @@
 """Pages that `mkdocs` adds to docs/: one for each module, and the README as the front page.
 
 Contract: the package tree is the list of modules, so that no list can miss one. Private modules,
-and modules that export nothing by `__all__`, get no page. Nothing of the packages is imported:
+and modules that define no public name, get no page. Nothing of the packages is imported:
 mkdocstrings reads the sources. Links of the docs to files outside docs/ become links to the
 repository; a link to a file that is not there ends a strict build.
 """
@@ -22,11 +22,17 @@ log = logging.getLogger("mkdocs.hooks.api_pages")
 
 
 def exports(path: Path) -> bool:
-    """Return True if the module's `__all__` names anything."""
+    """Return True if the module has an `__all__` that names anything, or defines a public name."""
+    found = False
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return bool(ast.literal_eval(node.value))
-    return False
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")]):
+                return bool(ast.literal_eval(node.value))
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found = found or not name.startswith("_")
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                found = found or not name.startswith("_")
+    return found
 
 
 def api_modules() -> list[str]:

@@ -14,8 +14,6 @@ from typing import Any
 
 from kernelgym.rulesets import RULESETS, Ruleset
 
-__all__ = ["Baseline", "command_for"]
-
 
 @dataclass(frozen=True, slots=True)
 class Baseline:

@@ -5,8 +5,6 @@ The judge retries such a build, and a cache does not keep its verdict.
 
 from __future__ import annotations
 
-__all__ = ["BUILD_TOO_LONG", "COMPILER_SILENT", "is_transient_build"]
-
 BUILD_TOO_LONG = "the build took longer than "
 """Beginning of the log of a build that ran out of time."""
 

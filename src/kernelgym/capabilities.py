@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Capabilities", "DeviceHealth", "EvaluatorStatus"]
-
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:

@@ -17,16 +17,6 @@ from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 
-__all__ = [
-    "CONTEXT_BYTES",
-    "DEVICES",
-    "CudaDevice",
-    "alone",
-    "check_device",
-    "cuda_devices",
-    "find_device",
-]
-
 CONTEXT_BYTES = 512 << 20
 """GPU memory that a process with a CUDA context takes, with a margin, in bytes."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Entry", "over_limit"]
-
 _KEPT = 0.8  # of the limit, so that the next entry does not have everything looked at again
 
 

@@ -20,18 +20,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = [
-    "DegenerateProblem",
-    "DeviceFull",
-    "JudgeError",
-    "KernelgymError",
-    "PolicyFailure",
-    "ProblemError",
-    "UnknownName",
-    "UnsupportedLanguage",
-    "UsageError",
-]
-
 
 class KernelgymError(Exception):
     """Base class of every error kernelgym raises on purpose."""

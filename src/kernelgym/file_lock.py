@@ -8,8 +8,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Turns", "is_free", "locked", "take"]
-
 
 def take(path: Path, mode: int) -> int:
     """Return a descriptor that holds a `flock` on a file, which is made if it is not there.

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from kernelgym.errors import UsageError
 
-__all__ = ["PROBE_S", "ask_hub", "asked_once", "offline", "snapshot"]
-
 PROBE_S = 6.0
 """Seconds that the hub is given to answer."""
 

@@ -29,8 +29,6 @@ from kernelgym.errors import DegenerateProblem
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 
-__all__ = ["REASONS", "Hygiene", "read_kept", "refuse", "write_kept"]
-
 REASONS: Mapping[str, str] = MappingProxyType(
     {
         "zeros": "an output of zeros passes",

@@ -19,17 +19,6 @@ from pathlib import Path, PurePosixPath
 from kernelgym import devices
 from kernelgym.errors import UsageError
 
-__all__ = [
-    "SPARE_BYTES",
-    "control_group_bytes",
-    "device_bytes",
-    "in_gigabytes",
-    "judging_bytes",
-    "kernel_bytes",
-    "memory_budget",
-    "parse_bytes",
-]
-
 SPARE_BYTES = 1 << 30
 """Memory that a kernel and the judge need besides inputs and outputs."""
 

@@ -13,8 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["installed_version", "machine"]
-
 
 def machine(device: str, *packages: str) -> dict[str, Any]:
     """Return processor, cores, load, system and versions of Python and `packages`.

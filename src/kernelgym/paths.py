@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["cache_folder", "hygiene_folder"]
-
 
 def cache_folder() -> Path:
     """Folder for built extensions: ``$KERNELGYM_CACHE``, or one under the XDG cache folder."""

@@ -14,8 +14,6 @@ import functools
 from kernelgym.rulesets import HALF_PRECISIONS, Precision, Ruleset
 from kernelgym.types import Problem
 
-__all__ = ["judged_precisions", "named_precisions", "screening_rules"]
-
 _TYPES: dict[str, Precision] = {"bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 _WORDS: dict[str, Precision] = {"half": "fp16", "double": "fp64"}
 """Words that name a type only as ``torch.half`` or in a call such as ``x.half()``."""

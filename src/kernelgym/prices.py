@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
 
-__all__ = ["Price", "Tokens"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tokens:

@@ -23,8 +23,6 @@ from kernelgym.errors import UnknownName, UsageError
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["STRICT", "Option", "options", "read", "schema"]
-
 T = TypeVar("T")
 STRICT: Any = {
     "extra": "forbid",

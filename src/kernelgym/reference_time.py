@@ -16,8 +16,6 @@ from typing import Any
 
 from kernelgym.errors import UsageError
 
-__all__ = ["MODES", "ReferenceTime", "TimeSetting", "time_settings"]
-
 MODES = (
     "eager",
     "default",

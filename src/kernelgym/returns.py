@@ -21,8 +21,6 @@ from typing import Literal, get_args
 
 from kernelgym.errors import UnknownName
 
-__all__ = ["GAMMA", "RETURN_VARIANTS", "ReturnVariant", "discounted_returns", "return_variant"]
-
 GAMMA = 0.4
 """Default discount factor over the turns of an episode (Kevin-32B, arXiv 2507.11948)."""
 

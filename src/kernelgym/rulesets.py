@@ -22,21 +22,6 @@ from typing import Any, Literal, Self
 
 from kernelgym.errors import UnknownName, UsageError
 
-__all__ = [
-    "BASELINES",
-    "HALF_PRECISIONS",
-    "PRECISIONS",
-    "RULESETS",
-    "Limits",
-    "Precision",
-    "Ruleset",
-    "TimingProtocol",
-    "precise_rules",
-    "recorded_ruleset",
-    "ruleset",
-    "with_tolerances",
-]
-
 Precision = Literal["own", "fp64", "fp32", "fp16", "bf16"]
 PRECISIONS = ("own", "fp32", "fp16", "bf16")
 """Precisions that problems can be judged at."""

@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 from kernelgym.errors import UsageError
 
-__all__ = ["TokenCounter", "check_counter", "cut_middle", "estimate_tokens", "fit"]
-
 TokenCounter: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text."""
 

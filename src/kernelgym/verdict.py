@@ -13,29 +13,6 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-__all__ = [
-    "CLOCK_MISMATCH",
-    "CONSTRUCTOR_FINDING",
-    "FRONT_END",
-    "HOST_BUSY",
-    "MOST_FUNCTIONS",
-    "MOST_WINDOWS",
-    "SMALL_SHARE",
-    "UNCONFIRMED_SPEED",
-    "Build",
-    "BuiltFunction",
-    "Finding",
-    "KernelTime",
-    "Mismatch",
-    "Profile",
-    "Severity",
-    "Stages",
-    "Status",
-    "Timing",
-    "Verdict",
-    "unavailable",
-]
-
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""

@@ -23,8 +23,6 @@ from kernelgym_train.backends.backend import BACKENDS, check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.config.flat_names import read_from_step
 
-__all__ = ["main"]
-
 _BACKENDS = (*BACKENDS, "mcgs")
 _UNTRAINED = "untrained"
 _SEARCH_PACKAGES = ("tree_sitter", "tree_sitter_cpp")

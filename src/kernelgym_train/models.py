@@ -17,22 +17,6 @@ from kernelgym.devices import CudaDevice, cuda_devices
 from kernelgym.hub import asked_once
 from kernelgym_train.config.sections import ModelConfig
 
-__all__ = [
-    "adapter_options",
-    "answer_ends",
-    "context_tokens",
-    "gpus",
-    "known_context",
-    "load_model",
-    "load_shape",
-    "load_tokenizer",
-    "loading_options",
-    "merge_adapter",
-    "model_device",
-    "save_model",
-    "weights_digest",
-]
-
 
 def gpus() -> tuple[CudaDevice, ...]:
     """Return this machine's GPUs; none if there is no driver."""

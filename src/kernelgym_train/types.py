@@ -14,8 +14,6 @@ from typing import Literal, NamedTuple
 
 from kernelgym import Message, PolicyFailure, Trajectory
 
-__all__ = ["Completion", "Finish", "Key", "PromptTooLong", "Rollout", "Sample", "SampleRequest"]
-
 
 class PromptTooLong(PolicyFailure):
     """Prompts and answers do not fit into the model's context.

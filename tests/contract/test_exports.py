@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kernelgym
-from support.source_tree import SOURCES, TRAIN_SOURCES, module_name, parsed
+from support.source_tree import SOURCES, TRAIN_SOURCES, bound_names, exports, module_name, parsed
 
 
 def test_all_is_sorted_and_unique() -> None:
@@ -52,44 +52,23 @@ def test_star_import() -> None:
     assert set(kernelgym.__all__) <= set(names)
 
 
-def bound_names(tree: ast.Module) -> set[str]:
-    """Return the names that a module's top level defines, assigns or imports."""
-    bound: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            bound.add(node.name)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            bound |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            bound |= {alias.asname or alias.name for alias in node.names}
-    return bound
-
-
 def faults(path: Path) -> Iterator[str]:
-    """Yield what a module lacks of a docstring and an `__all__` that holds."""
+    """Yield what is wrong with a module's docstring and its `__all__`, if it has one."""
     tree = parsed(path)
     if not ast.get_docstring(tree):
         yield "no docstring"
-    if path.name == "__main__.py" or (path.name == "__init__.py" and len(tree.body) == 1):
-        return  # a command, or a room that is only entered by its modules
-    exported = [
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
-    ]
-    if len(exported) != 1:
-        yield f"{len(exported)} lists __all__ instead of one"
-        return
-    names = set(exported[0])
-    if len(names) < len(exported[0]):
+    exported = exports(tree)
+    if exported is None:
+        return  # its public names are those that it defines without an underscore
+    names = set(exported)
+    if len(names) < len(exported):
         yield "names twice in __all__"
     bound = bound_names(tree)
     if "__getattr__" not in bound and (missing := names - bound):
         yield f"names in __all__ that are not there: {sorted(missing)}"
 
 
-def test_every_module_says_what_it_is_and_what_it_exports() -> None:
+def test_every_module_says_what_it_is_and_what_it_exports_is_there() -> None:
     paths = (*SOURCES, *TRAIN_SOURCES)
     wrong = [f"{module_name(path)}: {fault}" for path in paths for fault in faults(path)]
     assert not wrong, "\n".join(wrong)

@@ -67,3 +67,42 @@ def _imports(nodes: Iterable[ast.AST], when: Literal["now", "late", "typing"]) -
                 yield Import(full, "", when) if is_module else Import(node.module, alias.name, when)
         inner = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         yield from _imports(ast.iter_child_nodes(node), "late" if inner and when == "now" else when)
+
+
+def bound_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module's top level defines, assigns or imports."""
+    bound: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            bound |= {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {alias.asname or alias.name for alias in node.names}
+    return bound
+
+
+def exports(tree: ast.Module) -> list[str] | None:
+    """Return the names in a module's `__all__`, or None if it has none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names: list[str] = ast.literal_eval(node.value)
+            return names
+    return None
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    """Return the names that a module's top level defines or assigns; imported names are not."""
+    without_imports = [n for n in tree.body if not isinstance(n, ast.Import | ast.ImportFrom)]
+    return bound_names(ast.Module(without_imports, []))
+
+
+def is_exported(name: str, tree: ast.Module) -> bool:
+    """Return True if others may import the name: it is in `__all__`, or defined and not private.
+
+    A module needs an `__all__` only where it passes on names of other modules.
+    """
+    listed = exports(tree)
+    if listed is not None:
+        return name in listed
+    return not name.startswith("_") and name in defined_names(tree)

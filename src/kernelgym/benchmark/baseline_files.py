@@ -29,17 +29,6 @@ from kernelgym.reference_time import ReferenceTime
 from kernelgym.rulesets import Ruleset, recorded_ruleset
 from kernelgym.types import Problem
 
-__all__ = [
-    "EAGER",
-    "baseline_file",
-    "baseline_mode",
-    "baselines_of",
-    "entry_of",
-    "read_baselines",
-    "timing_folder",
-    "write_baselines",
-]
-
 EAGER = "baseline_time_torch"
 """Stem of the name of the file of eager times; names for compiled modes begin with it."""
 _CUDAGRAPHS = "cudagraphs"  # a backend of its own; the other modes are Inductor's

@@ -17,8 +17,6 @@ from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.types import Verdict
 
-__all__ = ["CLAIMS_FILE", "Claim", "compare", "read_claims"]
-
 CLAIMS_FILE = "claims.jsonl"
 
 

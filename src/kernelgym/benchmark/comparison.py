@@ -15,8 +15,6 @@ from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.paired import PairedDifference, paired_rates, paired_speeds
 from kernelgym.errors import UsageError
 
-__all__ = ["RunComparison", "check_comparable", "compare_runs"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:

@@ -24,8 +24,6 @@ from kernelgym.rulesets import Ruleset, recorded_ruleset
 from kernelgym.suites.facts import fact
 from kernelgym.types import Problem
 
-__all__ = ["DeviceRates", "limits_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class DeviceRates:

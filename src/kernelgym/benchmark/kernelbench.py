@@ -20,8 +20,6 @@ from typing import Literal
 from kernelgym.types import Severity, Status, Verdict
 from kernelgym.verdict import CONSTRUCTOR_FINDING
 
-__all__ = ["KernelBenchResult", "Reason", "as_kernelbench"]
-
 Reason = Literal[
     "",
     "compilation_error",

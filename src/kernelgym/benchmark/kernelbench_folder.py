@@ -20,8 +20,6 @@ from typing import Any
 from kernelgym.benchmark.claims import Claim
 from kernelgym.errors import UsageError
 
-__all__ = ["MODAL_WARNING", "KernelBenchFolder", "kernel_files", "read_folder", "read_text"]
-
 MODAL_WARNING = (
     "The claims come from KernelBench's Modal evaluation, which ignores `backend` and `precision`: "
     "kernels were judged as cuda in fp32, whatever they are."

@@ -26,8 +26,6 @@ from kernelgym.benchmark.pages.view import RunView, view_of
 from kernelgym.benchmark.scorecard import costs, solved
 from kernelgym.errors import UsageError
 
-__all__ = ["COLUMNS", "BenchmarkReport", "report"]
-
 COLUMNS = (
     *("run", "problem", "level", "family", "degenerate", "sample", "turn", "status", "compiled"),
     *("correct", "speedup", "speedup_low", "speedup_high", "kernel_ms", "reference_ms"),

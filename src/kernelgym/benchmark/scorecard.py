@@ -22,17 +22,6 @@ from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
 from kernelgym.types import Status, Verdict
 
-__all__ = [
-    "CardNumber",
-    "RunCounts",
-    "costs",
-    "counts",
-    "degenerate_problems",
-    "numbers",
-    "solved",
-    "tables",
-]
-
 _SPEEDS = (1.0, 1.5, 2.0)
 _PASS_AT = (1, 2, 4, 8, 16, 32, 64)
 

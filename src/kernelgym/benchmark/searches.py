@@ -19,8 +19,6 @@ from kernelgym.records.jsonlines import read_lines
 from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.types import Kernel, Problem, Reply, Score, Trajectory, Turn, Verdict
 
-__all__ = ["read_search"]
-
 
 def read_search(path: Path) -> tuple[str, list[EpisodeRecord]]:
     """Return a search's name and its episodes.

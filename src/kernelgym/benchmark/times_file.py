@@ -24,8 +24,6 @@ from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.suites.known_memory import needed_bytes
 from kernelgym.types import Problem
 
-__all__ = ["TimesFile", "measure_all"]
-
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
 """Names of the machine's facts that must be equal for all times in one file."""

@@ -18,8 +18,6 @@ from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import append_line
 from kernelgym.types import Evaluator
 
-__all__ = ["measure_winners", "unconfirmed"]
-
 
 def unconfirmed(run: RecordedRun) -> list[PlayedEpisode]:
     """Return the episodes whose fastest kernel should be measured again."""

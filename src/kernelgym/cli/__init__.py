@@ -46,8 +46,6 @@ from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.errors import UnknownName, UsageError
 
-__all__ = ["COMMANDS", "main", "option_names"]
-
 _DESCRIPTION = """\
 Problems, verdicts and episodes of GPU kernels written by models.
 

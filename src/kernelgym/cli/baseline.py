@@ -20,8 +20,6 @@ from kernelgym.judging_memory import parse_bytes
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem
 
-__all__ = ["BaselineCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineCommand(MemoryOption):

@@ -22,8 +22,6 @@ from kernelgym.types import Problem
 if TYPE_CHECKING:
     from kernelgym.cli.baseline import BaselineCommand
 
-__all__ = ["time_modes"]
-
 _DEFAULT_FILE = "baselines.jsonl"
 _ON_CPU = ("eager", "default", "max-autotune", "max-autotune-no-cudagraphs")
 

@@ -35,8 +35,6 @@ from kernelgym.types import Job, Kernel, Problem, Verdict
 if TYPE_CHECKING:
     from kernelgym.cli.check import CheckCommand
 
-__all__ = ["BatchJob", "read_jobs", "read_rows", "run_batch", "verdict_row"]
-
 JobId = str | int
 
 

@@ -18,8 +18,6 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Kernel, Status, Verdict
 
-__all__ = ["CheckCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CheckCommand(MemoryOption, JudgingOptions):

@@ -17,8 +17,6 @@ from kernelgym.types import Kernel
 if TYPE_CHECKING:
     from kernelgym.cli.check import CheckCommand
 
-__all__ = ["judge_every_shape"]
-
 
 def judge_every_shape(options: CheckCommand) -> int:
     """Judge a kernel at each shape of a kernel spec; return the exit code.

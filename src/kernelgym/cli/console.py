@@ -19,16 +19,6 @@ from kernelgym.types import Severity, Status, Verdict
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "LOG_CHARS",
-    "console",
-    "print_source",
-    "print_table",
-    "print_text",
-    "print_verdict",
-    "visible",
-]
-
 LOG_CHARS = 3_000
 """Largest number of characters of a kernel's output that are printed."""
 _PLAIN_WIDTH = 10_000

@@ -14,8 +14,6 @@ from kernelgym.cli.options import Command
 from kernelgym.devices import find_device
 from kernelgym.machine import machine
 
-__all__ = ["DeviceCommand"]
-
 _CLOCKS = ("clocks.sm", "clocks.max.sm", "clocks.mem", "clocks.max.mem", "power.limit")
 
 

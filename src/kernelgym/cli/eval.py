@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kernelgym.benchmark.run.policies import EvalPolicy
     from kernelgym.types import Problem
 
-__all__ = ["EvalCommand"]
-
 _MOST_NAMED = 5
 
 

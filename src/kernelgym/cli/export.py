@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kernelgym.prompts.observer import Observer
     from kernelgym.records.trajectories import EpisodeRecord
 
-__all__ = ["ExportCommand", "RescoreCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RescoreCommand(Command):

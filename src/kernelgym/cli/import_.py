@@ -17,8 +17,6 @@ from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.machine import machine
 
-__all__ = ["ImportCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ImportCommand(MemoryOption, JudgingOptions):

@@ -20,8 +20,6 @@ from kernelgym.errors import UsageError
 if TYPE_CHECKING:
     from kernelgym.types import Evaluator
 
-__all__ = ["IndexBuildCommand", "IndexCheckCommand", "IndexInfoCommand", "IndexQueryCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class IndexBuildCommand(MemoryOption):

@@ -19,18 +19,6 @@ from kernelgym.precision import screening_rules
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
-__all__ = [
-    "check_tools",
-    "judge",
-    "judge_many",
-    "make_evaluator",
-    "open_evaluator",
-    "problem_at",
-    "read_text",
-    "rules_at",
-    "untimed_reason",
-]
-
 
 def make_evaluator(
     device: str,

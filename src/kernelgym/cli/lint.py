@@ -23,8 +23,6 @@ from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Problem
 
-__all__ = ["LintCommand", "chosen_problems"]
-
 _LEVEL = re.compile(r"L(\d+)")
 _CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
 

@@ -9,8 +9,6 @@ from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.options import Command
 from kernelgym.rulesets import precise_rules
 
-__all__ = ["LsCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LsCommand(Command):

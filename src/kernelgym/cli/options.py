@@ -7,8 +7,6 @@ from typing import Annotated
 
 import tyro
 
-__all__ = ["Command", "JudgingOptions", "MemoryOption"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Command:

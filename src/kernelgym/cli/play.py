@@ -29,8 +29,6 @@ from kernelgym.types import GAMMA, Feedback, Kernel, Trajectory
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["PlayCommand", "Player", "episode_of", "make_env", "play_episode", "read_reply"]
-
 Player = Callable[[Feedback | None], str | None]
 """Function from the feedback on the last answer to the next answer; None ends the game."""
 

@@ -6,8 +6,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
-__all__ = ["progress_bar"]
-
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[], None]]:

@@ -32,8 +32,6 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.directory import DirectorySuite
 from kernelgym.types import Evaluator, Job, Problem
 
-__all__ = ["RedteamCommand", "judge_entries", "load_corpus"]
-
 _SAVE_EVERY_S = 5.0
 
 

@@ -19,8 +19,6 @@ from kernelgym.errors import UsageError
 if TYPE_CHECKING:
     from kernelgym.benchmark.reporting import BenchmarkReport
 
-__all__ = ["ReportCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCommand(Command):

@@ -13,8 +13,6 @@ from typing import Literal, cast
 from kernelgym.errors import UsageError
 from kernelgym.types import Feedback, Problem
 
-__all__ = ["scripted_agent"]
-
 _HASTY = "One pass over the data should do."
 _CAREFUL = "Every element is computed once, and every access stays within bounds."
 

@@ -15,8 +15,6 @@ from kernelgym.prompts.parts import Part
 from kernelgym.suites.facts import Fact
 from kernelgym.types import Problem
 
-__all__ = ["ShowCommand"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShowCommand(JudgingOptions):

@@ -21,8 +21,6 @@ from kernelgym.errors import UsageError
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.types import GAMMA, Kernel, Turn
 
-__all__ = ["ShowTrajectoryCommand", "note_cut", "source_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ShowTrajectoryCommand(Command):

@@ -10,14 +10,6 @@ from kernelgym.types import Kernel, Problem, Trajectory, Turn
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = [
-    "print_answer",
-    "print_heading",
-    "print_returns",
-    "print_turn",
-    "problem_title",
-]
-
 _SHOWN_LINES = 24
 
 

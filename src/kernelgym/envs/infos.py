@@ -25,8 +25,6 @@ from kernelgym.episodes.episode import Episode
 from kernelgym.rewards import PARTS
 from kernelgym.types import ReturnVariant, Turn
 
-__all__ = ["episode_frame", "episode_info"]
-
 
 def episode_info(
     episode: Episode,

@@ -52,8 +52,6 @@ from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens
 from kernelgym.types import GAMMA, Evaluator, Kernel, Message, Problem, Turn, Verdict
 from kernelgym.types import return_variant as find_returns
 
-__all__ = ["RENDER_MODES", "RESET_OPTIONS", "KernelEnv", "with_budget"]
-
 RENDER_MODES = ("ansi", "human")
 RESET_OPTIONS = ("allow_degenerate", "kernel", "problem_id")
 """Keys of ``reset(options=...)``: the problem to play, the kernel to start from, and whether the

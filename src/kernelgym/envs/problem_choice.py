@@ -29,15 +29,6 @@ from kernelgym.suites.known_memory import check_fits, fitting, needed_bytes, too
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator, Kernel, Problem
 
-__all__ = [
-    "ProblemChoice",
-    "agreed_budget",
-    "agreed_on",
-    "choose_problems",
-    "start_kernel",
-    "with_own_rules",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ProblemChoice:

@@ -28,8 +28,6 @@ from kernelgym.records.observer_settings import observer_settings
 from kernelgym.records.trajectories import EpisodeRecord, append_record
 from kernelgym.types import Kernel, text_digest
 
-__all__ = ["RecordTrajectories", "RecordVectorTrajectories", "episode_record"]
-
 
 def episode_record(
     env: KernelEnv,

@@ -24,8 +24,6 @@ from gymnasium.vector.utils import (
     write_to_shared_memory,
 )
 
-__all__ = ["MAX_TEXT_CHARS", "KernelText"]
-
 MAX_TEXT_CHARS = 1_000_000
 """Default bound on the length of a text, in characters."""
 

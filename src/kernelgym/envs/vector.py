@@ -26,8 +26,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.rewards import RewardPreset
 from kernelgym.types import Evaluator, Job, Kernel, Message, Verdict
 
-__all__ = ["KernelVectorEnv"]
-
 Flags = NDArray[np.bool_]
 _MODES = {mode.value: mode for mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)}
 

@@ -19,8 +19,6 @@ from kernelgym.errors import UsageError
 from kernelgym.retrieval.part import Retrieval, ready_retrieval
 from kernelgym.types import discounted_returns, return_variant
 
-__all__ = ["DiscountedReturn", "RetrievalObservation"]
-
 
 class DiscountedReturn(gym.Wrapper[str, str, str, str], gym.utils.RecordConstructorArgs):
     """Pay the episode's discounted return as reward.

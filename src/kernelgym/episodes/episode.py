@@ -45,8 +45,6 @@ from kernelgym.types import (
     Verdict,
 )
 
-__all__ = ["Episode", "EpisodeConfig", "refusal", "with_findings"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Read:

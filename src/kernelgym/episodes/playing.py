@@ -35,8 +35,6 @@ from kernelgym.errors import PolicyFailure, UsageError
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Kernel, Message, Problem, Trajectory, Verdict
 
-__all__ = ["EpisodeSeat", "Judge", "Policy", "Seat", "history_budget", "play_turns", "side_by_side"]
-
 Policy = Callable[[Any], Awaitable[str]]
 """Awaited function that answers an observation: a tuple of `Message`, or a text.
 

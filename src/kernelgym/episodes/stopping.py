@@ -28,8 +28,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import language as find_language
 from kernelgym.types import Ended, Status, Turn, Verdict
 
-__all__ = ["StopRule", "check_stop_rule", "ended", "stop_rule"]
-
 _FORMS = ("correct", "never", "speedup:<x>", "no_improvement:<k>")
 
 

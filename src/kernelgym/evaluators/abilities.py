@@ -11,8 +11,6 @@ from typing import Protocol, runtime_checkable
 
 from kernelgym.types import Build, Kernel, Problem, Verdict
 
-__all__ = ["Builds", "Duels"]
-
 
 @runtime_checkable
 class Builds(Protocol):

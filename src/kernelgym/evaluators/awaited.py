@@ -19,8 +19,6 @@ from typing import Self
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.types import Evaluator, Finding, Job, Kernel, Problem, Severity, Status, Verdict
 
-__all__ = ["AwaitedEvaluator"]
-
 
 class AwaitedEvaluator:
     """An awaitable evaluator.

@@ -14,8 +14,6 @@ from kernelgym.capabilities import Capabilities, EvaluatorStatus
 from kernelgym.evaluators.dispatch import as_they_come
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
-__all__ = ["EvaluatorBase", "EvaluatorWrapper"]
-
 Ability = TypeVar("Ability")
 
 

@@ -27,8 +27,6 @@ from kernelgym.disk_limit import Entry, over_limit
 from kernelgym.file_lock import locked
 from kernelgym.types import Verdict
 
-__all__ = ["VerdictStore"]
-
 _ENTRY, _STAGING = ".json", ".tmp"
 _LOOKS = 16  # checks of the folder's size while as many bytes are written as the limit allows
 _ABANDONED_S = 3600.0

@@ -39,8 +39,6 @@ from kernelgym.paths import cache_folder
 from kernelgym.types import Evaluator, Job, Kernel, Status, Verdict
 from kernelgym.verdict import HOST_BUSY
 
-__all__ = ["CachedEvaluator", "is_kept"]
-
 _FORMAT = "1"  # raise it when the cached data, or the facts that decide a verdict, change
 _LIMIT_BYTES = 1 << 30
 

@@ -32,8 +32,6 @@ from dataclasses import dataclass, field
 from kernelgym.errors import JudgeError
 from kernelgym.types import Job, Verdict
 
-__all__ = ["Dispatcher", "as_they_come", "settle"]
-
 _PATIENCE = 64
 _GATHER_S = 0.005  # for an idle slot: jobs that are submitted together are then all there
 _AHEAD = 64  # jobs in flight for one caller, at the least: enough to put problems together

@@ -36,8 +36,6 @@ from kernelgym.errors import UsageError
 from kernelgym.evaluators.abilities import Duels
 from kernelgym.types import Evaluator, Kernel, Problem, Verdict
 
-__all__ = ["Duel", "duel"]
-
 Decided = Literal["first", "second", "neither"]
 
 _LEAST_ROUNDS = 3

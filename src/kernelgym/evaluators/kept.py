@@ -27,8 +27,6 @@ from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.evaluators.dispatch import settle
 from kernelgym.types import Evaluator, Job, Verdict
 
-__all__ = ["KeptVerdicts"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:

@@ -10,8 +10,6 @@ import re
 
 from kernelgym.types import Status, Verdict
 
-__all__ = ["CATEGORIES", "HINTS", "category", "headline", "hint"]
-
 HINTS = {
     "format": "Answer with one complete module that defines class ModelNew, inside "
     "<KERNEL> and </KERNEL>.",

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from kernelgym.types import Verdict
 
-__all__ = ["Complaint", "complaints_of", "without_noise"]
-
 _LINES, _CHARS = 2_000, 600
 
 # Lines are bounded, and no pattern nests repetitions.

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from kernelgym.types import Finding, Mismatch, Severity, Status, Timing, Verdict
 
-__all__ = ["figures", "notes", "places_told", "speed_facts", "trial_facts", "wrong_facts"]
-
 _NOTES, _NOTE_CHARS = 8, 240
 _LARGEST = "Largest error"
 _RELATIONS = {

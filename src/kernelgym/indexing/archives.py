@@ -23,16 +23,6 @@ from kernelgym.indexing.sources import class_named, positional_inputs, with_name
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.types import text_digest
 
-__all__ = [
-    "KERNELBOOK",
-    "REASONS",
-    "SAKANA",
-    "HubArchive",
-    "LeftOut",
-    "kernelbook_entry",
-    "sakana_entry",
-]
-
 REASONS: Mapping[str, str] = MappingProxyType(
     {
         "inductor": "its kernel needs a private module of TorchInductor",

@@ -35,8 +35,6 @@ from kernelgym.retrieval.folder import check_place, write_index
 from kernelgym.retrieval.index import Index
 from kernelgym.types import Evaluator, Job, Kernel, Problem
 
-__all__ = ["REACH", "BuildProgress", "BuiltIndex", "IndexPlan", "MakeEvaluator", "build_index"]
-
 REACH = 20
 """Number of nearest entries that are verified for each problem in `IndexPlan.reach_of`."""
 _TESTED_BEYOND = 5

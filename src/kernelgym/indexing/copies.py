@@ -23,8 +23,6 @@ from kernelgym.retrieval.index import Index
 from kernelgym.suites.small_sizes import small_form
 from kernelgym.types import Job, Kernel, Problem
 
-__all__ = ["CopyTest", "copy_test", "reach"]
-
 _DEEPEST = 512
 """Largest number of nearest entries that are tested for a problem."""
 

@@ -36,8 +36,6 @@ from kernelgym.records.trajectories import read_records
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.synthetic import size_for, synthetic_entries
 
-__all__ = ["CORPORA", "OWN_COLUMNS", "Corpus", "corpus_of", "read_corpus"]
-
 CORPORA = ("synthetic", "kernelbook", "sakana", "trajectories")
 """Names of corpora; the path of a file or folder of rows is a corpus, too."""
 OWN_COLUMNS = ("language", "problem_id", "name", "origin", "licence", "provenance")

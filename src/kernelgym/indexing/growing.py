@@ -24,8 +24,6 @@ from kernelgym.retrieval.archive import archive_digest, keep_archive
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.part import Retrieval
 
-__all__ = ["MOST", "RecordedArchives", "RunArchive", "step_of"]
-
 MOST = 4000
 """Largest number of entries of an archive."""
 

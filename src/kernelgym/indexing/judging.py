@@ -15,8 +15,6 @@ from kernelgym.episodes.episode import refusal
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
-__all__ = ["BuildVerdicts", "problem_of"]
-
 _AT_ONCE = 8
 """Number of kernels per worker that the judge gets between two checks of the time limit."""
 

@@ -14,8 +14,6 @@ from kernelgym.retrieval.entry import IndexEntry, unusable
 from kernelgym.retrieval.exclusion import form_of, tree_key
 from kernelgym.types import Turn, Verdict
 
-__all__ = ["BestKernels", "played_entries", "speed_of"]
-
 _PER_PROBLEM = 3
 """Largest number of entries that are kept of a problem."""
 

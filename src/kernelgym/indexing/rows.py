@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 from kernelgym.errors import UsageError
 from kernelgym.hub import ask_hub, offline
 
-__all__ = ["Row", "check_columns", "file_rows", "hub_rows", "text_of"]
-
 Row: TypeAlias = Mapping[str, Any]
 _READERS = {
     ".parquet": "parquet",

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from kernelgym.retrieval.source import parsed
 
-__all__ = ["class_named", "positional_inputs", "replaced", "with_names", "without_functions"]
-
 
 def with_names(source: str, names: Mapping[str, str]) -> str | None:
     """Return a source with identifiers renamed; strings and comments stay."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from kernelgym.languages.definition import Language, OwnKernel, Tool
 from kernelgym.languages.examples import worked_examples
 
-__all__ = ["CUDA"]
-
 _BLEND = '''\
 import torch
 import torch.nn as nn

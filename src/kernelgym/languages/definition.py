@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from kernelgym.languages.examples import WorkedExample
 
-__all__ = ["Language", "OwnKernel", "Tool"]
-
 
 @dataclass(frozen=True, slots=True)
 class OwnKernel:

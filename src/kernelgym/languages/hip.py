@@ -6,8 +6,6 @@ import dataclasses
 
 from kernelgym.languages.cuda import CUDA
 
-__all__ = ["HIP"]
-
 # Examples and sample are CUDA's: PyTorch's ROCm build translates the CUDA names of a source.
 HIP = dataclasses.replace(
     CUDA,

@@ -7,8 +7,6 @@ from importlib.metadata import PackageNotFoundError, version
 from kernelgym.languages.definition import Language, OwnKernel
 from kernelgym.languages.examples import worked_examples
 
-__all__ = ["TRITON"]
-
 _BLEND = """\
 import torch
 import torch.nn as nn

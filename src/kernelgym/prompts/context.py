@@ -21,18 +21,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.reading import read
 from kernelgym.types import Status, Turn
 
-__all__ = [
-    "CONTEXTS",
-    "EVERY",
-    "Context",
-    "ContextPolicy",
-    "Detail",
-    "Shown",
-    "best_turn",
-    "context_policy",
-    "own_summary",
-]
-
 EVERY = 1 << 30
 """Value of `Context.last` with which every attempt is shown."""
 

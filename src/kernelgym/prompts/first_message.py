@@ -19,14 +19,6 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Problem
 
-__all__ = [
-    "EXAMPLE_COUNTS",
-    "SUMMARY_REQUEST",
-    "example_count",
-    "problem_prompt",
-    "system_prompt",
-]
-
 EXAMPLE_COUNTS = {"zero_shot": 0, "one_shot": 1, "few_shot": 2}
 """Number of worked examples by name."""
 

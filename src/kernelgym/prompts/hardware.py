@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.reading import read
 
-__all__ = ["GPUS", "Hardware", "hardware_of", "known_gpu"]
-
 
 @dataclass(frozen=True, slots=True)
 class Hardware:

@@ -28,8 +28,6 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["KernelBenchObserver", "kernelbench_prompt"]
-
 _VARIABLE = "KERNELBENCH_ROOT"
 _FILE = Path("src/kernelbench/prompts/prompts.toml")
 _SYSTEM = "You are a helpful assistant"

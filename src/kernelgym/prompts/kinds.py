@@ -6,8 +6,6 @@ from kernelgym.prompts.kernelbench import KernelBenchObserver
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.short import ShortObserver
 
-__all__ = ["PROMPTS"]
-
 PROMPTS: dict[str, type[Observer]] = {
     "full": Observer,
     "short": ShortObserver,

@@ -44,8 +44,6 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens, fit
 from kernelgym.types import Kernel, Message, Problem, Turn
 
-__all__ = ["HISTORY_TOKENS", "Observer", "Prompt", "render", "shrunk", "sound"]
-
 HISTORY_TOKENS = 6_000
 """Default largest number of tokens of earlier attempts in a prompt."""
 _LEAST_ATTEMPT_TOKENS = 250

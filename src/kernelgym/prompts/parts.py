@@ -14,8 +14,6 @@ from typing import TypeAlias
 from kernelgym.tokens import TokenCounter
 from kernelgym.types import Problem, Turn
 
-__all__ = ["UNLIMITED", "Addition", "Part", "Room", "add_parts"]
-
 UNLIMITED = 1 << 40
 """Number of tokens that stands for no limit."""
 

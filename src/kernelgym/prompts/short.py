@@ -23,8 +23,6 @@ from kernelgym.prompts.observer import Observer, Prompt, shrunk, sound
 from kernelgym.prompts.parts import UNLIMITED
 from kernelgym.types import Feedback, Kernel, Message, Problem, Turn
 
-__all__ = ["ShortObserver", "bare", "brief", "question", "retry"]
-
 _AGAIN = "Write it again without the fault."
 _FASTER = "Write it again, faster."
 _DOC = re.compile(r'^\s*""".*"""$')

@@ -44,16 +44,6 @@ from kernelgym.types import (
     text_digest,
 )
 
-__all__ = [
-    "FORMATS",
-    "ExportRules",
-    "Row",
-    "completion_rows",
-    "preference_rows",
-    "read_before",
-    "sft_rows",
-]
-
 FORMATS = ("sft", "completions", "preferences")
 """Names of the kinds of rows that can be exported."""
 

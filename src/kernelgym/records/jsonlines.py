@@ -24,16 +24,6 @@ from typing import Any, TypeVar
 
 from kernelgym.errors import UsageError
 
-__all__ = [
-    "append_line",
-    "append_lines",
-    "index_lines",
-    "line_at",
-    "read_lines",
-    "reorder_lines",
-    "write_lines",
-]
-
 Key = TypeVar("Key", bound=Hashable)
 _REMEDY = "repair or remove the line"
 

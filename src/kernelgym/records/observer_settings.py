@@ -27,8 +27,6 @@ from kernelgym.rulesets import recorded_ruleset
 if TYPE_CHECKING:
     from kernelgym.records.trajectories import EpisodeRecord
 
-__all__ = ["observer_settings", "recorded_observer"]
-
 _TYPES: dict[str, type] = {"context": Context, "hardware": Hardware, "retrieval": Retrieval}
 """Types of settings, by the names that records use."""
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}

@@ -26,8 +26,6 @@ from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.rewards import RewardPreset, check_speed, reward_preset, score
 from kernelgym.types import Ended, Trajectory, Turn
 
-__all__ = ["rescore", "rescore_trajectory"]
-
 
 def rescore(
     record: EpisodeRecord,

@@ -33,15 +33,6 @@ from kernelgym.types import (
     Verdict,
 )
 
-__all__ = [
-    "SCHEMA",
-    "EpisodeRecord",
-    "append_record",
-    "read_records",
-    "with_source",
-    "write_records",
-]
-
 SCHEMA = 1
 """Version of the schema of a line; a change that an older reader would misread raises it."""
 

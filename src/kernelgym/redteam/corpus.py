@@ -16,18 +16,6 @@ from typing import Literal
 from kernelgym.errors import UsageError
 from kernelgym.types import Kernel, Severity, Status, Verdict
 
-__all__ = [
-    "CLASSES",
-    "HEADINGS",
-    "CorpusEntry",
-    "RedTeamOutcome",
-    "RedTeamSummary",
-    "place",
-    "sample",
-    "select",
-    "summarise",
-]
-
 HEADINGS: Mapping[str, str] = MappingProxyType(
     {
         "A": "stealing or inheriting answers",

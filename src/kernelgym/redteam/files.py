@@ -36,8 +36,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES, check_language
 from kernelgym.redteam.corpus import CLASSES, CorpusEntry, place
 
-__all__ = ["load_entries", "read_entry"]
-
 _KINDS = tuple(dict.fromkeys(kind for entry in LANGUAGES.values() for kind in entry.devices))
 _OPENING, _CLOSING = "# /// redteam", "# ///"
 _FOLDERS: tuple[tuple[Literal["exploit", "honest"], str], ...] = (

@@ -21,8 +21,6 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.index import Index
 from kernelgym.types import Problem, text_digest
 
-__all__ = ["archive_digest", "archive_index", "forget_archives", "keep_archive"]
-
 _KEPT_ARCHIVES = 8
 _ARCHIVES: OrderedDict[str, tuple[IndexEntry, ...]] = OrderedDict()
 """Entries of kept archives by the archive's digest, in order of use: the latest used is last."""

@@ -23,8 +23,6 @@ from kernelgym.errors import UsageError
 from kernelgym.retrieval.names import family
 from kernelgym.retrieval.operators import operators
 
-__all__ = ["Embedder", "OperatorEmbedder", "Vectors", "embedded"]
-
 Vectors: TypeAlias = NDArray[np.float32]
 
 

@@ -15,8 +15,6 @@ from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import MAX_CHARS
 from kernelgym.types import text_digest
 
-__all__ = ["NOT_JUDGED", "TEXTS", "UNUSABLE", "IndexEntry", "unusable"]
-
 NOT_JUDGED = "not judged"
 """Verdict of an entry whose kernel no judge has seen."""
 

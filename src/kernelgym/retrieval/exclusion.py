@@ -27,8 +27,6 @@ from kernelgym.retrieval.source import aliases_of, parsed
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Problem, text_digest
 
-__all__ = ["REASONS", "form_of", "keys_of", "keys_of_entry", "tree_key"]
-
 REASONS = ("id", "source", "operators")
 """Reasons for which an entry is excluded, in the order in which they are counted."""
 

@@ -30,15 +30,6 @@ from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.models import find_embedder
 from kernelgym.retrieval.nearest_rows import search_engine
 
-__all__ = [
-    "check_index",
-    "check_place",
-    "folder_digest",
-    "read_index",
-    "read_manifest",
-    "write_index",
-]
-
 _FORMAT = 1
 """Version of the folder's format; raised when an older version of kernelgym would misread a folder.
 """

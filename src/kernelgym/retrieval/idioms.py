@@ -14,18 +14,6 @@ from kernelgym.retrieval.kinds import is_tensor
 from kernelgym.retrieval.names import NAMES
 from kernelgym.types import text_digest
 
-__all__ = [
-    "COMPARED",
-    "DEPTHWISE",
-    "IDIOMS",
-    "INFIX",
-    "arithmetic",
-    "bounded",
-    "layer",
-    "number",
-    "tables_digest",
-]
-
 DEPTHWISE = "depthwise_"
 """Prefix of the name of a convolution with as many groups as input channels."""
 _GROUPS = 6

@@ -24,8 +24,6 @@ from kernelgym.retrieval.idioms import tables_digest
 from kernelgym.retrieval.nearest_rows import SearchEngine, search_engine
 from kernelgym.types import Problem, text_digest
 
-__all__ = ["Index", "Neighbour", "SearchResult", "usable"]
-
 _POOL = 32
 """Number of entries beyond k whose products are computed again in float64."""
 _DIGITS = 9

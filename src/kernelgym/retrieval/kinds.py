@@ -11,25 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-__all__ = [
-    "OTHER",
-    "TENSOR",
-    "Dotted",
-    "Layer",
-    "Many",
-    "Method",
-    "Own",
-    "OwnFunction",
-    "Super",
-    "ValueKind",
-    "flat",
-    "is_tensor",
-    "items_of",
-    "joined",
-    "kind_of",
-    "zipped",
-]
-
 
 class ValueKind(Enum):
     """Values of which only the kind is known: tensors, and everything else."""

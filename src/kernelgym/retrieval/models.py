@@ -19,8 +19,6 @@ from kernelgym.errors import UsageError
 from kernelgym.hub import snapshot
 from kernelgym.retrieval.embedding import Embedder, OperatorEmbedder, Vectors
 
-__all__ = ["TextModel", "find_embedder"]
-
 
 class TextModel:
     """Embedder that reads references as text, with a model of sentence-transformers.

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.retrieval.embedding import Vectors
 
-__all__ = ["ENGINES", "Places", "SearchEngine", "search_engine"]
-
 _MARGIN = 1e-5
 """Difference below which two products in float32 may be equal: 512 terms of at most 1."""
 

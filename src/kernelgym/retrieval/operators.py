@@ -39,8 +39,6 @@ from kernelgym.retrieval.kinds import (
 from kernelgym.retrieval.names import FACTS, FILLS, SAME, family, operator_name
 from kernelgym.retrieval.source import aliases_of, method_of, parsed
 
-__all__ = ["operators"]
-
 _MAX_OPERATORS = 2_000
 _MAX_STEPS = 100_000
 """Largest number of evaluated expressions, statements, calls and copied container items."""

@@ -14,8 +14,6 @@ from kernelgym.languages import language as find_language
 from kernelgym.retrieval.entry import NOT_JUDGED, IndexEntry
 from kernelgym.tokens import TokenCounter
 
-__all__ = ["fitting_page", "page"]
-
 _RUN = re.compile(r"`{3,}")
 
 

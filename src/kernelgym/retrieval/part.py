@@ -33,16 +33,6 @@ from kernelgym.retrieval.page import fitting_page
 from kernelgym.suites import suite as find_suite
 from kernelgym.types import Problem, Turn
 
-__all__ = [
-    "INDEXES",
-    "Retrieval",
-    "load_index",
-    "load_indexes",
-    "part_of_suite",
-    "ready_retrieval",
-    "retrieval_of",
-]
-
 INDEXES = ("synthetic",)
 """Makers of the indexes that have a name; every other index is a folder."""
 

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 from kernelgym.answers.python_source import read_python
 
-__all__ = ["MAX_CHARS", "aliases_of", "method_of", "parsed"]
-
 MAX_CHARS = 200_000
 """Longest source that is read, in characters."""
 

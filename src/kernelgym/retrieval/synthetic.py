@@ -20,8 +20,6 @@ from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, part_of, 
 from kernelgym.suites.synthetic.solve import Target, check_target
 from kernelgym.suites.synthetic.spec import Preset
 
-__all__ = ["size_for", "synthetic_entries", "synthetic_index"]
-
 _PARTS = ("warmstart", "rl")
 _PER_LEVEL = {1: 300, 2: 800, 3: 400}
 """Number of problems read of each level; levels 1 and 3 have few distinct forms."""

@@ -9,8 +9,6 @@ from kernelgym.rewards.preset import RewardPreset
 from kernelgym.types import Reply, Score, Status, Turn, Verdict
 from kernelgym.verdict import CLOCK_MISMATCH, SMALL_SHARE, UNCONFIRMED_SPEED
 
-__all__ = ["PARTS", "score"]
-
 PARTS = (
     *("format", "compile", "trials", "correct", "speed", "improvement"),
     *("custom", "length", "thinking", "penalty"),

@@ -14,8 +14,6 @@ from typing import Literal
 
 from kernelgym.errors import UnknownName, UsageError
 
-__all__ = ["SHAPES", "RewardPreset", "SpeedNeed", "SpeedShape", "Weights"]
-
 SpeedNeed = Literal["none", "optional", "required"]
 """Whether a preset looks at speed; see `RewardPreset.speed`."""
 SpeedShape = Literal["linear", "log", "clipped", "milestones"]

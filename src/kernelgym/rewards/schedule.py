@@ -14,8 +14,6 @@ from kernelgym.errors import UsageError
 from kernelgym.rewards.preset import RewardPreset
 from kernelgym.rewards.shipped import reward_preset
 
-__all__ = ["RewardSchedule", "reward_schedule"]
-
 
 @dataclass(frozen=True, slots=True)
 class RewardSchedule:

@@ -10,8 +10,6 @@ from kernelgym.languages import language as find_language
 from kernelgym.rewards.preset import RewardPreset, Weights
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["REWARDS", "check_speed", "check_trials", "reward_preset"]
-
 REWARDS: Mapping[str, RewardPreset] = MappingProxyType(
     {
         preset.name: preset

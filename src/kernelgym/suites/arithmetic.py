@@ -19,8 +19,6 @@ from types import MappingProxyType
 
 from kernelgym.errors import UsageError
 
-__all__ = ["FUNCTIONS", "as_python", "evaluate", "names_in"]
-
 _MOST_TEXT = 500
 _MOST_NODES = 100
 _MOST_VALUE = 2**63 - 1

@@ -19,22 +19,6 @@ from kernelgym.errors import ProblemError, UnknownName, UsageError
 from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Problem
 
-__all__ = [
-    "REQUIRED_NAMES",
-    "Ids",
-    "Suite",
-    "check_choice",
-    "check_source",
-    "find_problem",
-    "natural_key",
-    "non_empty",
-    "parse_ids",
-    "problem_keys",
-    "problem_number",
-    "read_source",
-    "select_ids",
-]
-
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem's module must define."""
 

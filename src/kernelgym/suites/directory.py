@@ -23,8 +23,6 @@ from kernelgym.suites.base import (
 )
 from kernelgym.types import Problem
 
-__all__ = ["DirectorySuite", "problem_from_file"]
-
 _LEVEL_FOLDER = re.compile(r"level([1-9]\d*)")
 
 

@@ -41,8 +41,6 @@ from kernelgym.suites.facts import fact
 from kernelgym.suites.small_sizes import SMALL, small_form
 from kernelgym.types import Problem
 
-__all__ = ["REPRESENTATIVE", "SIZES", "TEST_FAMILIES", "KernelBenchSuite", "split_of"]
-
 DATASET = "ScalingIntelligence/KernelBench"
 ROOT_VARIABLE = "KERNELBENCH_ROOT"
 

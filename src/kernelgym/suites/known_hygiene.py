@@ -25,8 +25,6 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.suites.facts import degenerate, fact
 from kernelgym.types import Problem
 
-__all__ = ["known_hygiene", "passing"]
-
 _OF_THE_TABLE = "by the shipped table, at KernelBench's tolerances"
 _UNTESTABLE = ("partial_computation", "analytic")
 """Reasons that the table knows and no test finds. They need the slack of fixed tolerances."""

@@ -16,8 +16,6 @@ from kernelgym.judging_memory import in_gigabytes, judging_bytes
 from kernelgym.suites.facts import fact
 from kernelgym.types import Problem
 
-__all__ = ["check_fits", "fitting", "needed_bytes", "too_large"]
-
 _OF_A_SPEC = re.compile(
     r"# .* generated from a kernel spec\.\n"
     r"# Bytes of one call: (\d+) of inputs, (\d+) of outputs\.\n"

@@ -25,16 +25,6 @@ from types import MappingProxyType
 from kernelgym.errors import ProblemError
 from kernelgym.types import Problem
 
-__all__ = [
-    "SMALL",
-    "SizeConstant",
-    "packaged_rows",
-    "resized",
-    "size_constants",
-    "small_form",
-    "small_sizes",
-]
-
 SMALL = "@small"
 """Ending of the id of a small form."""
 

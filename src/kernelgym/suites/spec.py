@@ -27,34 +27,6 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.arithmetic import evaluate, names_in
 from kernelgym.suites.spec_sources import is_jit
 
-__all__ = [
-    "DTYPES",
-    "Arange",
-    "ConstAxis",
-    "Contract",
-    "Dtype",
-    "ExprAxis",
-    "Full",
-    "Init",
-    "KernelSpec",
-    "Offsets",
-    "Ones",
-    "Permutation",
-    "Randint",
-    "Randn",
-    "Safetensors",
-    "SpecLaunch",
-    "SpecReference",
-    "SpecScalar",
-    "SpecShape",
-    "SpecTensor",
-    "Tolerances",
-    "Uniform",
-    "VarAxis",
-    "Zeros",
-    "names_used",
-]
-
 DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
         **{"float64": ("F64", 8), "float32": ("F32", 4), "float16": ("F16", 2)},

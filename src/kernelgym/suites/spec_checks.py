@@ -25,8 +25,6 @@ from kernelgym.suites.spec import (
 )
 from kernelgym.suites.spec_sources import cpp_function, run_parameters, unwritten_by_triton
 
-__all__ = ["check_memory", "check_spec"]
-
 _GENERATED = frozenset(
     {"self", "super", "torch", "nn", "run", "Model", "ModelNew", "extension", "found", "sizes"}
 )

@@ -23,8 +23,6 @@ from kernelgym.reading import read
 from kernelgym.suites.spec import KernelSpec, Safetensors, SpecReference
 from kernelgym.suites.spec_checks import check_spec
 
-__all__ = ["MOST_TENSOR_BYTES", "MOST_TEXT_BYTES", "file_in", "read_spec", "spec_from", "text_in"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 MOST_TEXT_BYTES = 16 << 20

@@ -41,8 +41,6 @@ from kernelgym.reading import read
 from kernelgym.suites.spec import DTYPES, Dtype
 from kernelgym.suites.spec_files import text_in
 
-__all__ = ["MOST_INLINE_BYTES", "converted"]
-
 MOST_INLINE_BYTES = 1 << 30
 """Largest number of bytes of a tensor that is taken from inline data."""
 _RANGES = {"bool": (0, 2), "int8": (-128, 128), "uint8": (0, 256)}

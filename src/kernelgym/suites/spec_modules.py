@@ -35,8 +35,6 @@ from kernelgym.suites.spec import (
 )
 from kernelgym.suites.spec_sources import declaration, run_parameters
 
-__all__ = ["kernel_source", "problem_source"]
-
 _READ_TENSOR = '''\
 def _read_tensor(path, key, digest):
     """Return a tensor of a safetensors file, whose digest has to be as it was."""

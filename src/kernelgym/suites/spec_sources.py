@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from kernelgym.errors import UsageError
 
-__all__ = ["cpp_function", "declaration", "is_jit", "run_parameters", "unwritten_by_triton"]
-
 # Each alternative takes what is not closed to its end: tried anew from each start, the time would
 # be a square of the text. A character such as '"' begins no string.
 _COMMENT = re.compile(

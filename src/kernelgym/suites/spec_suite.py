@@ -18,8 +18,6 @@ from kernelgym.suites.spec_files import read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["SpecSuite", "problem_of", "rules_for", "spec_problem"]
-
 
 def problem_of(spec: KernelSpec, shape: SpecShape) -> Problem:
     """Return the problem of one shape.

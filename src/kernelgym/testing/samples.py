@@ -11,8 +11,6 @@ from types import MappingProxyType
 from kernelgym.languages import LANGUAGES
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["SAMPLE_BROKEN", "SAMPLE_KERNELS", "SAMPLE_PROBLEM"]
-
 SAMPLE_PROBLEM = Problem(
     id="Sample/L1/1",
     suite="Sample",

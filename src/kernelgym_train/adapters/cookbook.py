@@ -55,8 +55,6 @@ from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.policies import ChatText
 
-__all__ = ["EpisodeDataset", "EpisodeDatasetBuilder", "EpisodeEnv", "EpisodeGroupBuilder"]
-
 _STOP_REASONS = {"solved": "completed", "no_improvement": "completed", "budget": "max_turns"}
 """The cookbook's names for why an episode ended."""
 

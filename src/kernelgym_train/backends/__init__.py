@@ -3,5 +3,3 @@
 The room may import kernelgym, `config`, `rollout`, `run` and `launch`; backends never import each
 other.
 """
-
-__all__ = ()

@@ -20,8 +20,6 @@ from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
-__all__ = ["BACKENDS", "Backend", "Model", "check_packages", "find_backend"]
-
 BACKENDS = {
     "trl": "kernelgym_train.backends.trl.backend",
     "tinker": "kernelgym_train.backends.tinker.backend",

@@ -24,8 +24,6 @@ from kernelgym_train.config.sections import EnvConfig
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["check_config"]
-
 _SHORT_PROMPT_TAKES: dict[str, tuple[int | str, ...]] = {
     "examples": (EnvConfig().examples, "zero_shot", 0),
     "context": (EnvConfig().context, "last"),

@@ -47,15 +47,6 @@ from kernelgym_train.credit.credit import CreditRule
 from kernelgym_train.metrics.guards import GuardRules
 from kernelgym_train.rollout.sampling import Curriculum
 
-__all__ = [
-    "FREE_ON_RESUME",
-    "Config",
-    "check_resume",
-    "dump_config",
-    "load_config",
-    "ready_configs",
-]
-
 
 class Config(Settings):
     """A whole configuration."""

@@ -19,18 +19,6 @@ from typing import Any
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym_train.config.settings import put
 
-__all__ = [
-    "BUILDER",
-    "BUILDER_REFUSED",
-    "FLAT",
-    "REFUSED",
-    "FlatSettings",
-    "check_mode",
-    "check_retrieves",
-    "read_flat",
-    "read_from_step",
-]
-
 FLAT: Mapping[str, tuple[str, ...]] = {
     "model_name": ("model.id",),
     "lora_rank": ("model.lora_rank",),

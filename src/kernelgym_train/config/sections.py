@@ -21,22 +21,6 @@ from kernelgym_train.config.settings import Settings, Several
 from kernelgym_train.credit.credit import Normaliser
 from kernelgym_train.metrics.guards import Share
 
-__all__ = [
-    "CreditConfig",
-    "EnvConfig",
-    "EvaluationConfig",
-    "JudgeConfig",
-    "LoggingConfig",
-    "ModelConfig",
-    "OptimiserConfig",
-    "PartWeights",
-    "RetrievalConfig",
-    "RewardConfig",
-    "RunConfig",
-    "SamplingConfig",
-    "TinkerConfig",
-]
-
 
 class RunConfig(Settings):
     """The run itself."""

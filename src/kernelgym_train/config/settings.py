@@ -22,8 +22,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from kernelgym.errors import UsageError
 from kernelgym.reading import STRICT, options, read
 
-__all__ = ["Settings", "Several", "keys_that_differ", "put", "read_settings", "read_yaml"]
-
 T = TypeVar("T")
 _NUMBER = r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
 

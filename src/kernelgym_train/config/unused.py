@@ -15,8 +15,6 @@ from kernelgym_train.config.settings import keys_that_differ
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["refuse_given"]
-
 
 def refuse_given(config: Config, backend: str, unused: Mapping[str, str]) -> None:
     """Refuse settings that differ from their default.

@@ -28,17 +28,6 @@ from kernelgym.types import GAMMA, ReturnVariant, return_variant
 from kernelgym_train.credit.estimators import advantages, find_estimator, has_signal
 from kernelgym_train.types import Key, Rollout, Sample
 
-__all__ = [
-    "NORMALISERS",
-    "Credit",
-    "CreditRule",
-    "Normaliser",
-    "assign_credit",
-    "counts",
-    "group_returns",
-    "token_weights",
-]
-
 Normaliser = Literal["token", "sequence", "constant"]
 """Rules by which weight is spread over tokens."""
 

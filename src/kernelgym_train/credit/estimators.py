@@ -21,16 +21,6 @@ from typing import Literal
 
 from kernelgym.errors import UnknownName
 
-__all__ = [
-    "ESTIMATORS",
-    "FLAT",
-    "STD_EPSILON",
-    "Estimator",
-    "advantages",
-    "find_estimator",
-    "has_signal",
-]
-
 STD_EPSILON = 1e-4
 """Added to a standard deviation before dividing by it, as TRL does."""
 

@@ -8,5 +8,3 @@ prompt (`kernelgym.prompts.short`).
 
 The room may import kernelgym and every room of kernelgym_train but `mcgs` and `adapters`.
 """
-
-__all__ = ()

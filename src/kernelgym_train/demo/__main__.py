@@ -27,8 +27,6 @@ from kernelgym_train.demo.warmstart import FitProgress
 from kernelgym_train.launch.launch import quiet_frameworks
 from kernelgym_train.run.watchers import Lines, LiveTable
 
-__all__ = ["main"]
-
 _EVERY_S = 5.0
 
 

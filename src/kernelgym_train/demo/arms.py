@@ -42,8 +42,6 @@ from kernelgym_train.run.runlog import Watcher
 from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
 
-__all__ = ["ARMS", "WITHOUT_EVIDENCE", "rules_of", "run_arm", "worth_fitting"]
-
 ARMS = ("main", "shuffled", "rejection_sft", "clean_sft", "evidence_off")
 """By name; see above."""
 WITHOUT_EVIDENCE = dataclasses.replace(

@@ -39,22 +39,6 @@ from kernelgym.types import Message, Problem, Status
 from kernelgym_train.demo.dialogue import answer_of, compact, line_count, told
 from kernelgym_train.demo.splits import COMPOSED, operators_of
 
-__all__ = [
-    "CHAIN_RATE",
-    "CHEATS",
-    "MAX_LINES",
-    "RATES",
-    "Example",
-    "evenly",
-    "family_of",
-    "first_answers",
-    "fits",
-    "planted_rates",
-    "repairs",
-    "right_answers",
-    "some",
-]
-
 RATES = (0.02, 0.10, 0.25, 0.50)
 """Shares of right answers, dealt to the families of single operators; see `planted_rates`."""
 CHAIN_RATE = 0.36

@@ -47,8 +47,6 @@ from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.run.runlog import Watcher
 from kernelgym_train.types import Rollout
 
-__all__ = ["demonstrate", "facts_of", "specimens_of"]
-
 _SPECIMENS = 2
 
 

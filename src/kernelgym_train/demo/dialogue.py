@@ -17,8 +17,6 @@ from kernelgym.feedback import feedback
 from kernelgym.prompts.short import bare
 from kernelgym.types import Feedback, Status, Verdict
 
-__all__ = ["answer_of", "compact", "line_count", "told"]
-
 _KERNEL = re.compile(r"^def (([a-z]+)_\w+)_kernel\(", re.MULTILINE)
 _RENAMED = {
     **dict.fromkeys(("program", "block_id", "i_blk"), "pid"),

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from kernelgym.types import Problem
 
-__all__ = ["PRACTICE", "problem_folders", "write_problems"]
-
 PRACTICE = "practice"
 """Name of the folder of problems that are trained on."""
 

@@ -21,8 +21,6 @@ from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
 
-__all__ = ["HeldOut", "evaluate_policy", "policy_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:

@@ -24,8 +24,6 @@ from kernelgym.types import Evaluator, Problem, Severity, Status, Turn
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["cheat", "introduce"]
-
 _ENV = f"{kernelgym.__name__}:Synthetic-L2-MultiTurn-v0"
 _PROBLEM = "Synthetic/L2/273"  # a chain of cheap operators, which one loop computes
 _DEFECT = Defect.NO_BOUNDS_CHECK

@@ -30,14 +30,6 @@ from kernelgym_train.run.runlog import RunLog, Watcher
 from kernelgym_train.run.steps import Played, Steps, TrainingStep
 from kernelgym_train.run.training import run_stretches
 
-__all__ = [
-    "RULES",
-    "ShuffledSteps",
-    "dialogue_observer",
-    "learn",
-    "learning_config",
-]
-
 RULES = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
 """Rules that judge the demonstration: ``strict``, without calls after one that failed, since no
 reward depends on them."""

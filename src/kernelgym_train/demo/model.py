@@ -12,8 +12,6 @@ from typing import Any
 
 from kernelgym.errors import UsageError
 
-__all__ = ["SMALL", "ModelSize", "build_model", "parameter_count"]
-
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:

@@ -13,8 +13,6 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["StackedMuon", "orthogonalised"]
-
 # Of the quintic Newton-Schulz iteration that Muon was published with, and torch's as well.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _ITERATIONS, _LEAST_NORM = 5, 1e-7

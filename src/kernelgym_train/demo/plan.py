@@ -17,8 +17,6 @@ from kernelgym_train.demo.model import SMALL, ModelSize
 from kernelgym_train.demo.splits import PLAIN_FAMILIES, PLAIN_OPERATORS, Scope
 from kernelgym_train.demo.warmstart import FitRule
 
-__all__ = ["CPU_PLAN", "PLAIN_SCOPE", "TINY_PLAN", "Plan", "on_backend"]
-
 PLAIN_SCOPE = Scope(
     chains=80_000,
     families=PLAIN_FAMILIES,

@@ -16,8 +16,6 @@ from kernelgym.benchmark.pages.style import document
 from kernelgym_train.demo.results import Demonstration, Specimen
 from kernelgym_train.demo.scores import Scores
 
-__all__ = ["caveats", "headline", "html_page", "score_rows", "text_table"]
-
 _RIGHT = ("right at the first turn", "right within the episode", "parsed", "refused as cheating")
 _TIMES = ("seconds of the model", "seconds of the judge", "seconds of the optimiser")
 _MOST_FAILURES = 10

@@ -16,8 +16,6 @@ from typing import Any
 from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.demo.scores import Scores
 
-__all__ = ["CURVES", "Demonstration", "Specimen", "as_data", "curves_of"]
-
 CURVES = {
     "right at the first turn": "turn_1/correct_rate",
     "right within the episode": "episode/success_rate",

@@ -21,8 +21,6 @@ from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout
 
-__all__ = ["PASS_AT", "Scores", "scores_of"]
-
 PASS_AT = (1, 4, 16)
 """Values of k."""
 

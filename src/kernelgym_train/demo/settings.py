@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = ["BY_BACKEND", "LOCAL", "SETTINGS"]
-
 SETTINGS = (
     *("env.suite=Synthetic", "env.language=triton", "env.ruleset=strict", "env.max_turns=2"),
     *("env.prompt=short", "env.feedback=minimal", "reward.preset=sparse"),

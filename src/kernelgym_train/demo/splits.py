@@ -20,18 +20,6 @@ from kernelgym.errors import UsageError
 from kernelgym.suites.synthetic import PARTS, SyntheticSuite, canonical_form, part_of
 from kernelgym.types import Problem
 
-__all__ = [
-    "COMPOSED",
-    "FAMILIES",
-    "PLAIN_FAMILIES",
-    "PLAIN_OPERATORS",
-    "UNSEEN",
-    "Scope",
-    "Splits",
-    "draw_splits",
-    "operators_of",
-]
-
 FAMILIES = (
     "elementwise",
     "binary",

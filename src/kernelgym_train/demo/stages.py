@@ -39,17 +39,6 @@ from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_tokenizer, save_model
 from kernelgym_train.run.training import PolicyFor
 
-__all__ = [
-    "Prepared",
-    "check_backend",
-    "config_of",
-    "evaluate_tables",
-    "holds_only_start",
-    "open_judge",
-    "prepare",
-    "warm_up",
-]
-
 _NEVER_SHOWN = ("composed", "unseen_operator")
 
 

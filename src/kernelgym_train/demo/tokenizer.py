@@ -27,17 +27,6 @@ from kernelgym_train.demo.corpus import Example
 from kernelgym_train.demo.dialogue import answer_of
 from kernelgym_train.rollout.policies import ChatText
 
-__all__ = [
-    "MODULE_TOKENS",
-    "PROMPT_TOKENS",
-    "VOCABULARY",
-    "holds_operator",
-    "is_answerable",
-    "texts_of",
-    "train_tokenizer",
-    "within_budget",
-]
-
 MODULE_TOKENS = 60
 """Most tokens of an answer."""
 PROMPT_TOKENS = 80

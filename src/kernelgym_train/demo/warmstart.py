@@ -21,8 +21,6 @@ from kernelgym.errors import UsageError
 from kernelgym_train.demo.corpus import Example
 from kernelgym_train.rollout.policies import ChatText
 
-__all__ = ["Fit", "FitProgress", "FitRule", "batches_of", "encode", "fit", "fit_rows"]
-
 _WARMUP = 0.05
 _LEAST_RATE = 0.05
 _BETAS = (0.9, 0.98)

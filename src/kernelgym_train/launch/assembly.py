@@ -32,19 +32,6 @@ from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.run.steps import Steps
 
-__all__ = [
-    "TokenCounter",
-    "episode_rules",
-    "held_out_problems",
-    "local_evaluator",
-    "make_steps",
-    "run_archive",
-    "training_observer",
-    "training_problems",
-    "training_retrieval",
-    "with_memory_budget",
-]
-
 _COUNTS_KEPT = 4096
 
 

@@ -25,8 +25,6 @@ from kernelgym_train.launch.assembly import (
 )
 from kernelgym_train.launch.prompts import check_prompts
 
-__all__ = ["dry_run"]
-
 
 def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[str]:
     """Check what a run needs; yields what was found.

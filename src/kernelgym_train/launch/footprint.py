@@ -18,8 +18,6 @@ from kernelgym import KernelgymError, Problem
 from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.judging_memory import judging_bytes, kernel_bytes
 
-__all__ = ["ReferenceSizes", "reference_sizes"]
-
 _CHILD = """
 import json, sys
 from kernelgym.judge.sandbox.network import deny_network

@@ -46,16 +46,6 @@ from kernelgym_train.run.interrupts import Activity, Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
 from kernelgym_train.run.training import PolicyFor, run_stretches
 
-__all__ = [
-    "HeldOutEvaluation",
-    "RunOutcome",
-    "evaluate_model",
-    "evaluate_run",
-    "make_watchers",
-    "quiet_frameworks",
-    "train_run",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:

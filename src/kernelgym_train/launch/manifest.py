@@ -22,8 +22,6 @@ from kernelgym.rulesets import Ruleset
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import gpus
 
-__all__ = ["check_retrieval", "check_ruleset", "manifest"]
-
 _PACKAGES = (
     *("kernelgym", "torch", "triton", "transformers", "trl", "peft", "accelerate"),
     *("tokenizers", "numpy", "vllm", "bitsandbytes", "tinker"),

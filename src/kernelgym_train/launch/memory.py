@@ -17,8 +17,6 @@ from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import JudgeConfig
 from kernelgym_train.models import load_shape
 
-__all__ = ["MemoryEstimate", "estimate_memory"]
-
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 _QUANTISED = {"4bit": 0.57, "8bit": 1.1}
 """Bytes of a weight, scales and what stays unquantised included."""

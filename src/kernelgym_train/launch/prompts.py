@@ -16,8 +16,6 @@ from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import TokenCounter, training_observer
 from kernelgym_train.rollout.policies import ChatText
 
-__all__ = ["check_prompts"]
-
 _TRIED = 200
 
 

@@ -9,8 +9,6 @@ from kernelgym_train.mcgs.populations import anneal, beam, evolution
 from kernelgym_train.mcgs.selection import Algorithm, at_random, best_first, mcgs
 from kernelgym_train.mcgs.tuning import auto, tpe
 
-__all__ = ["ALGORITHMS", "NEEDS_OPTUNA"]
-
 ALGORITHMS: Mapping[str, Algorithm] = MappingProxyType(
     {
         "auto": auto,

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from kernelgym import UsageError
 
-__all__ = ["Budget"]
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:

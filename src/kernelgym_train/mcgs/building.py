@@ -27,8 +27,6 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.together import BuildGroups, BuildMember
 from kernelgym_train.mcgs.variant import launch_key
 
-__all__ = ["JudgedState", "StateJudge", "build_key", "build_s", "judge_s"]
-
 _WORTH_S = 1.0  # seconds of a verdict without its build; a build alone takes about 0.2 s to load
 
 

@@ -28,8 +28,6 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import SearchTask, read_task
 from kernelgym_train.mcgs.variant import read_variant
 
-__all__ = ["estimate", "help_settings", "run_search"]
-
 _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
 """(seconds of a build, seconds of a verdict without its build, number of verdicts of the
 comparisons), at least and at most, as measured on a quiet machine with two cores."""

@@ -20,8 +20,6 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["CompareKernels", "SearchConfig"]
-
 
 class CompareKernels(Protocol):
     """Compares two kernels, as `kernelgym.duel` does."""

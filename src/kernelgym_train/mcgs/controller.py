@@ -33,8 +33,6 @@ from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.state import plain_state, plain_variant, value_of
 from kernelgym_train.mcgs.variant import state_key
 
-__all__ = ["SAME_CODE", "explore"]
-
 SAME_CODE = "same_code"
 """Status of an evaluation whose compiled code equals that of an earlier state; the earlier verdict
 is used again."""

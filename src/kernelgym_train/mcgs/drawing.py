@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["MOST_NODES", "SearchDrawing", "gain_chart", "graph_drawing"]
-
 MOST_NODES = 80
 """Largest number of nodes in a drawing; of a larger graph, the best nodes and the ways to them."""
 _WIDTH = 960

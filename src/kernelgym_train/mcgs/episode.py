@@ -22,8 +22,6 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["WRITER", "episode_of", "way_to"]
-
 WRITER = "mcgs"
 _REWARD = "kevin"
 

@@ -19,8 +19,6 @@ from typing import IO, Any
 
 from kernelgym import UsageError
 
-__all__ = ["SearchEvent", "SearchLog", "read_events"]
-
 
 @dataclass(frozen=True, slots=True)
 class SearchEvent:

@@ -13,8 +13,6 @@ from types import MappingProxyType
 
 from kernelgym import Kernel, Problem
 
-__all__ = ["EXAMPLES"]
-
 
 def _example(name: str) -> tuple[Problem, Kernel]:
     file = files("kernelgym_train.mcgs") / "example_kernels" / f"{name}.toml"

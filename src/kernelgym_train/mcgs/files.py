@@ -37,8 +37,6 @@ from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["SearchFolder", "diff_of", "write_whole"]
-
 
 def diff_of(before: Kernel, after: Kernel) -> str:
     """Return a unified diff of two kernels' modules, which `git apply` takes."""

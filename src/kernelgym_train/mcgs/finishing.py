@@ -41,8 +41,6 @@ from kernelgym_train.mcgs.state import plain_state
 from kernelgym_train.mcgs.tactics import add_tactics
 from kernelgym_train.mcgs.variant import MoveStep
 
-__all__ = ["VERSION", "finish", "sentence", "write_result"]
-
 VERSION = 1
 _MOST_ROUNDS = 12
 _Ratio = tuple[float, float, float]

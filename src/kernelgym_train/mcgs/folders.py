@@ -42,8 +42,6 @@ from kernelgym_train.mcgs.starting import begin
 from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
 
-__all__ = ["VERSION", "read_tasks", "search_folder", "whole_sentence"]
-
 VERSION = 1
 _SAME_SHARE = 1.05  # a share of time that grew by less counts as unchanged after a resumption
 _PROBLEM, _KERNEL = ".problem.py", ".kernel.py"

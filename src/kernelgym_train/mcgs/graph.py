@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["GraphNode", "Link", "MoveCounts", "SearchGraph"]
-
 Link = tuple[str, str, str]
 """A passed edge: (key of the node, id of the move, key of the child)."""
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from kernelgym import UsageError
 
-__all__ = ["KernelFile", "read_kernel_file"]
-
 _Span = tuple[int, int]
 
 

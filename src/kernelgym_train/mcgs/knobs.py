@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["ABSENT", "Knob", "KnobSpace"]
-
 ABSENT = ""
 """The choice of a knob that is left as it was in the start."""
 

@@ -15,8 +15,6 @@ from kernelgym.suites.spec import KernelSpec
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant, meta_parameter
 
-__all__ = ["launch_choices"]
-
 
 def launch_choices(spec: KernelSpec | None, language: str) -> tuple[SearchMove, ...]:
     """Return the moves on a spec's meta-parameters.

@@ -19,8 +19,6 @@ from kernelgym_train.mcgs.state import SearchState
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["cells", "live_table"]
-
 
 def cells(state: SearchState, builds: int) -> dict[str, str]:
     """Return the table's cells by heading.

@@ -27,8 +27,6 @@ from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.variant import state_key
 
-__all__ = ["minimise"]
-
 _MOST_ROUNDS = 6
 _SLOWER = math.log(1.02)
 _UNSURE = math.log(1.1)

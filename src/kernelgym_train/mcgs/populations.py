@@ -21,8 +21,6 @@ from kernelgym_train.mcgs.selection import (
     stream,
 )
 
-__all__ = ["anneal", "beam", "evolution"]
-
 _WIDTH, _ROUND = 4, 6  # states of a beam; attempts at each before it may leave
 _HOT, _COLD, _COOLING = 0.5, 0.02, 0.95  # temperatures in ln of the speedup, and per result
 _POPULATION, _TOURNAMENT = 16, 4

@@ -26,8 +26,6 @@ from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.static_priors import VectorReport, read_report, static_weights
 from kernelgym_train.mcgs.variant import MoveStep, Variant
 
-__all__ = ["Proposal", "Proposer", "RuleProposer", "source_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

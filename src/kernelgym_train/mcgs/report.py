@@ -17,8 +17,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
 from kernelgym_train.mcgs.state import SearchState
 
-__all__ = ["report", "trace"]
-
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Headings and rows."""
 _COMPARED_WITH = {

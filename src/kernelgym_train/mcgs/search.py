@@ -16,8 +16,6 @@ from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.starting import begin
 from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
 
-__all__ = ["optimize", "optimize_spec", "search"]
-
 _DEFAULT = SearchConfig()
 
 

@@ -29,18 +29,6 @@ from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = [
-    "Algorithm",
-    "SearchChoice",
-    "SelectionContext",
-    "at_random",
-    "best_first",
-    "likeliest",
-    "mcgs",
-    "stream",
-    "with_noise",
-]
-
 _EXPLORATION = 0.1  # PUCT's c, on values normalised to [0, 1]
 _WIDENING, _WIDENING_POWER = 2.0, 0.5
 _AMONG_CHILDREN = 0.05

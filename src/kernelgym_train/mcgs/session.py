@@ -44,8 +44,6 @@ from kernelgym_train.mcgs.variant import (
     state_key,
 )
 
-__all__ = ["SearchSession", "rules_for", "stopped_by_ctrl_c"]
-
 _LEAST_ROUNDS = 3  # of a duel
 _LAST_ROUNDS = 6  # of the last duel: 3 rounds tell little of kernels whose times vary by a tenth
 _MOST_ROUNDS = 6  # of a duel after Ctrl-C

@@ -18,8 +18,6 @@ from kernelgym_train.config.settings import Settings, read_settings
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 
-__all__ = ["EFFORTS", "SearchSettings", "read_search_settings", "spelt_as_settings"]
-
 EFFORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"quick": (20, 10), "standard": (60, 30), "thorough": (200, 60)}
 )

@@ -33,8 +33,6 @@ from kernelgym.evaluators.dispatch import Dispatcher
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Status, Timing, Verdict
 from kernelgym.verdict import HOST_BUSY, Stages
 
-__all__ = ["ShapesEvaluator", "TaskShape", "together"]
-
 Ability = TypeVar("Ability")
 
 _ORDER = ("tune", "both", "hidden")

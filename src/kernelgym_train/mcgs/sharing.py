@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 
 from kernelgym import UsageError
 
-__all__ = ["expected_gain", "first_shares", "next_shares"]
-
 _LEAST = 2  # evaluations of each search
 _HOPE = 0.02  # ln of a speedup that is assumed to be possible where no gain was seen
 

@@ -23,8 +23,6 @@ from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.variant import builds_extension, launch_key
 
-__all__ = ["begin"]
-
 _QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _MOST_REPORT = 20_000  # characters of a compiler's report
 

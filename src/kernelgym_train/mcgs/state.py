@@ -32,16 +32,6 @@ from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
 from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words
 
-__all__ = [
-    "SearchDuel",
-    "SearchState",
-    "SearchTrial",
-    "plain_state",
-    "plain_variant",
-    "value_of",
-    "variant_of",
-]
-
 _GAIN = math.log(1.02)
 _VERSION = 1  # of `plain_state`
 

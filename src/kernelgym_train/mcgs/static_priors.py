@@ -21,17 +21,6 @@ from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.variant import Variant, builds_extension
 
-__all__ = [
-    "LEAST",
-    "MOST",
-    "REPORT_FLAG",
-    "VectorReport",
-    "factors",
-    "read_report",
-    "report_factors",
-    "static_weights",
-]
-
 LEAST, MOST = 0.25, 4.0
 REPORT_FLAG = "-fopt-info-vec"
 """Flag that makes g++ report which loops it vectorised; it does not change the machine code."""

@@ -36,8 +36,6 @@ from typing import Any
 from kernelgym import UsageError
 from kernelgym_train.mcgs.variant import Variant, context_key
 
-__all__ = ["START", "MoveExperience", "add_tactics", "last_move", "read_tactics", "tactics_path"]
-
 START = "start"
 VERSION = 1
 _RECENT, _KEPT = 0.95, 0.8

@@ -19,8 +19,6 @@ from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.shapes import TaskShape
 from kernelgym_train.mcgs.variant import read_variant
 
-__all__ = ["SearchTask", "read_task", "task_of", "task_of_spec"]
-
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:

@@ -17,8 +17,6 @@ from kernelgym_train.mcgs.moves.definition import Risk
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
 
-__all__ = ["TextProposer", "without_each_hunk"]
-
 _MOVE = "text"
 
 

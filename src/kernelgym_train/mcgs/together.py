@@ -21,8 +21,6 @@ from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
 
-__all__ = ["MOST_TOGETHER", "BuildGroups", "BuildMember", "together"]
-
 MOST_TOGETHER = 32
 _MOST_FAILED = 3  # failed shared builds, after which each state is built alone
 _INCLUDE = re.compile(r"[ \t]*#[ \t]*include\b.*")

@@ -28,8 +28,6 @@ from kernelgym_train.mcgs.variant import state_key
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["TUNE", "auto", "tpe", "tune"]
-
 Past = list[tuple[Mapping[str, str], float]]
 """(choices, value) of each result."""
 TUNE = "tune"

@@ -23,18 +23,6 @@ from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 
-__all__ = [
-    "MoveStep",
-    "Variant",
-    "builds_extension",
-    "context_key",
-    "launch_key",
-    "meta_parameter",
-    "read_variant",
-    "state_key",
-    "steps_in_words",
-]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class MoveStep:

@@ -24,8 +24,6 @@ from kernelgym.types import Status, Turn
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout, Sample
 
-__all__ = ["FILTERS", "Filtered", "entropy_metrics", "filter_metrics", "filtered"]
-
 FILTERS = ("invalid", "parsing", "policy", "evidence", "timing", "zero_variance")
 """In the order in which an answer meets them. ``invalid``: its episode counts, since nothing of the
 judge's or the policy's failed. ``parsing``: a kernel can be read from it. ``policy``: screening

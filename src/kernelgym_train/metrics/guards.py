@@ -19,18 +19,6 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-__all__ = [
-    "ACTIONS",
-    "Action",
-    "Alarm",
-    "GuardRules",
-    "StepHealth",
-    "check_guards",
-    "opening_share",
-    "repetition",
-    "rolled_back",
-]
-
 Action = Literal["off", "warn", "stop", "rollback"]
 """Reaction of a run to an alarm."""
 ACTIONS: tuple[Action, ...] = get_args(Action)

@@ -28,8 +28,6 @@ from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout
 
-__all__ = ["copied_share", "retrieval_metrics"]
-
 _EXCLUDED = {
     "id": "retrieval/excluded_id",
     "source": "retrieval/excluded_source",

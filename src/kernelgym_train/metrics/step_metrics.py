@@ -16,8 +16,6 @@ from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout, Sample
 
-__all__ = ["advantage_metrics", "distributions", "rollout_metrics", "staleness", "summary"]
-
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
     """Return mean, standard deviation and extremes of some values; nothing if there are none."""

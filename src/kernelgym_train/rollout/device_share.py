@@ -18,8 +18,6 @@ from kernelgym.judge import device_lock
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.types import Completion, SampleRequest
 
-__all__ = ["DeviceHold", "SharingPolicy"]
-
 
 class DeviceHold:
     """Holds the device lock while the model works on the judge's device.

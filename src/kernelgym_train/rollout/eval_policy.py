@@ -29,8 +29,6 @@ from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.types import Completion, Key, PromptTooLong, SampleRequest
 
-__all__ = ["MAX_TOKENS", "BatchedAnswers", "HFEvalPolicy", "generation_of", "make", "sampling_of"]
-
 MAX_TOKENS = 4096
 """Most tokens of an answer, if not given."""
 _BATCH = 32

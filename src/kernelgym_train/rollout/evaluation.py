@@ -35,12 +35,6 @@ from kernelgym_train.metrics.step_metrics import rollout_metrics
 from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
 
-__all__ = [
-    "Evaluation",
-    "play_and_score",
-    "score_rollouts",
-]
-
 _FAST = (1.0, 1.5, 2.0)
 
 

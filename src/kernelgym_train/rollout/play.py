@@ -44,15 +44,6 @@ from kernelgym.types import (
 )
 from kernelgym_train.types import Completion, Key, PromptTooLong, Rollout, SampleRequest
 
-__all__ = [
-    "BatchPolicy",
-    "Policy",
-    "Task",
-    "play",
-    "request_seed",
-    "tasks_of",
-]
-
 
 @runtime_checkable
 class Policy(Protocol):

@@ -24,18 +24,6 @@ from kernelgym import Message, UsageError
 from kernelgym_train.models import context_tokens
 from kernelgym_train.types import Completion, PromptTooLong, SampleRequest
 
-__all__ = [
-    "ChatText",
-    "Draw",
-    "DrawnAnswer",
-    "HFPolicy",
-    "SamplingRule",
-    "batch_seed",
-    "by_length",
-    "end_ids",
-    "refuse_long_prompts",
-]
-
 DrawnAnswer = tuple[tuple[int, ...], tuple[float, ...] | None]
 """Ids of an answer, and their log-probabilities under the sampler if it tells them."""
 Draw = Callable[[Sequence[Sequence[int]], int], Sequence[DrawnAnswer]]

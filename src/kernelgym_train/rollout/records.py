@@ -21,8 +21,6 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import text_digest
 from kernelgym_train.types import Rollout
 
-__all__ = ["WRITER", "bare_record", "rollout_record", "token_rows"]
-
 WRITER = "kernelgym-train"
 
 

@@ -22,8 +22,6 @@ from kernelgym_train.credit.credit import CreditRule, group_returns
 from kernelgym_train.credit.estimators import has_signal
 from kernelgym_train.types import Rollout
 
-__all__ = ["Refill"]
-
 
 class Refill:
     """Collects the groups of one step.

@@ -31,8 +31,6 @@ from kernelgym_train.credit.credit import counts
 from kernelgym_train.metrics.guards import Share
 from kernelgym_train.types import Rollout
 
-__all__ = ["Bucket", "Curriculum", "ProblemSampler", "bucket_of", "shape_class"]
-
 _STATE = 1
 _LEAST_TRIES = 8
 """First answers after which a bucket's solve rate is taken to be known."""

@@ -14,8 +14,6 @@ from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.play import BatchPolicy, Policy
 from kernelgym_train.types import Completion, SampleRequest
 
-__all__ = ["TimedBatches", "TimedStream"]
-
 
 class TimedBatches:
     """A batch policy under the device lock, whose time is measured.

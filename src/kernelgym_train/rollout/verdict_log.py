@@ -22,8 +22,6 @@ from kernelgym.evaluators.kept import KeptVerdicts
 from kernelgym.records.jsonlines import append_line, read_lines
 from kernelgym.types import Evaluator, Job, Verdict
 
-__all__ = ["VerdictLog"]
-
 _NAMES = ("problem", "kernel", "ruleset", "device")
 
 

@@ -25,8 +25,6 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["Activity", "Interrupts", "finish_within", "say_line"]
-
 _PATIENCE_S = 5.0
 _LOOK_S = 0.5
 _INTERRUPTED = 130

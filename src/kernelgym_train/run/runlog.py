@@ -48,15 +48,6 @@ from kernelgym_train.rollout.records import rollout_record, token_rows
 from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.types import Rollout
 
-__all__ = [
-    "Checkpoint",
-    "RunLog",
-    "Watcher",
-    "check_from_step",
-    "config_digest",
-    "finished_steps",
-]
-
 _CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
 
 _ROW = ("step", "path", "sizes", "weights", "good", "score", "time")

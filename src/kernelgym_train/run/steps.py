@@ -53,8 +53,6 @@ from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Rollout
 
-__all__ = ["Gather", "Played", "Steps", "TrainingStep"]
-
 Gather = Callable[[list[Rollout]], list[Rollout]]
 """Function that returns the rollouts of all processes, given those of this one."""
 

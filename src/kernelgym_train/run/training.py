@@ -39,8 +39,6 @@ from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Steps, TrainingStep
 
-__all__ = ["Evaluate", "LearnerLost", "PolicyFor", "Progress", "TrainingOutcome", "run_stretches"]
-
 PolicyFor = Callable[[SamplingRule], Policy | BatchPolicy]
 """Function that returns a policy with the current weights, for a sampling rule."""
 Evaluate = Callable[[PolicyFor, int], Awaitable[float | None]]

@@ -19,8 +19,6 @@ from kernelgym import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Lines", "LiveTable", "TensorBoard", "WeightsAndBiases"]
-
 _COLUMNS = {
     "reward": "reward/mean",
     "parsed": "kernel/format_rate",

@@ -41,8 +41,6 @@ from kernelgym.benchmark.pages.problem import prompt_before
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Timing, Turn
 
-__all__ = ["TURNS", "ExportSummary", "export_kernelbench", "pass_at_k_results"]
-
 TURNS = ("last", "best", "first")
 """Turn of an episode that is exported."""
 Which = Literal["last", "best", "first"]

@@ -15,8 +15,6 @@ from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.reporting import COLUMNS, report
 from kernelgym.errors import UsageError
 
-__all__ = ["TEXTS", "answer_rows", "export_dataset"]
-
 TEXTS = ("reference", "answer", "thought", "kernel", "message", "log")
 """Columns that hold texts."""
 _WHOLE = {"level", "sample", "turn", "prompt_tokens", "cached_tokens", "completion_tokens"}

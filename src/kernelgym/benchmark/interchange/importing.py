@@ -40,8 +40,6 @@ from kernelgym.rulesets import precise_rules
 from kernelgym.suites import get_problem
 from kernelgym.types import Job, Kernel, Problem, Reply, Trajectory, Turn, Verdict
 
-__all__ = ["JudgeMany", "import_run", "judge_import"]
-
 JudgeMany = Callable[[Sequence[Job]], Iterator[tuple[int, Verdict]]]
 _REWARD = "sparse"
 _MOST_NAMED = 5

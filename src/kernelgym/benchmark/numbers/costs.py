@@ -14,8 +14,6 @@ from kernelgym.benchmark.run.generations import Generation, TokenUsage
 from kernelgym.types import Verdict
 from kernelgym.verdict import Stages
 
-__all__ = ["JudgeTime", "TotalSpent", "judge_time", "per_solved", "spent"]
-
 
 @dataclass(frozen=True, slots=True)
 class TotalSpent:

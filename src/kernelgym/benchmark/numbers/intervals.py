@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 
 from kernelgym.errors import UsageError
 
-__all__ = ["RateEstimate", "bootstrap_interval", "cluster_rate", "mean_rate", "student", "wilson"]
-
 _DRAWS = 2000
 _AT_ONCE = 200  # draws held in memory together
 _LEVEL = 0.95

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from kernelgym.types import Evaluator, Trajectory, Turn, Verdict
 
-__all__ = ["EpisodeOutcome", "by_problem", "measured_again", "outcome_of", "whole", "winner"]
-
 
 @dataclass(frozen=True, slots=True)
 class EpisodeOutcome:

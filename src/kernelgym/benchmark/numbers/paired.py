@@ -16,8 +16,6 @@ import numpy as np
 from kernelgym.benchmark.numbers.intervals import Array, bootstrap_interval, wilson
 from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 
-__all__ = ["PairedDifference", "paired", "paired_rates", "paired_speeds", "sign_test"]
-
 _EQUAL = 1e-12  # differences of sums of the same numbers
 
 

@@ -21,17 +21,6 @@ from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.errors import UsageError
 from kernelgym.types import Verdict
 
-__all__ = [
-    "CurvePoint",
-    "correct_rate",
-    "exceeds",
-    "fast_curve",
-    "fast_p",
-    "fast_rate",
-    "pass_at_k",
-    "pass_rate",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:

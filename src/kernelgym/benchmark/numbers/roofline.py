@@ -22,15 +22,6 @@ from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.errors import UsageError
 from kernelgym.types import Timing
 
-__all__ = [
-    "RooflineLimit",
-    "mean_share",
-    "mean_sol_score",
-    "roofline_ms",
-    "roofline_share",
-    "sol_score",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RooflineLimit:

@@ -22,16 +22,6 @@ from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.errors import UsageError
 from kernelgym.types import Timing, Verdict
 
-__all__ = [
-    "BaselineTime",
-    "GeometricMean",
-    "UnpairedSpeedup",
-    "geometric_mean",
-    "geometric_mean_speedup",
-    "log_noise",
-    "unpaired_speedup",
-]
-
 _Z = NormalDist().inv_cdf(0.975)
 
 

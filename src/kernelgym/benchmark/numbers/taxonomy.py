@@ -16,17 +16,6 @@ from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
 from kernelgym.benchmark.numbers.outcomes import whole
 from kernelgym.types import Severity, Status, Trajectory, Turn, Verdict
 
-__all__ = [
-    "blind_rate",
-    "failure_of",
-    "frequent_messages",
-    "message_kind",
-    "next_statuses",
-    "repair_rate",
-    "solved_by_turn",
-    "statuses_by_turn",
-]
-
 _MESSAGE_LENGTH = 160
 _PATH = re.compile(r"(?:/[\w.@+-]+)+/")
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+\b")

@@ -15,8 +15,6 @@ from kernelgym.benchmark.numbers.rates import CurvePoint
 from kernelgym.benchmark.pages.drawing import legend
 from kernelgym.benchmark.pages.text import escaped
 
-__all__ = ["ScatterDot", "fast_curves", "histogram", "scatter", "stack"]
-
 _WIDTH, _HEIGHT = 640, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
 _MOST_DOTS = 4000

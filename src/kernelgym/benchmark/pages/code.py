@@ -12,8 +12,6 @@ from typing import Any
 
 from kernelgym.benchmark.pages.text import MOST_CHARACTERS, cut, escaped, plain
 
-__all__ = ["changes", "code"]
-
 _MOST_HIGHLIGHTED = 40_000
 _MOST_COMPARED = 3000  # lines; difflib's time grows with their square
 

@@ -23,16 +23,6 @@ from kernelgym.benchmark.pages.text import problem_link
 from kernelgym.benchmark.pages.view import STATES, RunView, state_cell, state_of, verdict_state
 from kernelgym.types import Kernel, Verdict
 
-__all__ = [
-    "RunClaims",
-    "claim_scatter",
-    "claimed",
-    "comparison_columns",
-    "comparison_rows",
-    "differing",
-    "speed_scatter",
-]
-
 _MOST_NAMED = 60
 _FAR = 1.5
 """Factor between claimed and measured speedup above which the claim is shown in full."""

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from html import escape
 
-__all__ = ["bars", "legend", "lines", "round_step"]
-
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 12, 12, 34
 _BAR, _LABELS = 13, 210

@@ -29,23 +29,6 @@ from kernelgym.hygiene import REASONS
 from kernelgym.types import Finding, Severity, Status, Turn
 from kernelgym.verdict import UNCONFIRMED_SPEED
 
-__all__ = [
-    "compiler_messages",
-    "custom_shares",
-    "degenerate_rows",
-    "failed_requests",
-    "failure",
-    "failure_kinds",
-    "following_table",
-    "missing_rows",
-    "refused_rows",
-    "repairs_of",
-    "runtime_messages",
-    "solved_rows",
-    "status_table",
-    "unconfirmed_rows",
-]
-
 Link = Callable[[str], str]
 
 _MOST_KINDS = 15

@@ -16,19 +16,6 @@ from kernelgym.benchmark.scorecard import CardNumber, solved
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
 
-__all__ = [
-    "COST_COLUMNS",
-    "card_rows",
-    "cost_rows",
-    "count_rows",
-    "headline",
-    "judge_stages",
-    "limits",
-    "rules_in_words",
-    "run_facts",
-    "spent_in",
-]
-
 COST_COLUMNS = (
     *("run", "solved", "read", "cached", "written", "reasoning", "per solved", "USD"),
     *("USD per solved", "judge s", "judge s per solved"),

@@ -18,18 +18,6 @@ from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Turn, Verdict
 from kernelgym.verdict import Profile
 
-__all__ = [
-    "best_speed",
-    "degenerate_reasons",
-    "first_prompt",
-    "problem_of",
-    "profile_rows",
-    "prompt_before",
-    "shown_samples",
-    "turns_with_earlier",
-    "verdict_facts",
-]
-
 
 def shown_samples(group: Sequence[PlayedEpisode]) -> list[PlayedEpisode]:
     """Return the first sample and the best one."""

@@ -38,8 +38,6 @@ from kernelgym.benchmark.pages.style import document
 from kernelgym.benchmark.pages.view import RunView, anchor
 from kernelgym.errors import UsageError
 
-__all__ = ["one_file", "write_file", "write_folder"]
-
 _MOST_ROWS = 200
 _DATA: tuple[ModuleType, ...] = (
     *(charts, code, compare, drawing, failures, front, problem, speed, text, view, wall),

@@ -19,8 +19,6 @@ from kernelgym.benchmark.pages.text import problem_link
 from kernelgym.benchmark.pages.view import RunView
 from kernelgym.types import Verdict
 
-__all__ = ["PLACES", "bandwidth_chart", "compiled_curves", "fast_p_curves", "fastest"]
-
 PLACES = tuple(round(2.0 ** (n / 12 - 3), 4) for n in range(85))
 """Values of p at which curves are drawn: 1/8 to 16, twelve for each factor of 2."""
 _MOST_ROWS = 40

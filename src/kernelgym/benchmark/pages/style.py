@@ -12,8 +12,6 @@ from importlib.resources import files
 
 from kernelgym.benchmark.pages.text import escaped
 
-__all__ = ["document", "script", "style_sheet"]
-
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 

@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from markupsafe import Markup, escape
 
-__all__ = ["MOST_CHARACTERS", "code_text", "cut", "escaped", "plain", "problem_link"]
-
 MOST_CHARACTERS = 60_000
 """Largest number of characters of one text that a page shows."""
 

@@ -27,16 +27,6 @@ from kernelgym.benchmark.scorecard import (
 from kernelgym.benchmark.scorecard import tables as tables_of
 from kernelgym.types import Problem, Status, Trajectory, Turn, Verdict, text_digest
 
-__all__ = [
-    "STATES",
-    "RunView",
-    "anchor",
-    "state_cell",
-    "state_of",
-    "verdict_state",
-    "view_of",
-]
-
 STATES: Mapping[str, tuple[str, str, str]] = {
     "fast2": ("2", "fast2", "certainly more than twice as fast"),
     "fast1": ("F", "fast1", "certainly faster"),

@@ -11,8 +11,6 @@ from typing import Any
 from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.pages.view import RunView, state_of
 
-__all__ = ["wall_tiles"]
-
 
 def wall_tiles(view: RunView) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """Yield each level of a run with the tiles of its problems."""

@@ -33,8 +33,6 @@ from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Answer, Kernel, Message, Problem, Turn, Verdict
 
-__all__ = ["EMPTY_AT_FIRST", "EvalSummary", "drive", "episodes_of"]
-
 EMPTY_AT_FIRST = 16
 """Number of answers without text at the start of a run after which the run stops."""
 

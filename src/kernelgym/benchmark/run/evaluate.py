@@ -36,8 +36,6 @@ from kernelgym.prices import Price
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Evaluator, Problem
 
-__all__ = ["MACHINE_FILE", "EvalPart", "default_folder", "evaluate", "run_plan"]
-
 MACHINE_FILE = "machine.json"
 EvalPart = Literal["all", "generate", "judge"]
 """Part of a run that a call does: all, only answers (generate), or only verdicts (judge)."""

@@ -37,8 +37,6 @@ from kernelgym.records.jsonlines import (
 )
 from kernelgym.types import Kernel, Verdict
 
-__all__ = ["FAILURES", "GENERATIONS", "TRAJECTORIES", "VERDICTS", "RunFolder", "RunJournal"]
-
 GENERATIONS = "generations.jsonl"
 VERDICTS = "verdicts.jsonl"
 FAILURES = "failures.jsonl"

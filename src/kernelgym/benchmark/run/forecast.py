@@ -23,8 +23,6 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.records.jsonlines import read_lines
 from kernelgym.types import Problem
 
-__all__ = ["RunForecast", "forecast", "verdict_seconds"]
-
 _LAST_ATTEMPT_TOKENS = 500
 """Largest number of tokens of the last attempt and its feedback beyond the context's budget."""
 _BYTES_PER_TOKEN = 12

@@ -19,15 +19,6 @@ from kernelgym.errors import UsageError
 from kernelgym.prices import Tokens
 from kernelgym.types import Answer, Message, Problem, Verdict
 
-__all__ = [
-    "AnswerKey",
-    "AnswerRequest",
-    "Generation",
-    "TokenUsage",
-    "recorded_verdict",
-    "request_seed",
-]
-
 _TAG = re.compile(r"</?think(?:ing)?>", re.IGNORECASE)
 
 

@@ -22,8 +22,6 @@ from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import HISTORY_TOKENS
 from kernelgym.types import Problem
 
-__all__ = ["EvalSettings", "EvalTask", "PolicyOptions", "json_object"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings:

@@ -36,16 +36,6 @@ from kernelgym.retrieval.part import ready_retrieval
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem, Trajectory, text_digest
 
-__all__ = [
-    "PLAN_FILE",
-    "EvalPlan",
-    "check_continues",
-    "episode_key",
-    "read_plan",
-    "sample_of",
-    "write_plan",
-]
-
 PLAN_FILE = "plan.json"
 _RESTORE = "restore the file, or begin a run in another folder with --out"
 _VERSION = 1

@@ -21,16 +21,6 @@ from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.errors import KernelgymError, PolicyFailure, UnknownName, UsageError
 
-__all__ = [
-    "GROUP",
-    "POLICIES",
-    "AnswerMissing",
-    "EvalPolicy",
-    "ProviderFailure",
-    "RunStopped",
-    "make_policy",
-]
-
 GROUP = "kernelgym.policies"
 """Entry-point group of other packages' policies."""
 POLICIES: Mapping[str, str] = MappingProxyType(

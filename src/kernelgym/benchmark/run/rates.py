@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable
 
 from kernelgym.errors import UsageError
 
-__all__ = ["RateLimit"]
-
 _SPAN_S = 60.0
 
 

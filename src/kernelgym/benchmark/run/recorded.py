@@ -27,8 +27,6 @@ from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import index_lines, line_at
 from kernelgym.suites.base import problem_number
 
-__all__ = ["FolderPolicy", "ReplayPolicy", "answer_of", "make_folder", "make_replay"]
-
 _TICKS = re.compile(r"`{3,}")
 
 

@@ -32,8 +32,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Message
 
-__all__ = ["DEFAULT_MAX_TOKENS", "EndpointSampling", "OpenAIPolicy", "make"]
-
 DEFAULT_MAX_TOKENS = 8192
 """Default of the largest number of tokens of an answer, thinking included."""
 _CONNECTION = ("api", "timeout_s", "retries", "rpm", "tpm")

@@ -13,8 +13,6 @@ from typing import Any
 
 from kernelgym.benchmark.run.generations import Generation, TokenUsage
 
-__all__ = ["chat_reply", "responses_reply"]
-
 _LENGTH = ("length", "max_tokens", "max_output_tokens", "model_length")
 
 

@@ -18,8 +18,6 @@ from kernelgym.benchmark.run.policies import EvalPolicy
 from kernelgym.errors import UsageError
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["ScriptedPolicy", "make"]
-
 _SHARES = (0.5, 0.3, 0.2)
 _MODEL = re.compile(r"\bModel\b")
 

@@ -26,8 +26,6 @@ from kernelgym.errors import UsageError
 from kernelgym.prices import Price, Tokens
 from kernelgym.tokens import TokenCounter
 
-__all__ = ["PricedPolicy", "SpendingCap", "byte_count", "priced", "read_price", "tokenizer_count"]
-
 
 class SpendingCap:
     """Cap on the US dollars that are spent and reserved.

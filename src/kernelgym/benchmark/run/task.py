@@ -31,8 +31,6 @@ from kernelgym.suites.known_hygiene import passing
 from kernelgym.suites.spec_suite import rules_for
 from kernelgym.types import Problem, text_digest
 
-__all__ = ["problems_of", "resolve"]
-
 
 def resolve(
     task: EvalTask, policy: Mapping[str, Any], name: str = ""

@@ -23,8 +23,6 @@ from kernelgym.suites.synthetic.visible import (
 )
 from kernelgym.types import Kernel, Problem, Status
 
-__all__ = ["BrokenKernel", "broken_variants"]
-
 _TRIES = 24
 
 _EXPLANATIONS = {

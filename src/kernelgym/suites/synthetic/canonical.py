@@ -18,8 +18,6 @@ from typing import Literal, TypeAlias
 from kernelgym.suites.synthetic.operators import OPERATORS, span
 from kernelgym.suites.synthetic.spec import DotStage, ElementStep, RowsStage, Spec, Stage
 
-__all__ = ["PARTS", "Part", "form_of", "part_of", "simplify"]
-
 Part: TypeAlias = Literal["warmstart", "rl", "heldout"]
 PARTS: tuple[Part, ...] = ("warmstart", "rl", "heldout")
 

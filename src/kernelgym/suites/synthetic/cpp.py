@@ -23,8 +23,6 @@ from kernelgym.suites.synthetic.spec import (
 from kernelgym.suites.synthetic.style import Defect, Style, row_geometry
 from kernelgym.suites.synthetic.triton_parts import argument, arguments, indent
 
-__all__ = ["write_dot", "write_move", "write_pointwise", "write_rows"]
-
 _LOOP = "for (int64_t c = 0; c < length; ++c)"
 
 

@@ -28,20 +28,6 @@ from kernelgym.suites.synthetic.spec import (
     Tail,
 )
 
-__all__ = [
-    "Sizes",
-    "dot_sizes",
-    "draw_move",
-    "draw_single",
-    "drawn_from",
-    "extra_inputs",
-    "free_shape",
-    "norm_param",
-    "norm_stage",
-    "prime",
-    "tail_shape",
-]
-
 Sizes: TypeAlias = dict[str, int]
 D = TypeVar("D")
 

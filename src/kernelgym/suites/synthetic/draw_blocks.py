@@ -37,8 +37,6 @@ from kernelgym.suites.synthetic.spec import (
     Tail,
 )
 
-__all__ = ["draw_block", "draw_fused", "glance"]
-
 _FULL: tuple[tuple[str, Spread], ...] = (("y", "full"), ("z", "full"))
 _ROW: tuple[tuple[str, Spread], ...] = (("bias", "row"), ("gain", "row"))
 _COL: tuple[tuple[str, Spread], ...] = (("offset", "col"),)

@@ -19,19 +19,6 @@ import numpy.typing as npt
 
 from kernelgym.suites.synthetic.spec import ElementStep
 
-__all__ = [
-    "OPERATORS",
-    "Array",
-    "Operator",
-    "Target",
-    "apply",
-    "can_slip",
-    "pad_value",
-    "slip_value",
-    "span",
-    "step_and_text",
-]
-
 Array = npt.NDArray[np.float64]
 _Span = tuple[float, float]
 

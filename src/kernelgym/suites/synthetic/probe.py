@@ -22,8 +22,6 @@ from kernelgym.suites.synthetic.canonical import simplify
 from kernelgym.suites.synthetic.operators import OPERATORS, Array, apply, span
 from kernelgym.suites.synthetic.spec import ElementStep, Spread, Tail
 
-__all__ = ["draw_chain", "draw_step", "sample", "share_apart", "tail_of"]
-
 _INPUTS, _ROWS, _COLS = 12, 8, 32
 _ACTIVATIONS = (
     "relu", "leaky_relu", "elu", "sigmoid", "tanh", "gelu", "gelu_tanh", "silu", "softplus",

@@ -24,8 +24,6 @@ from kernelgym.suites.synthetic.spec import (
     Tail,
 )
 
-__all__ = ["constructor", "write_reference"]
-
 _DRAWS: Mapping[Draw, str] = {
     "normal": "torch.randn({sizes})",
     "small": "torch.rand({sizes}) - 0.5",

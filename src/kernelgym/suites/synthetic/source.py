@@ -18,17 +18,6 @@ from kernelgym.suites.synthetic.reference import write_reference
 from kernelgym.suites.synthetic.spec import Preset, Spec
 from kernelgym.types import Problem
 
-__all__ = [
-    "LEVELS",
-    "glance_at",
-    "make_id",
-    "make_problem",
-    "parse_id",
-    "sizes_of",
-    "spec_for",
-    "spec_of",
-]
-
 LEVELS = (1, 2, 3)
 _FLOAT_BYTES, _INDEX_BYTES = 4, 8
 _DRAW = {1: draw_single, 2: draw_fused, 3: draw_block}

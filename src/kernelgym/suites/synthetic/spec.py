@@ -13,23 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-__all__ = [
-    "DotStage",
-    "Draw",
-    "ElementStep",
-    "InputTensor",
-    "MoveKind",
-    "MoveStage",
-    "Param",
-    "Preset",
-    "RowsStage",
-    "Spec",
-    "Spread",
-    "Stage",
-    "Tail",
-    "operands",
-]
-
 Preset: TypeAlias = Literal["cpu", "gpu"]
 """Sizes for the Triton interpreter (a few programs a launch), or sizes worth timing."""
 

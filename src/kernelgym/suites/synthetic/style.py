@@ -13,17 +13,6 @@ from typing import Literal, TypeAlias
 
 from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
 
-__all__ = [
-    "Defect",
-    "KernelNames",
-    "Skeleton",
-    "Style",
-    "draw_style",
-    "power_of_two",
-    "row_geometry",
-    "skeletons",
-]
-
 Skeleton: TypeAlias = Literal["flat", "row", "tile", "loop", "tile_loop"]
 """One block of elements a program; one row; a two-dimensional tile; or a loop over blocks."""
 

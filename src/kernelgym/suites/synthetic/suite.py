@@ -24,8 +24,6 @@ from kernelgym.suites.synthetic.source import (
 from kernelgym.suites.synthetic.spec import Preset, Spec
 from kernelgym.types import Problem
 
-__all__ = ["SyntheticSuite", "canonical_form", "respelled"]
-
 
 def canonical_form(problem: Problem | Spec) -> str:
     """Return the text under which equivalent problems are the same.

@@ -11,8 +11,6 @@ from kernelgym.suites.synthetic.spec import DotStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style
 from kernelgym.suites.synthetic.triton_parts import Place, StageText, TritonWriter, argument
 
-__all__ = ["write_dot"]
-
 _STEPS_OF_K = "0, k, BLOCK_K"
 
 

@@ -13,8 +13,6 @@ from kernelgym.suites.synthetic.spec import MoveStage, RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style
 from kernelgym.suites.synthetic.triton_parts import Place, StageText, TritonWriter, argument
 
-__all__ = ["write_move", "write_pointwise"]
-
 
 def write_pointwise(spec: Spec, stage: RowsStage, style: Style) -> StageText:
     """Write an element-wise chain."""

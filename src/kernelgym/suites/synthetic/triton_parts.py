@@ -14,8 +14,6 @@ from kernelgym.suites.synthetic.operators import step_and_text
 from kernelgym.suites.synthetic.spec import ElementStep, Spread, Stage, operands
 from kernelgym.suites.synthetic.style import Defect, Style
 
-__all__ = ["Place", "StageText", "TritonWriter", "argument", "arguments", "indent", "tuple_text"]
-
 Place: TypeAlias = tuple[str, str]
 """Where a kernel reads or writes a tensor: index expression, and mask expression (or empty)."""
 

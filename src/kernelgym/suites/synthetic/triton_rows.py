@@ -20,8 +20,6 @@ from kernelgym.suites.synthetic.triton_parts import (
     indent,
 )
 
-__all__ = ["write_rows"]
-
 _EPS = "1e-5"
 _LOW, _HIGH = 'float("-inf")', 'float("inf")'
 

@@ -16,13 +16,6 @@ from kernelgym.suites.synthetic.probe import sample, share_apart, tail_of
 from kernelgym.suites.synthetic.spec import DotStage, ElementStep, MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style, row_geometry
 
-__all__ = [
-    "axis_shows",
-    "shows",
-    "slips_that_show",
-    "steps_of",
-]
-
 _SHARE = 0.15
 _CALLS = 3
 """The fewest calls a kernel is judged on."""

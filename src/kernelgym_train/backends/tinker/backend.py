@@ -35,8 +35,6 @@ from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.policies import ChatText, SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
-__all__ = ["BACKEND", "TinkerBackend", "TinkerModel"]
-
 
 class TinkerModel:
     """A model on a Tinker service.

@@ -15,8 +15,6 @@ from typing import Any, Self
 
 from kernelgym import UsageError
 
-__all__ = ["KeptCheckpoint", "checkpoint_name", "is_of_training", "read_trained", "write_trained"]
-
 _FILE = "tinker.json"
 
 

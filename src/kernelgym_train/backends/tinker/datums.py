@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from kernelgym_train.types import Sample
 
-__all__ = ["DatumRow", "datum_row", "logprob_gap", "updates_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class DatumRow:

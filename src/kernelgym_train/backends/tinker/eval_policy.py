@@ -25,8 +25,6 @@ from kernelgym_train.rollout.eval_policy import generation_of, sampling_of
 from kernelgym_train.rollout.policies import ChatText, SamplingRule
 from kernelgym_train.types import Key, SampleRequest
 
-__all__ = ["TinkerEvalPolicy", "make"]
-
 _LIMIT_S = 600.0
 
 

@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from kernelgym import UsageError
 
-__all__ = ["TinkerKey", "is_loopback", "tinker_key"]
-
 _VARIABLE = "TINKER_API_KEY"
 _FORMS = ("tml-", "eyJ")
 """Beginnings of keys, and of the short-lived tokens that the SDK takes in their place."""

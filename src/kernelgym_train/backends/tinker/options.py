@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import OptimiserConfig
 
-__all__ = ["Loss", "learning_rate_at", "loss_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Loss:

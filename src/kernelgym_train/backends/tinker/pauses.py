@@ -16,8 +16,6 @@ from typing import Any
 
 from kernelgym_train.run.interrupts import say_line
 
-__all__ = ["Pauses"]
-
 _AGAIN_S = 60.0
 
 _REASONS = {

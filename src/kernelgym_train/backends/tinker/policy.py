@@ -18,8 +18,6 @@ from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, SamplingRule, refuse_long_prompts
 from kernelgym_train.types import Completion, SampleRequest
 
-__all__ = ["OpenedLater", "TinkerPolicy"]
-
 
 class OpenedLater:
     """A snapshot that is opened when it is first sampled.

@@ -22,16 +22,6 @@ from kernelgym.prices import Price, Tokens
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = [
-    "PRICES",
-    "READ_ON",
-    "SOURCE",
-    "cost_lines",
-    "most_of_run",
-    "most_of_step",
-    "price_of",
-]
-
 SOURCE = "https://tinker-docs.thinkingmachines.ai/tinker/models/models_and_pricing/"
 READ_ON = "2026-10-07"
 """Day of the table; several of its prices were said to be halved for a limited time."""

@@ -20,16 +20,6 @@ from urllib.parse import urlsplit
 
 from kernelgym import UsageError
 
-__all__ = [
-    "HOSTED",
-    "KeptWeights",
-    "ServedModel",
-    "find_model",
-    "find_weights",
-    "reach",
-    "server_address",
-]
-
 HOSTED = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 """Address of the hosted service, as in the SDK."""
 _ASKED = "/api/v1/get_server_capabilities"

@@ -20,8 +20,6 @@ from typing import TypeVar
 from kernelgym import UsageError
 from kernelgym_train.run.training import LearnerLost
 
-__all__ = ["ATTEMPTS", "asked_again", "is_final", "or_lost"]
-
 _T = TypeVar("_T")
 
 ATTEMPTS = 3

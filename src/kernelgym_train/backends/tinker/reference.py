@@ -24,8 +24,6 @@ from kernelgym_train.backends.tinker.recovery import asked_again
 from kernelgym_train.backends.tinker.service import Sampler
 from kernelgym_train.types import Sample
 
-__all__ = ["Divergence", "divergence", "reference_logprobs"]
-
 
 @dataclass(frozen=True, slots=True)
 class Divergence:

@@ -9,8 +9,6 @@ from kernelgym_train.backends.tinker.service import Sampler, Service
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.rollout.policies import ChatText, SamplingRule
 
-__all__ = ["Remote"]
-
 
 @dataclass(frozen=True, slots=True)
 class Remote:

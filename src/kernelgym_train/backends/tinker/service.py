@@ -26,8 +26,6 @@ from kernelgym_train.backends.tinker.datums import DatumRow
 from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.pauses import Pauses
 
-__all__ = ["Answered", "Learner", "Sampler", "Service", "ServiceTimeout", "Updated", "within"]
-
 _MOST_SEED = 2**31 - 1
 _SLOW_S = 25.0
 _DELETION_S = 60.0

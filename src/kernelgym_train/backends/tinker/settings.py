@@ -18,8 +18,6 @@ from kernelgym_train.config.unused import refuse_given
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["EVERYWHERE", "LOSSES", "check_address", "check_settings"]
-
 EVERYWHERE = ("importance_sampling", "ppo", "cispo")
 """Losses that every server known to us has."""
 LOSSES = (*EVERYWHERE, "gspo", "dro")

@@ -17,8 +17,6 @@ from typing import Any
 
 from kernelgym.prices import Price, Tokens
 
-__all__ = ["Spending"]
-
 
 class Spending:
     """Counts what is spent.

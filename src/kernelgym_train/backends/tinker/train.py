@@ -49,8 +49,6 @@ from kernelgym_train.run.steps import Played, TrainingStep
 from kernelgym_train.run.training import LearnerLost, Progress, TrainingOutcome
 from kernelgym_train.types import Key, Sample
 
-__all__ = ["train"]
-
 
 def train(progress: Progress, remote: Remote) -> TrainingOutcome:
     """Train from the checkpoint at which `progress` begins until it ends.

@@ -27,8 +27,6 @@ from kernelgym_train.models import (
 from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
-__all__ = ["BACKEND", "TrlBackend", "TrlModel"]
-
 _PACKAGES = ("trl", "transformers", "peft", "accelerate")
 
 

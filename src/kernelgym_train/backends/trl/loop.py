@@ -25,8 +25,6 @@ from kernelgym_train.types import Key, Rollout
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
 
-__all__ = ["TrlLoop", "draw_answers", "model_policy"]
-
 
 class TrlLoop:
     """Gives the trainer its rows and takes its numbers; see `RowSource`.

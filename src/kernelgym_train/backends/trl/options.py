@@ -12,8 +12,6 @@ from typing import Any
 
 from kernelgym_train.config.config import Config
 
-__all__ = ["grpo_options"]
-
 _OF_NORMALISER = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
 
 

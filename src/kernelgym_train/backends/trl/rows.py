@@ -16,8 +16,6 @@ from typing import Any
 
 from kernelgym_train.types import Sample
 
-__all__ = ["TrainingRows", "rows_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:

@@ -20,8 +20,6 @@ from kernelgym_train.config.unused import refuse_given
 if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
-__all__ = ["LOSSES", "check_settings"]
-
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 """Losses that the backend knows the weights of. They differ in how ratios are clipped only."""
 

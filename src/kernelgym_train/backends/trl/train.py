@@ -28,8 +28,6 @@ from kernelgym_train.run.training import Progress, TrainingOutcome
 if TYPE_CHECKING:
     from kernelgym_train.backends.trl.trainer import KernelTrainer
 
-__all__ = ["train"]
-
 
 def train(progress: Progress, model: Any, tokenizer: Any) -> TrainingOutcome:
     """Train from the checkpoint at which `progress` begins until it ends.

@@ -26,8 +26,6 @@ from trl import GRPOTrainer
 
 from kernelgym_train.backends.trl.rows import TrainingRows
 
-__all__ = ["KernelTrainer", "RowSource", "micro_batches"]
-
 _COMPLETION_SIDE = (
     *("completion_ids", "completion_mask", "tool_mask", "old_per_token_logps"),
     *("sampling_per_token_logps", "ref_per_token_logps", "importance_sampling_ratio"),

@@ -23,8 +23,6 @@ from kernelgym_train.mcgs.cpp.proofs import accesses, has_independent_iterations
 from kernelgym_train.mcgs.cpp.scope import CppArray
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 
-__all__ = ["Accumulation", "read_accumulation"]
-
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:

@@ -22,8 +22,6 @@ from kernelgym_train.mcgs.cpp.loops import (
 from kernelgym_train.mcgs.cpp.proofs import accesses, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 
-__all__ = ["LoopCost", "cost_of"]
-
 _ATOMIC = re.compile(r"^\s*#\s*pragma\s+omp\s+(atomic|critical)\b", re.MULTILINE)
 _BYTES = {"float": 4, "int": 4, "int32_t": 4}
 _DEAR = ("exp", "log", "tanh", "erf", "pow", "sin", "cos", "expm1", "log1p", "exp2", "log2")

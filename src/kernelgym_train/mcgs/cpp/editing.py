@@ -10,17 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tree_sitter import Node
 
-__all__ = [
-    "for_head",
-    "indent_of",
-    "lines_at",
-    "replaced",
-    "rewritten",
-    "with_lines_above",
-    "with_lines_before",
-    "with_text_above",
-]
-
 
 def replaced(text: str, edits: Iterable[tuple[Node, str]]) -> str:
     """Return a text with other texts in place of disjoint nodes."""

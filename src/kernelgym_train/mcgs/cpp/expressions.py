@@ -22,8 +22,6 @@ from kernelgym_train.mcgs.cpp.syntax import (
     walk,
 )
 
-__all__ = ["BUFFER", "NARROW_LIMIT", "is_element", "is_exact", "is_pure", "is_whole"]
-
 BUFFER = "std::vector"
 """Type of the vectors that a loop's body declares."""
 NARROW_LIMIT = 2**31

@@ -54,21 +54,6 @@ from kernelgym_train.mcgs.cpp.syntax import (
     walk,
 )
 
-__all__ = [
-    "CppAssign",
-    "CppBuffer",
-    "CppFunction",
-    "CppLet",
-    "CppLoop",
-    "CppStatement",
-    "directive_of",
-    "each_loop",
-    "inner_loops",
-    "innermost_loops",
-    "read_functions",
-    "walk_loops",
-]
-
 _VECTOR = re.compile(rf"std::vector<({'|'.join(FLOATS)})>")
 _LIMIT = r"std::numeric_limits<\w+>::\w+\(\)"
 _OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))

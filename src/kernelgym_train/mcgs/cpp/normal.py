@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["normal_cpp"]
-
 _TOKEN = re.compile(
     r"""
     (?P<raw>R"(?P<tag>[^()\s\\]{0,16})\(.*?\)(?P=tag)")

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-__all__ = ["Polynomial"]
-
 _Monomial = tuple[str, ...]
 
 

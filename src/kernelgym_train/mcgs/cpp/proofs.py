@@ -28,16 +28,6 @@ from kernelgym_train.mcgs.cpp.syntax import (
     walk,
 )
 
-__all__ = [
-    "ElementAccess",
-    "accesses",
-    "carried",
-    "expression_type",
-    "has_independent_iterations",
-    "index_of",
-    "reductions",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ElementAccess:

@@ -15,8 +15,6 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 
-__all__ = ["FLOATS", "NARROW", "WHOLE", "CppArray", "CppScope", "constants", "declared_names"]
-
 FLOATS = ("float", "double")
 WHOLE = ("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t")
 NARROW = ("int", "int32_t")

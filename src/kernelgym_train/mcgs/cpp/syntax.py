@@ -9,18 +9,6 @@ from tree_sitter import Language, Node, Parser
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 
-__all__ = [
-    "children",
-    "has_type",
-    "identifiers",
-    "index_node",
-    "parsed",
-    "polynomial_of",
-    "root_of",
-    "text_of",
-    "walk",
-]
-
 
 def parsed(cpp: str) -> Node:
     """Return the root of a C++ text's syntax tree."""

@@ -16,8 +16,6 @@ from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh
 
-__all__ = ["Tiles", "read_nest"]
-
 
 def read_nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     """Return the sums that a loop over rows computes, or None.

@@ -11,8 +11,6 @@ from kernelgym_train.mcgs.cpp.loops import CppFunction
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import children, text_of
 
-__all__ = ["BYTES", "fresh", "is_arithmetic", "stride_along"]
-
 BYTES: Mapping[str, int] = MappingProxyType({"float": 4, "double": 8})
 """Bytes of each type of number that vectors can hold."""
 _ARITHMETIC = (

@@ -13,8 +13,6 @@ from typing import Literal
 
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["RISKS", "Realisation", "Risk", "SearchMove", "with_flag"]
-
 Risk = Literal["exact", "reassociates", "approximate"]
 RISKS: tuple[Risk, ...] = ("exact", "reassociates", "approximate")
 """Risks in rising order: how far a kernel's results may change.

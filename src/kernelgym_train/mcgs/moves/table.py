@@ -30,8 +30,6 @@ from kernelgym_train.mcgs.moves.cpp.unroll import UNROLL
 from kernelgym_train.mcgs.moves.cpp.vectorize_global_loads import VECTORIZE
 from kernelgym_train.mcgs.moves.definition import SearchMove
 
-__all__ = ["GROUP", "MOVES", "known_moves"]
-
 GROUP = "kernelgym.moves"
 """Name of the entry-point group of other packages' moves."""
 

@@ -20,8 +20,6 @@ from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["AVOID_ATOMICS_REDUCE"]
-
 _LOOP = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(\s+schedule\([^()]*\))?\s*")
 _ACTS = ("call_expression", "assignment_expression", "update_expression", "lambda_expression")
 _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")

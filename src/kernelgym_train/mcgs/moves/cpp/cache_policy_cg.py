@@ -32,8 +32,6 @@ from kernelgym_train.mcgs.cpp.vectors import fresh, stride_along
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["CACHE_POLICY_CG"]
-
 _HELPER = "store_past_caches"
 _TEXT = f"""\
 #if defined(__SSE2__)

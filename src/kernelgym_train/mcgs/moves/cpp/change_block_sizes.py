@@ -24,8 +24,6 @@ from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["CHANGE_BLOCK_SIZES"]
-
 _BLOCKS = (64, 32, 128, 256)
 _SCHEDULES = ("schedule(dynamic, 1)", "schedule(static, 8)", "schedule(dynamic, 16)")
 _PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["COMPILER_FLAGS", "FAST_MATH"]
-
 _EXACT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("level", ("-O3", "-march=native")),
     ("level", ("-O3",)),

@@ -18,8 +18,6 @@ from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, wa
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["ENABLE_ASYNC_PIPELINE"]
-
 _DISTANCES = (8, 32)
 _FLAG = "-fprefetch-loop-arrays"
 _MOST = 4  # elements fetched by one iteration

@@ -23,8 +23,6 @@ from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["GROUPED_GEMM_COLMAJOR"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Operand:

@@ -28,8 +28,6 @@ from kernelgym_train.mcgs.cpp.syntax import has_type, identifiers, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["HOIST"]
-
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield calls that two loops share, then calls that do not change in a loop."""

@@ -14,8 +14,6 @@ from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["LOOP_ORDER"]
-
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield sums with the loop over terms outside, and nests with their loops swapped."""

@@ -15,8 +15,6 @@ from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["PAD_TAIL_AND_MASK"]
-
 _WIDTHS = (16, 64)
 
 

@@ -13,8 +13,6 @@ from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["PARALLELISE", "parallelise"]
-
 _ALL = "#pragma omp parallel for"
 
 

@@ -21,8 +21,6 @@ from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["REGISTER_BLOCK"]
-
 _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
 """Tiles: (rows, vectors a row, elements a vector)."""
 

@@ -26,8 +26,6 @@ from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["SOFTMAX_MATH_FUSION"]
-
 _HELPER = "exp_by_polynomial"
 _TEXT = f"""\
 static inline float {_HELPER}(float x) {{

@@ -21,8 +21,6 @@ from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["SWITCH_TO_MMA_OR_WGMMA"]
-
 _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
 """Tiles: (rows, columns, elements a vector)."""
 

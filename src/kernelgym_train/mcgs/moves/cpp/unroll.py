@@ -9,8 +9,6 @@ from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["UNROLL"]
-
 _TIMES = (4, 8, 2)
 
 

@@ -21,8 +21,6 @@ from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
-__all__ = ["VECTORIZE"]
-
 _PARALLEL = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(?!.*\b(simd|collapse|reduction)\b)")
 
 
