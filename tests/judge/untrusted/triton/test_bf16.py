@@ -24,7 +24,7 @@ compute_in_bf16()
 
 
 @triton.jit
-def kernel(x, y, out, CASE: tl.constexpr):
+def kernel(x, y, out, work, CASE: tl.constexpr):
     line = tl.arange(0, 16)
     at = line[:, None] * 16 + line[None, :]
     u, v = tl.load(x + at), tl.load(y + at)
@@ -46,7 +46,21 @@ def kernel(x, y, out, CASE: tl.constexpr):
         r = (line[:, None] * 33 + line[None, :]).to(tl.bfloat16)
     elif CASE == "double":
         r = u.to(tl.float64).to(tl.bfloat16)
+    elif CASE == "sum_to_scalar":
+        r = tl.sum(u) + v * 0
+    elif CASE == "sort":
+        r = tl.sort(u)
+    elif CASE == "atomic":  # 16 lanes of a row add to one place
+        r = tl.atomic_add(work + line[:, None] + 0 * line[None, :], v, mask=u < v)
+        r = tl.load(work + line)[:, None] + v * 0
     tl.store(out + at, r)
+
+
+def sum_of_rounded(row, kept):
+    total = torch.zeros((), dtype=torch.bfloat16)
+    for value in row[kept]:
+        total += value
+    return total
 
 
 torch.manual_seed(0)
@@ -62,15 +76,18 @@ wanted = {
     "whole": (x * 10).int(),
     "from_whole": (line[:, None] * 33 + line[None, :]).bfloat16(),
     "double": x,
+    "sum_to_scalar": x.float().sum().bfloat16().expand(16, 16),
+    "sort": x.sort(dim=1).values,
+    "atomic": torch.stack([sum_of_rounded(b, a < b) for a, b in zip(x, y)])[:, None].expand(16, 16),
 }
 found = {}
 for case, right in wanted.items():
     out = torch.empty(16, 16)
-    kernel[(1,)](x, y, out, CASE=case)
+    kernel[(1,)](x, y, out, torch.zeros(16, dtype=torch.bfloat16), CASE=case)
     found[case] = float(((out - right.float()).abs() / right.float().abs().clamp(min=1)).max())
 print(json.dumps(found))
 """
-CASES = "add scale less dot sum scan whole from_whole double".split()
+CASES = "add scale less dot sum scan whole from_whole double sum_to_scalar sort atomic".split()
 
 
 @pytest.fixture(scope="module")

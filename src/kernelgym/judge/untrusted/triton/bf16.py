@@ -2,9 +2,8 @@
 
 The interpreter keeps a bf16 value as a 16-bit integer and computes with that integer: sums,
 products and `tl.dot` of bf16 tensors are noise, and conversions to bf16 cut digits off where a GPU
-rounds to the nearest value. Here operands are widened to fp32, and results rounded to bf16.
-
-Not covered: atomic operations on bf16, which keep failing in NumPy.
+rounds to the nearest value. It has no atomic addition of bf16. Here operands are widened to fp32,
+and results rounded to bf16.
 
 Loaded by path in the untrusted process: standard library, numpy and triton only. Like
 `bounds_check.py`, it serves honest kernels and is no security boundary.
@@ -12,6 +11,7 @@ Loaded by path in the untrusted process: standard library, numpy and triton only
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["compute_in_bf16"]
@@ -41,7 +41,7 @@ def compute_in_bf16() -> None:
     def wide(value: Any) -> Any:
         return handle(_widened(value.data), tl.float32) if is_bf16(value) else value
 
-    def computing(name: str, keeps_result: bool) -> None:
+    def computing(name: str, is_truth: bool) -> None:
         original = getattr(builder, f"create_{name}", None)
         if original is None:
             return  # an operation of another version of Triton
@@ -50,15 +50,16 @@ def compute_in_bf16() -> None:
             if not any(map(is_bf16, args)):
                 return original(self, *args)
             found = original(self, *map(wide, args))
-            data = found.data if keeps_result else _rounded(found.data)
-            return handle(data, tl.bfloat16)
+            if is_truth:  # typed as bf16, a truth value would be widened like one
+                return handle(found.data, tl.int1)
+            return handle(_rounded(found.data), tl.bfloat16)
 
         setattr(builder, f"create_{name}", create)
 
     for name in _ARITHMETIC:
-        computing(name, keeps_result=False)
+        computing(name, is_truth=False)
     for name in _COMPARISONS:
-        computing(name, keeps_result=True)  # truth values; the type is the operands', as Triton has
+        computing(name, is_truth=True)
 
     dot, cast, to_float = builder.create_dot, builder.cast_impl, builder.create_fp_to_fp
 
@@ -86,9 +87,36 @@ def compute_in_bf16() -> None:
 
     builder.create_dot, builder.cast_impl = create_dot, cast_impl
     builder.create_fp_to_fp, builder.get_bf16 = create_fp_to_fp, get_bf16
+    _add_atomically(builder, is_bf16)
 
     for operations in (interpreter.ReduceOps, interpreter.ScanOps):
         _combine_widely(operations, is_bf16, wide, handle)
+
+
+def _add_atomically(builder: Any, is_bf16: Callable[[Any], bool]) -> None:
+    """Let `tl.atomic_add` add bf16 values, rounding after each addition as a GPU does."""
+    other_types = builder.create_atomic_rmw
+
+    def create_atomic_rmw(self: Any, op: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
+        if not is_bf16(val):  # Triton has no atomic operation on bf16 but addition
+            return other_types(self, op, ptr, val, mask, *rest)
+        import numpy as np
+        from triton._C.libtriton import interpreter as memory
+
+        before = np.zeros_like(val.data)
+        left = np.broadcast_to(mask.data, val.data.shape).copy()
+        while left.any():
+            # Addresses that occur several times take turns.
+            active = np.flatnonzero(left)
+            _, firsts = np.unique(ptr.data.reshape(-1)[active], return_index=True)
+            turn = np.zeros_like(left)
+            turn.reshape(-1)[active[firsts]] = True
+            held = memory.load(ptr.data, turn, before, val.data.dtype)
+            memory.store(ptr.data, _rounded(_widened(held) + _widened(val.data)), turn)
+            before, left = np.where(turn, held, before), left & ~turn
+        return type(val)(before, val.dtype.scalar)
+
+    builder.create_atomic_rmw = create_atomic_rmw
 
 
 def _combine_widely(operations: Any, is_bf16: Any, wide: Any, handle: Any) -> None:
@@ -110,7 +138,9 @@ def _combine_widely(operations: Any, is_bf16: Any, wide: Any, handle: Any) -> No
         results = [found] if single else list(found)
         for index, (result, is_narrow) in enumerate(zip(results, narrow, strict=False)):
             if is_narrow and result.dtype.scalar is tl.float32:
-                results[index] = self.to_tensor(_rounded(result.handle.data), tl.bfloat16)
+                kind = result.type  # not `to_tensor`: it makes a block of a sum to a scalar
+                kind = kind.with_element_ty(tl.bfloat16) if kind.is_block() else tl.bfloat16
+                results[index] = tl.tensor(handle(_rounded(result.handle.data), tl.bfloat16), kind)
         return results[0] if single else type(found)(results)
 
     operations.apply_impl = apply_impl
