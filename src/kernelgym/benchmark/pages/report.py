@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import secrets
 from collections.abc import Callable, Sequence
@@ -150,8 +151,11 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     for module in _DATA:
-        made.globals.update({name: getattr(module, name) for name in module.__all__})
+        for name, each in inspect.getmembers(module, callable):
+            if each.__module__ == module.__name__:  # not what it imports
+                made.globals[name] = each
     made.globals.update(cell=view.state_cell, most_rows=_MOST_ROWS, states=view.STATES)
+    made.globals["cost_columns"] = front.COST_COLUMNS
     made.filters.update(code=lambda source: Markup(code.code(source)), cut=text.cut)
     return made
 
