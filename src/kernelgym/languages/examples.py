@@ -1,12 +1,15 @@
 """The worked examples that prompts show: two references, with a kernel in each language.
 
 They show the form of an answer (launching, building, keeping parameters), not tricks, and solve no
-suite's problem. A language's kernels for them stand in its own file.
+suite's problem. Their texts lie in `kernels/`: a folder for the references, and one a language.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "kernels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,59 +21,18 @@ class WorkedExample:
     kernel: str
 
 
-_BLEND = """\
-import torch
-import torch.nn as nn
+def kernel_text(folder: str, name: str) -> str:
+    """Return the program ``kernels/<folder>/<name>.txt``."""
+    return (_FOLDER / folder / f"{name}.txt").read_text(encoding="utf-8")
 
 
-class Model(nn.Module):
-    def __init__(self, weight):
-        super().__init__()
-        self.weight = weight
-
-    def forward(self, a, b):
-        return torch.sigmoid(a) * b + self.weight * a
-
-
-def get_inputs():
-    return [torch.randn(37, 129), torch.randn(37, 129)]
-
-
-def get_init_inputs():
-    return [0.25]
-"""
-
-_ROW_MAX = """\
-import torch
-import torch.nn as nn
-
-
-class Model(nn.Module):
-    def __init__(self, features):
-        super().__init__()
-        self.scale = nn.Parameter(torch.randn(features))
-
-    def forward(self, x):
-        return (x.abs() * self.scale).amax(dim=1)
-
-
-def get_inputs():
-    return [torch.randn(50, 300)]
-
-
-def get_init_inputs():
-    return [300]
-"""
-
-
-def worked_examples(blend: str, row_max: str) -> tuple[WorkedExample, ...]:
-    """Return a language's worked examples, the simplest first.
-
-    Args:
-        blend: The language's kernel for the gated blend.
-        row_max: The language's kernel for the scaled maximum over each row.
-    """
-    return (
-        WorkedExample("a gated blend, element by element", _BLEND, blend),
-        WorkedExample("a scaled maximum over each row, with a parameter", _ROW_MAX, row_max),
+def worked_examples(language: str) -> tuple[WorkedExample, ...]:
+    """Return a language's worked examples, the simplest first."""
+    titles = {
+        "blend": "a gated blend, element by element",
+        "row_max": "a scaled maximum over each row, with a parameter",
+    }
+    return tuple(
+        WorkedExample(title, kernel_text("reference", name), kernel_text(language, name))
+        for name, title in titles.items()
     )
