@@ -326,7 +326,9 @@ class Verdict:
     trials: int = 0
     """Judged calls made (or planned, if one ended the run)."""
     max_abs_error: float = 0.0
-    """Largest absolute error over all judged calls; 0.0 if none was compared or none is finite."""
+    """Largest absolute error found; 0.0 if none was compared or none is finite.
+
+    Calls after a wrong one are compared only up to their first wrong elements."""
     max_rel_error: float = 0.0
     """Largest error relative to the reference's magnitude; same convention."""
     timing: Timing | None = None

@@ -56,9 +56,9 @@ def worker(tmp_path_factory):
 def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kernel, status):
     device_lock, call, held = worker._accelerator.device_lock, CandidateSession.call, []
 
-    def seen(session, *arguments):
+    def seen(session, *arguments, **options):
         held.append(device_lock.is_shared)
-        return call(session, *arguments)
+        return call(session, *arguments, **options)
 
     monkeypatch.setattr(CandidateSession, "call", seen)
     monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)  # which is the tests', too
@@ -66,6 +66,20 @@ def test_no_call_is_made_beside_somebody_who_is_timed(worker, monkeypatch, kerne
     assert verdict.status is status, verdict.message
     assert held and all(held)
     assert not device_lock.is_shared
+
+
+def test_wrong_kernel_is_explained_once_and_judged_once(worker, monkeypatch):
+    compare, explained = CandidateSession.compare, []
+
+    def seen(session, *arguments):
+        explained.append(arguments[-1])
+        return compare(session, *arguments)
+
+    monkeypatch.setattr(CandidateSession, "compare", seen)
+    monkeypatch.setattr(worker_module, "bound_own_memory", lambda: None)  # which is the tests', too
+    (verdict,) = worker.judge(AFFINE, [WRONG])
+    assert verdict.status is Status.WRONG and verdict.mismatch is not None
+    assert explained == [True] + [False] * (verdict.trials - 1)
 
 
 @pytest.mark.parametrize("busy", [True, False])
@@ -238,8 +252,8 @@ def test_nothing_of_a_try_in_company_takes_memory_while_there_is_one_alone(
         alive.append(weakref.ref(found.output))
         return found
 
-    def fails(session, *arguments):
-        found = call(session, *arguments)
+    def fails(session, *arguments, **options):
+        found = call(session, *arguments, **options)
         if not left:
             if full:
                 raise DeviceFull("CUDA out of memory")

@@ -234,12 +234,20 @@ class Attempt:
             session.rest()
 
     def _call(self, run: LiveRun, outcome: JudgeOutcome) -> None:
-        """Make the judged calls, until one fails."""
+        """Make the judged calls, until one fails that decides.
+
+        Only the first mismatch is explained. After a failure no call is watched: the kernel needs
+        no evidence any more. A failure in or after a watched call ends the attempt, because the
+        kernel is then judged again, unwatched.
+        """
         watch, calls = self._watch, outcome.calls
         for index in range(calls.planned):
-            call = run.session.call(run.reference, index) if watch is None else watch.call(index)
+            if watch is None or calls.failed:
+                call = run.session.call(run.reference, index, explain=calls.mismatch is None)
+            else:
+                call = watch.call(index)
             calls.add(index, call)
-            if not call.passed and self._ruleset.stop_at_first_failure:
+            if not call.passed and (self._ruleset.stop_at_first_failure or self.was_watched):
                 break
         if watch is not None:
             watch.end()
