@@ -1,34 +1,20 @@
 """Categories of verdicts, twelve of them, with the headline and the hint of each.
 
 Contract: every verdict has one category, and every category one headline and one hint. Where a
-verdict says more of a wrong output, a sharper hint takes the place of the category's own.
+verdict says more of a wrong output, a sharper hint takes the place of the category's own. The
+texts are in categories.toml.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 
 from kernelgym.types import Status, Verdict
 
-HINTS = {
-    "format": "Answer with one complete module that defines class ModelNew, inside "
-    "<KERNEL> and </KERNEL>.",
-    "policy": "Do the computation in a kernel of your own, leave the inputs as they are, and do "
-    "without what the notes object to.",
-    "compile": "Fix the first error; later ones often follow from it. Check names, imports, "
-    "signatures and brackets.",
-    "runtime": "Check indices, masks at the edges, argument types and the launch configuration.",
-    "memory": "Use less memory: smaller blocks, fewer temporaries, and no copies of the inputs.",
-    "timeout": "Look for loops that never end or do too little work per step.",
-    "shape": "Allocate the output with the reference's shape, computed from the inputs.",
-    "dtype": "Return the reference's dtype; convert after accumulating, not before.",
-    "numerics": "Check masks at the edges, the reduction axis, constants, and that sums are "
-    "accumulated in fp32.",
-    "slow": "It is correct; now move less memory: fuse passes, read contiguously, give each "
-    "program more work.",
-    "success": "Keep it correct while you look for a faster version.",
-    "infrastructure": "Nothing was learned about your kernel; it is not counted against you.",
-}
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+HINTS: dict[str, str] = _TEXTS["hints"]
 """One hint per category."""
 CATEGORIES = tuple(HINTS)
 """Every category a feedback can have."""
@@ -42,31 +28,6 @@ _BY_STATUS = {
     Status.WRONG: "numerics",
     Status.UNAVAILABLE: "infrastructure",
 }
-_HEADLINES = {
-    "format": "No kernel could be read from your answer.",
-    "policy": "Your kernel broke a rule.",
-    "compile": "Your kernel did not compile or load.",
-    "runtime": "Your kernel failed while running.",
-    "memory": "Your kernel ran out of memory.",
-    "timeout": "Your kernel was still running at its deadline and was stopped.",
-    "shape": "Your kernel returned an output of the wrong shape.",
-    "dtype": "Your kernel returned an output of the wrong dtype.",
-    "numerics": "Your kernel runs, but its output is wrong.",
-    "infrastructure": "The judge failed; your kernel was not judged.",
-}
-_BY_RELATION = {
-    "nan": "Look for divisions by zero, logarithms and roots of negative numbers, and elements "
-    "that are read or left without being written.",
-    "zero": "Those elements look as if they were never written: check the grid, the offsets and "
-    "the masks of the stores.",
-    "constant": "Those elements do not depend on the inputs: check offsets and what is stored.",
-    "scaled": "A factor is wrong: check constants, means against sums, and what is divided by.",
-    "shifted": "Something constant is missing or added twice: check the bias and constants.",
-}
-_BY_PATTERN = (
-    ("last", "Check the mask and the size of the grid where the sizes are no multiple of a block."),
-    ("first", "Check the offsets at the start, and what is initialised before the loop."),
-)
 
 # The message is bounded before it is searched, and no pattern nests repetitions.
 _MEMORY = re.compile(
@@ -114,7 +75,7 @@ def category(verdict: Verdict) -> str:
 def headline(kind: str, verdict: Verdict) -> str:
     """Return the first sentence of a feedback of category `kind`."""
     if kind not in ("success", "slow"):
-        return _HEADLINES[kind]
+        return str(_TEXTS["headlines"][kind])
     timing = verdict.timing
     if timing is None:
         return "Your kernel is correct. Only correctness was judged here; it was not timed."
@@ -141,8 +102,8 @@ def hint(kind: str, verdict: Verdict, places: bool) -> str:
     if kind != "numerics" or where is None or not places:
         return HINTS[kind]
     if where.relation:
-        return _BY_RELATION[where.relation]
-    for word, sharper in _BY_PATTERN:
+        return str(_TEXTS["relations"][where.relation])
+    for word, sharper in _TEXTS["patterns"].items():
         if re.search(rf"\b{word}\b", where.pattern):
-            return sharper
+            return str(sharper)
     return HINTS[kind]

@@ -1,8 +1,13 @@
-"""The reward presets that ship, by name; what each is for is in docs/rewards.md."""
+"""The reward presets that ship, by name, and checks that a preset fits a run.
+
+Their fields are in shipped.toml; what each is for is in docs/rewards.md.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from kernelgym.errors import UnknownName, UsageError
@@ -10,55 +15,11 @@ from kernelgym.languages import language as find_language
 from kernelgym.rewards.preset import RewardPreset, Weights
 from kernelgym.rulesets import Ruleset
 
+_SHIPPED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 REWARDS: Mapping[str, RewardPreset] = MappingProxyType(
     {
-        preset.name: preset
-        for preset in (
-            RewardPreset(
-                "stage1",
-                Weights(format=0.3, compile=0.5, trials=0.1, correct=0.1),
-                format_penalty=-0.1,
-                cheating_penalty=-0.1,
-            ),
-            RewardPreset(
-                "stage2",
-                Weights(format=0.1, compile=0.2, trials=0.35, correct=0.35),
-                format_penalty=-0.1,
-                cheating_penalty=-0.1,
-            ),
-            RewardPreset(
-                "stage3",
-                Weights(format=0.05, compile=0.1, correct=0.5, speed=0.35),
-                speed="optional",
-                format_penalty=-0.1,
-                cheating_penalty=-0.1,
-            ),
-            RewardPreset("sparse", Weights(correct=1.0)),
-            RewardPreset(
-                "kevin", Weights(correct=0.3, speed=1.0), speed="required", shape="linear"
-            ),
-            RewardPreset(
-                "drkernel",
-                Weights(correct=0.5, speed=0.5, custom=0.5),
-                speed="required",
-                shape="linear",
-                cap=3.0,
-            ),
-            RewardPreset(
-                "milestones",
-                Weights(correct=1.0, speed=1.0),
-                speed="required",
-                shape="milestones",
-                format_penalty=-0.1,
-                cheating_penalty=-1.0,
-            ),
-            RewardPreset(
-                "improvement",
-                Weights(correct=0.3, improvement=1.0),
-                speed="required",
-                shape="linear",
-            ),
-        )
+        name: RewardPreset(name, **{**fields, "weights": Weights(**fields["weights"])})
+        for name, fields in _SHIPPED.items()
     }
 )
 """The presets that ship: three stages from form to speed, a sparse one, those of two published

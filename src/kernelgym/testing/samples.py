@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kernelgym.languages import LANGUAGES
+from kernelgym.languages.examples import kernel_text
 from kernelgym.types import Kernel, Problem
 
 SAMPLE_PROBLEM = Problem(
@@ -17,28 +18,7 @@ SAMPLE_PROBLEM = Problem(
     level=1,
     name="1_relu_scale_shift",
     family="elementwise",
-    source='''\
-import torch
-import torch.nn as nn
-
-
-class Model(nn.Module):
-    """y = 2 * relu(x) + 1"""
-
-    def __init__(self):
-        super().__init__()
-
-    def forward(self, x):
-        return torch.relu(x) * 2.0 + 1.0
-
-
-def get_inputs():
-    return [torch.randn(7, 33)]
-
-
-def get_init_inputs():
-    return []
-''',
+    source=kernel_text("reference", "sample"),
 )
 """Problem with one small element-wise computation."""
 

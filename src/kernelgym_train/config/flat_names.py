@@ -1,8 +1,9 @@
 """Flat names of settings, as kernel_rl and the Tinker cookbook have them.
 
-Contract: pure. `read_flat` turns each flat name, at a file's top level or on the command line, into
-the setting that it stands for, so that a dump shows ours alone. A name that has no counterpart is
-refused with what does its work here, or with why nothing does. A name given as null is left out.
+Contract: pure; the names are in flat_names.yaml. `read_flat` turns each flat name, at a file's top
+level or on the command line, into the setting that it stands for, so that a dump shows ours alone.
+A name that has no counterpart is refused with what does its work here, or with why nothing does. A
+name given as null is left out.
 The command line goes before the file; within one of them a setting that is given twice, under two
 names and with two values, is refused.
 
@@ -13,89 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
+
+import yaml
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym_train.config.settings import put
 
-FLAT: Mapping[str, tuple[str, ...]] = {
-    "model_name": ("model.id",),
-    "lora_rank": ("model.lora_rank",),
-    "learning_rate": ("optimiser.learning_rate",),
-    "max_tokens": ("sampling.max_new_tokens",),
-    "temperature": ("sampling.temperature",),
-    "level": ("env.levels",),
-    "batch_size": ("sampling.problems_per_step",),
-    "group_size": ("sampling.group_size",),
-    "num_substeps": ("optimiser.updates_per_step",),
-    "loss_fn": ("optimiser.loss",),
-    "kl_penalty_coef": ("optimiser.kl_beta",),
-    "mode": ("env.max_turns",),
-    "max_turns": ("env.max_turns",),
-    "gamma": ("reward.gamma",),
-    "save_every": ("run.save_every",),
-    "eval_every": ("evaluation.every",),
-    "log_path": ("run.folder", "run.name"),
-    "base_url": ("tinker.base_url",),
-    "load_checkpoint_path": ("tinker.start_from",),
-    "tensorboard_enabled": ("logging.tensorboard",),
-    "tensorboard_log_histograms_every": ("logging.histograms_every",),
-    "wandb_project": ("logging.wandb_project",),
-}
+_NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+FLAT: Mapping[str, Sequence[str]] = _NAMES["flat"]
 """Our settings by flat name; each is known below ``dataset_builder.`` too."""
-
-BUILDER: Mapping[str, tuple[str, ...]] = {
-    "measure_performance": ("judge.timing",),
-    "backend": ("env.language",),
-    "prompt_option": ("env.examples",),
-    "rag_index_path": ("retrieval.index",),
-    "raicl_k": ("retrieval.k",),
-    "reward_format_weight": ("reward.weights.format",),
-    "reward_compile_weight": ("reward.weights.compile",),
-    "reward_correctness_weight": ("reward.weights.trials", "reward.weights.correct"),
-    "reward_speed_weight": ("reward.weights.speed",),
-}
-"""Our settings by what stands below ``dataset_builder.`` alone."""
-
-_LOCAL = "kernels are judged on this machine; set judge.device and judge.workers"
-_BATCH = "resume_from_batch"
-
-REFUSED: Mapping[str, str] = {
-    "kl_discount_factor": "the term is not discounted; its weight is optimiser.kl_beta",
-    "remove_constant_reward_groups": "groups whose returns do not differ are always put aside; how "
-    "often others are played in their place is sampling.refill_rounds",
-    _BATCH: "it goes with a run that is gone on with: --resume RUN --from-step N; without "
-    "--from-step the last checkpoint is taken",
-    "start_batch": "a run is gone on with by --resume RUN, which knows the step",
-    "tensorboard_log_per_level": "numbers of each level are always logged, as level_N/",
-    "wandb_name": "a run has one name everywhere; set run.name",
-    "multiturn_dataset_builder": "there is one set of problems; put its settings under "
-    "dataset_builder and set mode=multi_turn",
-}
+BUILDER: Mapping[str, Sequence[str]] = _NAMES["builder"]
+"""Our settings by the names that are known below ``dataset_builder.`` alone."""
+REFUSED: Mapping[str, str] = _NAMES["refused"]
 """Why a flat name stands for no setting, and what does its work."""
+BUILDER_REFUSED: Mapping[str, str] = _NAMES["builder_refused"]
+"""The same, of names below ``dataset_builder.``."""
 
-BUILDER_REFUSED: Mapping[str, str] = {
-    "start_problem": "set env.problems, to a range such as 1-20",
-    "end_problem": "set env.problems, to a range such as 1-20",
-    "dataset_src": "set env.suite, to KernelBench or to a folder; a checkout of KernelBench is "
-    "named by KERNELBENCH_ROOT",
-    "num_epochs": "a run is as long as optimiser.steps says",
-    "shuffle": "problems are drawn by chance and by how often they are solved; see curriculum",
-    "num_correct_trials": "the number of calls that are compared is the ruleset's; set env.ruleset",
-    "reward_length_weight": "set reward.weights.length, which pays for a short kernel that is "
-    "correct",
-    "reward_thinking_weight": "set reward.weights.thinking, which pays for thoughts that are short",
-    "renderer_name": "prompts follow the chat template of the model's tokenizer",
-    "test_fraction": "set env.split and evaluation.split, which hold whole operator families apart",
-    "use_modal": _LOCAL,
-    "modal_gpu_type": _LOCAL,
-    "modal_timeout": _LOCAL,
-    "early_stop_on_correct": "set env.stop, to correct or never",
-    "speedup_threshold": "set env.stop, to speedup:1.5 or another number",
-}
-"""The same, of what stands below ``dataset_builder.``."""
-
+_BATCH = "resume_from_batch"
 _MODES = ("single_turn", "multi_turn")
 _BUILDER = "dataset_builder"
 _RAICL = (f"{_BUILDER}.prompt_option", "raicl")
@@ -247,7 +184,7 @@ def _translated(
     return ours, mode
 
 
-def _counterparts(name: str, value: Any) -> tuple[str, tuple[str, ...]]:
+def _counterparts(name: str, value: Any) -> tuple[str, Sequence[str]]:
     """Return a flat name without its section, and its settings."""
     head, _, inner = name.partition(".")
     leaf = inner if head == _BUILDER else head
