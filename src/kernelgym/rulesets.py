@@ -32,15 +32,19 @@ HALF_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one kernel's run. Overrunning a limit is the kernel's fault and ends its run."""
+    """Limits of one kernel's run. Overrunning a limit is the kernel's fault and ends its run.
+
+    Seconds are those of a clock on the wall, less those in which other programs kept the processes
+    from the processors (`kernelgym.judge.starvation`).
+    """
 
     build_s: float = 120.0
-    """Wall seconds for compiling a kernel's extensions, one or all of them together."""
+    """Seconds for compiling a kernel's extensions, one or all of them together."""
     triton_build_s: float = 60.0
-    """Wall seconds for one program that compiles a Triton launch: assembler or C compiler."""
+    """Seconds for one program that compiles a Triton launch: assembler or C compiler."""
     run_s: float = 60.0
-    """Wall seconds that the worker waits for loading, constructing and all judged calls together;
-    not for builds, nor for loading while the worker prepares the reference."""
+    """Seconds that the worker waits for loading, constructing and all judged calls together; not
+    for builds, nor for loading while the worker prepares the reference."""
     memory_bytes: int = 4 << 30
     """Address space a kernel's process may add to what the preloaded libraries take."""
     output_bytes: int = 4 << 20

@@ -26,6 +26,7 @@ JUDGE = (
         "environment",
         "out_of_memory",
         "retries",
+        "starvation",
         "tensors",
         "stage_clock",
         "problem_code",

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,12 +22,14 @@ from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.environment import TRUSTED, kept_variables
 from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.processes.scratch import remove_folder
+from kernelgym.judge.starvation import Starvation
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Build, Kernel, Problem, Verdict
 
 __all__ = ["WorkerProcess"]
 
+_LOOK_S = 10.0  # between two looks whether the worker's processes get processors
 _REFERENCE_S = 600.0  # limit for the problem's own code
 _FIRST_BUILD_S = 600.0  # limit for the binding unit of all extensions, on a very busy machine
 _ALLOCATOR_NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -159,10 +162,18 @@ class WorkerProcess:
         return answer
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        self._socket.settimeout(self._job_s)
+        deadline, starvation = time.monotonic() + self._job_s, Starvation(self._job_s)
+        starvation.begin(self._process.pid)
         try:
+            self._socket.settimeout(self._job_s)
             protocol.send(self._socket, message)
-            return protocol.receive(self._socket, self._decoder)[0]
+            while True:
+                self._socket.settimeout(min(max(1e-3, deadline - time.monotonic()), _LOOK_S))
+                with contextlib.suppress(TimeoutError):
+                    return protocol.receive(self._socket, self._decoder)[0]
+                deadline += starvation.more_s()
+                if time.monotonic() >= deadline:
+                    raise TimeoutError("timed out")
         except EOFError:
             raise EOFError(self._complaint()) from None
 

@@ -1,5 +1,6 @@
 """CUDA extensions as far as they go without a GPU: flags, logs, units, toolkits; nvcc if there."""
 
+import os
 import shutil
 import sysconfig
 import time
@@ -187,12 +188,14 @@ def staged(home, tmp_path, monkeypatch):
     made = Builder(tmp_path / "cache", scratch, "limits", Limits(), (), (9, 0))
     made.commands, made.logs = [], {}
 
-    def start(command, folder, allowed_s=0.0):
+    def start(command, folder):
         made.commands.append(command)
         said = made.logs.get(command[-3], [])
         log = said.pop(0) if said else ""
         (folder / command[-1]).write_bytes(EMPTY_LIBRARY)
-        return SimpleNamespace(finish=lambda deadline: log, end=lambda: None, scratch=folder)
+        running = SimpleNamespace(finish=lambda limit: log, end=lambda: None, scratch=folder)
+        running.process = SimpleNamespace(pid=os.getpid())
+        return running
 
     monkeypatch.setattr(made, "_start", start)
     return made

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling import builder as builder_module
-from kernelgym.judge.compiling import compilation
+from kernelgym.judge.compiling import compilation, compiler_process
 from kernelgym.judge.compiling.builder import Builder
-from kernelgym.judge.compiling.compiler_process import FAILED
+from kernelgym.judge.compiling.compiler_process import FAILED, BuildLimit
 from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler, toolchain
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import read_request
@@ -85,18 +85,19 @@ class _FakeCompilers:
         self.log = ""
         self.writes = True
 
-    def __call__(self, command, scratch, allowed_s=0.0):
+    def __call__(self, command, scratch):
         self.commands.append(command)
 
-        def finish(deadline):
+        def finish(limit):
             self.clock[0] += self.takes_s.get(command[-3], 0.0)
-            if self.clock[0] > deadline:
+            if limit.is_over():
                 raise AssertionError(f"{command} is over its deadline")
             if self.writes:
                 (scratch / command[-1]).write_bytes(self.library)
             return self.log
 
-        return SimpleNamespace(finish=finish, end=lambda: None, scratch=scratch)
+        process = SimpleNamespace(pid=os.getpid())
+        return SimpleNamespace(finish=finish, end=lambda: None, scratch=scratch, process=process)
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def staged(tmp_path, monkeypatch):
     """A builder without a compiler, on a clock of its own."""
     clock = [1000.0]
     toolchain(find_compiler())
-    for module in (builder_module, compilation):
+    for module in (builder_module, compilation, compiler_process):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -134,10 +135,10 @@ def test_compiler_without_an_output_fails_the_build(staged):
 def test_linker_without_an_output_fails_the_build(staged):
     fake = staged.fake
 
-    def start(command, scratch, allowed_s=0.0):
+    def start(command, scratch):
         if "-shared" in command:
             fake.writes = False
-        return fake(command, scratch, allowed_s)
+        return fake(command, scratch)
 
     staged._start = start
     built = staged.build(_request(PLAIN, None))
@@ -243,7 +244,7 @@ def builder(tmp_path):
 
 def test_a_sandbox_that_cannot_be_had_is_no_compile_error(builder, tmp_path):
     with pytest.raises(JudgeError, match="could not be run: sandbox: FileNotFoundError"):
-        builder._start(["/usr/bin/no-such-compiler"], tmp_path).finish(float("inf"))
+        builder._start(["/usr/bin/no-such-compiler"], tmp_path).finish(BuildLimit(60.0))
     builder._limits = dataclasses.replace(Limits(), processes=None)
     with pytest.raises(JudgeError, match="could not be run: sandbox: TypeError"):
         builder.build(_request(PLAIN))
@@ -252,7 +253,7 @@ def test_a_sandbox_that_cannot_be_had_is_no_compile_error(builder, tmp_path):
 
 def test_the_status_of_the_program_is_passed_on(builder, tmp_path):
     def status(script):
-        return builder._start(["/bin/sh", "-c", script], tmp_path).finish(float("inf"))
+        return builder._start(["/bin/sh", "-c", script], tmp_path).finish(BuildLimit(60.0))
 
     assert status("echo fine") == "fine\n"
     assert status("echo oh; exit 3") == FAILED + "oh\n"

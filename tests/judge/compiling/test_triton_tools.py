@@ -5,14 +5,19 @@ import importlib.util
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from kernelgym.judge.compiling import builder as builder_module
 from kernelgym.judge.compiling import triton_tools
 from kernelgym.judge.compiling.builder import Builder
-from kernelgym.judge.compiling.compiler_process import ReadyCompiler, bounded, has_failed, start
+from kernelgym.judge.compiling.compiler_process import (
+    BuildLimit,
+    ReadyCompiler,
+    bounded,
+    has_failed,
+    start,
+)
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.untrusted import zygote
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, SandboxPlan
@@ -93,7 +98,13 @@ from triton.runtime.build import compile_module_from_src
 from kernelgym.judge.untrusted import zygote
 from kernelgym.judge.untrusted.triton import tools
 from kernelgym.judge.compiling.builder import Builder
-from kernelgym.judge.compiling.compiler_process import ReadyCompiler, bounded, has_failed, start
+from kernelgym.judge.compiling.compiler_process import (
+    BuildLimit,
+    ReadyCompiler,
+    bounded,
+    has_failed,
+    start,
+)
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, SandboxPlan
 from kernelgym.rulesets import Limits
@@ -261,7 +272,7 @@ def test_a_sandbox_whose_owner_is_gone_ends_by_itself(tmp_path):
 def test_what_is_told_to_a_sandbox_can_read_nothing_more_of_it(tmp_path):
     plan = SandboxPlan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
     ready = ReadyCompiler(plan)
-    log = ready.run(["cat"], 30).finish(time.monotonic() + 30)
+    log = ready.run(["cat"]).finish(BuildLimit(30.0))
     ready.end()
     assert log == "" and not tmp_path.exists()
 
@@ -269,15 +280,15 @@ def test_what_is_told_to_a_sandbox_can_read_nothing_more_of_it(tmp_path):
 @pytest.mark.parametrize(("command", "said"), [("exit 0", ""), ("echo no; exit 3", "no")])
 def test_a_compilers_end_is_waited_for(tmp_path, command, said):
     plan = SandboxPlan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
-    running = start(["sh", "-c", command], plan, 30.0)
-    log = running.finish(time.monotonic() + 30)
+    running = start(["sh", "-c", command], plan)
+    log = running.finish(BuildLimit(30.0))
     assert bounded(log) == said and has_failed(log) is bool(said)
 
 
 def test_a_compiler_that_takes_too_long_is_ended(tmp_path):
     plan = SandboxPlan("limits", str(tmp_path), (), (), 0, 1 << 30, 64, 256, exec_allowed=True)
-    running = start(["sleep", "600"], plan, 0.01)
-    log = running.finish(time.monotonic() + 0.01)
+    running = start(["sleep", "600"], plan)
+    log = running.finish(BuildLimit(0.01))
     assert bounded(log) == "the build took longer than 0.01 s" and has_failed(log)
     assert running.process.poll() is not None
 

@@ -35,7 +35,7 @@ from typing import Any
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling import compiler_process
 from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
-from kernelgym.judge.compiling.compiler_process import ReadyCompiler, RunningCompiler
+from kernelgym.judge.compiling.compiler_process import BuildLimit, ReadyCompiler, RunningCompiler
 from kernelgym.judge.compiling.cpp_compiler import (
     compiler_folders,
     find_compiler,
@@ -115,7 +115,6 @@ class Builder:
             JudgeError: If a compiler cannot be run.
         """
         started = time.monotonic()
-        allowed_s = self._limits.build_s
         triton_s = self._limits.triton_build_s
         if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
             text = str(arguments["launcher"])
@@ -146,7 +145,9 @@ class Builder:
         scratch_folder = tempfile.TemporaryDirectory(prefix="build-", dir=self._scratch_root)
         with away(), scratch_folder as scratch:
             compilation = Compilation(request, tools, Path(scratch), self._start, self._cache)
-            built = compilation.run(started + allowed_s)
+            limit = BuildLimit(self._limits.build_s)
+            built = compilation.run(limit)
+            built = dataclasses.replace(built, starved_s=limit.starvation.missed_s)
             if built.path:
                 # pybind11 treats two modules of the same name as one, so the name holds the key.
                 # Python derives the initializer's name from the last part only.
@@ -167,9 +168,8 @@ class Builder:
         """
         self._cache.note(kernel, [Path(path) for path in paths], self._scratch_root)
 
-    def _start(self, command: list[str], scratch: Path, allowed_s: float = 0.0) -> RunningCompiler:
-        plan = self._plan(scratch)
-        return compiler_process.start(command, plan, allowed_s or self._limits.build_s)
+    def _start(self, command: list[str], scratch: Path) -> RunningCompiler:
+        return compiler_process.start(command, self._plan(scratch))
 
     def _take(self) -> ReadyCompiler:
         """Return the process on standby if it is alive; otherwise start one."""

@@ -20,6 +20,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling import source as source
 from kernelgym.judge.compiling.compiler_process import (
     FAILED,
+    BuildLimit,
     RunningCompiler,
     bounded,
     has_failed,
@@ -62,8 +63,7 @@ class Compilation:
         request: The candidate's request.
         tools: The compilers.
         scratch: An empty folder for this compilation. The binding unit gets another one beside it.
-        start: Starts a command, sandboxed, in a folder. The third argument is its limit in
-            seconds; 0 means the usual limit of a build.
+        start: Starts a command, sandboxed, in a folder.
         cache: Cache that keeps the binding unit.
     """
 
@@ -72,18 +72,18 @@ class Compilation:
         request: BuildRequest,
         tools: BuildTools,
         scratch: Path,
-        start: Callable[[list[str], Path, float], RunningCompiler],
+        start: Callable[[list[str], Path], RunningCompiler],
         cache: LibraryCache,
     ) -> None:
         self._request, self._tools, self._scratch = request, tools, scratch
         self._start, self._cache = start, cache
 
-    def run(self, deadline: float) -> BuiltLibrary:
+    def run(self, limit: BuildLimit) -> BuiltLibrary:
         """Compile every unit, with thin headers if possible, and link them.
 
         Args:
-            deadline: `time.monotonic` by which the extension's units must be compiled. The wait
-                for the binding unit extends it.
+            limit: Limit of the extension's units together. The wait for the binding unit extends
+                it.
 
         Raises:
             JudgeError: If a compiler cannot be run.
@@ -98,6 +98,7 @@ class Compilation:
                 folder.mkdir()
                 process = self._start_unit(unit, folder, thin)
                 running.callback(process.end)
+                limit.watch(process)
                 return process
 
             binding = running.enter_context(self._binding()) if bound else None
@@ -105,14 +106,14 @@ class Compilation:
             done: list[tuple[source.SourceUnit, RunningCompiler, str]] = []
             again: list[tuple[source.SourceUnit, RunningCompiler]] = []
             for unit, process in first:
-                log = process.finish(deadline)
+                log = process.finish(limit)
                 text = "\n".join(unit.sources)
                 if unit.can_be_thin and has_failed(log) and missing_from_thin(log, text):
                     again.append((unit, start(unit, False)))
                 else:
                     done.append((unit, process, log))
             if not any(has_failed(said) for _, _, said in done):
-                done += [(unit, process, process.finish(deadline)) for unit, process in again]
+                done += [(unit, process, process.finish(limit)) for unit, process in again]
             if failed := [said for _, _, said in done if has_failed(said)]:
                 return _failed("\n".join(failed))
             log = own_reports("".join(said for _, _, said in done))
@@ -128,14 +129,14 @@ class Compilation:
             if binding is not None and not any(unit.tabled for unit, _ in again):
                 waiting_since = time.monotonic()
                 finished = binding.finish()
-                deadline += time.monotonic() - waiting_since
+                limit.extend(time.monotonic() - waiting_since)
                 # Copied, since the sandboxed linker cannot read the folder of the binding unit.
                 objects.append(scratch / "binding.o")
                 shutil.copyfile(finished, objects[-1])
             else:
                 binding = None
         module = source.module_name(request, tabled=binding is not None)
-        built = self._link(module, objects, log, deadline)
+        built = self._link(module, objects, log, limit)
         return dataclasses.replace(built, code=code) if built.path else built
 
     def _start_unit(self, unit: source.SourceUnit, scratch: Path, thin: bool) -> RunningCompiler:
@@ -161,9 +162,9 @@ class Compilation:
         name = source.module_name(request, tabled=thin and unit.tabled)
         command += [f"-DTORCH_EXTENSION_NAME={name}", *source.compile_flags(unit, thin)]
         command += ["-c", unit.file, "-o", "kernel.o"]
-        return self._start(command, scratch, 0.0)
+        return self._start(command, scratch)
 
-    def _link(self, module: str, objects: list[Path], log: str, deadline: float) -> BuiltLibrary:
+    def _link(self, module: str, objects: list[Path], log: str, limit: BuildLimit) -> BuiltLibrary:
         request, tools, scratch = self._request, self._tools, self._scratch
         library = scratch / "extension.so"
         command = [tools.host.compiler, "-shared", *map(str, objects), *tools.host.libraries]
@@ -172,7 +173,9 @@ class Compilation:
             command += tools.cuda.libraries
             flags = tuple(map(tools.cuda.link_flag, request.ldflags))
         command += [*filter(None, flags), "-o", str(library)]
-        link_log = self._start(command, scratch, 0.0).finish(deadline)
+        linking = self._start(command, scratch)
+        limit.watch(linking)
+        link_log = linking.finish(limit)
         if has_failed(link_log):
             return _failed(link_log)
         try:
@@ -190,7 +193,7 @@ class Compilation:
         scratch = Path(tempfile.mkdtemp(prefix="binding-", dir=self._scratch.parent))
         command = [host.compiler, *host.flags, f"-I{THIN_HEADERS}"]
         command += [*host.includes(python=True), "-c", str(source.BINDING_UNIT), "-o", "binding.o"]
-        running = self._start(command, scratch, _BINDING_S)
+        running = self._start(command, scratch)
         return _Binding(running, scratch / "binding.o", self._cache, name)
 
 
@@ -211,7 +214,9 @@ class _Binding:
         """
         if self.running is None:
             return self.path
-        log = self.running.finish(time.monotonic() + _BINDING_S)
+        limit = BuildLimit(_BINDING_S)
+        limit.watch(self.running)
+        log = self.running.finish(limit)
         if has_failed(log):
             raise JudgeError(f"the binding unit does not compile: {bounded(log)}")
         return self.cache.file_object(self.path, self.name)

@@ -20,11 +20,13 @@ from kernelgym.build_log import BUILD_TOO_LONG, COMPILER_SILENT, is_transient_bu
 from kernelgym.errors import JudgeError
 from kernelgym.feedback import cut_middle
 from kernelgym.judge.environment import COMPILER, kept_variables
+from kernelgym.judge.starvation import Starvation
 from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, SandboxPlan
 
 __all__ = [
     "FAILED",
+    "BuildLimit",
     "ReadyCompiler",
     "RunningCompiler",
     "bounded",
@@ -39,25 +41,59 @@ FAILED = "\0failed\0"
 _TOO_LONG = f"{FAILED}{BUILD_TOO_LONG}"
 
 
+class BuildLimit:
+    """The time that one build may take, over all of its processes.
+
+    Args:
+        allowed_s: Its seconds; those in which other programs took the processors extend them.
+    """
+
+    def __init__(self, allowed_s: float) -> None:
+        self.allowed_s = allowed_s
+        self.starvation = Starvation(allowed_s)
+        """Count of the seconds in which the build's processes got no processor."""
+        self._deadline = time.monotonic() + allowed_s
+
+    def watch(self, running: RunningCompiler) -> None:
+        """Count the time of one more process, from now on."""
+        self.starvation.add(running.process.pid)
+
+    def extend(self, seconds: float) -> None:
+        """Extend the limit by seconds that are not the build's."""
+        self._deadline += seconds
+
+    def next_s(self) -> float:
+        """Return how long to wait before `is_over` is asked again."""
+        return max(0.0, min(self._deadline - time.monotonic(), self.starvation.due_s))
+
+    def is_over(self) -> bool:
+        """Return True if the time is over; extend it first by what other programs took."""
+        self._deadline += self.starvation.more_s(at_once=time.monotonic() >= self._deadline)
+        return time.monotonic() >= self._deadline
+
+
 @dataclass(frozen=True, slots=True)
 class RunningCompiler:
     """A running compiler."""
 
     process: subprocess.Popen[bytes]
     scratch: Path
-    allowed_s: float
 
-    def finish(self, deadline: float) -> str:
+    def finish(self, limit: BuildLimit) -> str:
         """Wait until it ends; return its log, behind `FAILED` after failure.
 
+        Args:
+            limit: The limit of the build that it is a part of.
+
         Raises:
-            JudgeError: If the compiler could not be started.
+            JudgeError: If the compiler could not be started, or got no processor.
         """
-        try:
-            code = _wait(self.process, max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.end()
-            return f"{_TOO_LONG}{self.allowed_s:g} s"
+        while not self.ends_within(limit.next_s()):
+            if limit.is_over():
+                self.end()
+                limit.starvation.blame_host("a build")
+                return f"{_TOO_LONG}{limit.allowed_s:g} s"
+        code = self.process.wait()
         with (self.scratch / "log").open("rb") as file:
             log = file.read(1 << 20).decode("utf-8", "replace")
         log = log.replace(f"{self.scratch}/", "")
@@ -100,26 +136,26 @@ class ReadyCompiler:
         """Return True if the process is still alive."""
         return self._process.poll() is None
 
-    def run(self, command: list[str], allowed_s: float) -> RunningCompiler:
-        """Become a compiler, once; `allowed_s` is for its message only."""
+    def run(self, command: list[str]) -> RunningCompiler:
+        """Become a compiler, once."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # how it ended is seen when it is waited for
             with self._process.stdin as told:
                 told.write(json.dumps(command).encode() + b"\n")
-        return RunningCompiler(self._process, self.scratch, allowed_s)
+        return RunningCompiler(self._process, self.scratch)
 
     def end(self) -> None:
         """Kill it, if it still runs, and remove its folder."""
-        RunningCompiler(self._process, self.scratch, 0.0).end()
+        RunningCompiler(self._process, self.scratch).end()
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def start(command: list[str], plan: SandboxPlan, allowed_s: float) -> RunningCompiler:
-    """Start a sandboxed compiler; `allowed_s` only appears in the timeout message."""
-    return RunningCompiler(_open(command, plan, subprocess.DEVNULL), Path(plan.scratch), allowed_s)
+def start(command: list[str], plan: SandboxPlan) -> RunningCompiler:
+    """Start a sandboxed compiler."""
+    return RunningCompiler(_open(command, plan, subprocess.DEVNULL), Path(plan.scratch))
 
 
 def _open(command: list[str], plan: SandboxPlan, stdin: int) -> subprocess.Popen[bytes]:

@@ -58,6 +58,8 @@ class BuiltLibrary:
     """Work that the library leaves to other libraries."""
     code: MachineCode = NO_CODE
     """Machine code that the compilers made, as far as known."""
+    starved_s: float = 0.0
+    """Seconds of the build in which other programs took the processors."""
 
 
 def build_of(made: Iterable[BuiltLibrary]) -> Build | None:

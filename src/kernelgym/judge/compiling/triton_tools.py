@@ -21,6 +21,7 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.compiler_process import (
+    BuildLimit,
     ReadyCompiler,
     bounded,
     has_failed,
@@ -59,7 +60,7 @@ def build_launcher(
         source: The C text.
         cache: Keeps the result.
         take: Returns a sandboxed process on standby.
-        allowed_s: Limit on the build in wall seconds.
+        allowed_s: Limit on the build in seconds.
         away: Entered if the build takes more than 0.25 s.
 
     Raises:
@@ -89,7 +90,7 @@ def assemble(
         options: The candidate's options for the assembler.
         cache: Keeps the result.
         take: Returns a sandboxed process on standby.
-        allowed_s: Limit on the assembler in wall seconds.
+        allowed_s: Limit on the assembler in seconds.
         away: Entered if the assembler takes more than 0.25 s.
 
     Raises:
@@ -134,11 +135,13 @@ def _make(
     try:
         scratch = ready.scratch
         (scratch / given).write_text(source, encoding="utf-8", errors="surrogatepass")
-        running = ready.run(command, allowed_s)
+        running = ready.run(command)
         # Most commands end sooner than the device could be yielded.
         with nullcontext() if running.ends_within(_PROMPT_S) else away():
             # The limit starts here, so that it does not count the time until `away` was entered.
-            log = running.finish(time.monotonic() + allowed_s)
+            limit = BuildLimit(allowed_s)
+            limit.watch(running)
+            log = running.finish(limit)
         if has_failed(log):
             transient = is_transient(log)
             return BuiltLibrary("", "", bounded(log), False, 0.0, may_pass_later=transient)
@@ -152,8 +155,9 @@ def _make(
     finally:
         ready.end()
     cache.cut_back()
+    spent_s, starved_s = time.monotonic() - started, limit.starvation.missed_s
     code = _reported(report)
-    return BuiltLibrary(str(path), _MODULE, "", False, time.monotonic() - started, code=code)
+    return BuiltLibrary(str(path), _MODULE, "", False, spent_s, starved_s=starved_s, code=code)
 
 
 def _reported(report: Path | None) -> MachineCode:

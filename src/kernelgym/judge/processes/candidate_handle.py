@@ -30,6 +30,7 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.processes.scratch import remove_folder
 from kernelgym.judge.processes.threads import RunTimes, Threads
+from kernelgym.judge.starvation import Starvation
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Limits
 
@@ -133,7 +134,9 @@ class Candidate:
         self._killed = False
         self._builds = 0
         self._deadline = 0.0
+        self._starvation = Starvation(limits.run_s)
         self.building_s = 0.0
+        """Seconds that the candidate's builds took, all of them together."""
         self.stood_s = 0.0
         """Seconds for which the candidate was halted while other workers timed."""
         self.device_blocked_s = 0.0
@@ -259,8 +262,9 @@ class Candidate:
         """Wait for the answer to the last request.
 
         Args:
-            deadline: `time.monotonic` at which to give up. The time of a build extends it, except
-                the part for which a busy device blocked other workers.
+            deadline: `time.monotonic` at which to give up. Time in which the candidate got no
+                processor extends it, and that of a build, except the part for which a busy device
+                blocked other workers.
             build: Builds an extension and returns the answer and the descriptors to send with it,
                 which are closed here. None if the candidate may not ask for builds.
             yield_device: Called every 10 ms to yield the device to a worker that waits for it;
@@ -268,9 +272,11 @@ class Candidate:
 
         Raises:
             CandidateTimedOut: If there is no answer by the deadline.
+            HostTooBusy: If that is because the candidate got no processor.
             CandidateEnded: If the process ends, breaks the protocol or floods its output.
         """
         self._deadline = deadline
+        self._starvation.begin(self._keeper.pid(self._id))
         while True:
             message = self._until_message(yield_device)
             if "build" in message and build is not None:
@@ -301,6 +307,7 @@ class Candidate:
     def _until_message(self, yield_device: Callable[[], float] | None = None) -> dict[str, Any]:
         late, longest_s = 0, math.inf if yield_device is None else _YIELD_CHECK_S
         while (message := self._next_message(longest_s)) is None:
+            self._put_off(self._starvation.more_s())
             if yield_device is not None:
                 self._put_off(yield_device())
             late += time.monotonic() > self._deadline
@@ -321,9 +328,13 @@ class Candidate:
             return message
         # An answer that has arrived in time counts even if it is read after the deadline.
         left = max(0.0, self._deadline - time.monotonic())
-        ready = _readable([self._channel.fileno(), *self._pipes], min(left, longest_s))
+        longest_s = min(left, longest_s, self._starvation.due_s)
+        ready = _readable([self._channel.fileno(), *self._pipes], longest_s)
         if not ready and not left:
-            raise CandidateTimedOut
+            self._put_off(more_s := self._starvation.more_s(at_once=True))
+            if not more_s:
+                self._starvation.blame_host("a kernel's process")
+                raise CandidateTimedOut
         for fd in [fd for fd in self._pipes if fd in ready]:
             self._drain(fd)
         if self._channel.fileno() in ready:

@@ -19,6 +19,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernelgym.judge.starvation import read_small, thread_times
+
 __all__ = ["RunTimes", "Threads"]
 
 # Run time that a halted process may seem to gain: with `wchan` readable, and without. A timer tick
@@ -108,20 +110,16 @@ class Threads:
             for task in os.listdir(self._folder):
                 count += 1
                 with contextlib.suppress(OSError):
-                    count += len(_read(f"{self._folder}/{task}/children").split())
+                    count += len(read_small(f"{self._folder}/{task}/children").split())
         return count
 
     def run_times(self) -> RunTimes | None:
         """Return the threads' times so far; None if the system hides them."""
-        by_thread = {}
         try:
             ran_ns = time.clock_gettime_ns(self._clock)
-            for task in os.listdir(self._folder):
-                with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                    ran, waited = _read(f"{self._folder}/{task}/schedstat").split()[:2]
-                    by_thread[task] = int(ran), int(waited)
-        except (OSError, ValueError):
+        except OSError:
             return None
+        by_thread = thread_times(self._folder)
         return RunTimes(ran_ns, by_thread) if by_thread else None
 
     def _run_ns(self) -> int:
@@ -138,7 +136,7 @@ class Threads:
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    total += int(_read(f"{self._folder}/{task}/schedstat").split()[0])
+                    total += int(read_small(f"{self._folder}/{task}/schedstat").split()[0])
         return total
 
     def _signal(self, number: int) -> None:
@@ -157,7 +155,7 @@ class Threads:
         with contextlib.suppress(OSError):
             for task in os.listdir(self._folder):
                 with contextlib.suppress(OSError, IndexError):
-                    stat = _read(f"{self._folder}/{task}/stat")
+                    stat = read_small(f"{self._folder}/{task}/stat")
                     state = stat.rpartition(b")")[2].split()[0].decode()
                     if state in "Tt" and self._tells and not self._is_off(task):
                         state = _LEAVING
@@ -167,20 +165,8 @@ class Threads:
     def _is_off(self, task: str) -> bool:
         """Return True if a stopped thread has left the processor."""
         with contextlib.suppress(OSError):  # the thread is gone
-            return _read(f"{self._folder}/{task}/wchan") != _NOWHERE
+            return read_small(f"{self._folder}/{task}/wchan") != _NOWHERE
         return True
-
-
-def _read(path: str) -> bytes:
-    """Return the contents of a small file.
-
-    Takes half the time of `open`, which counts in the loops above.
-    """
-    file = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(file, 1 << 14)
-    finally:
-        os.close(file)
 
 
 def _release() -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """Carry requests to one candidate and its answers back, within its time limit.
 
 Contract: the caller waits for the answer to each request before it sends another one. All waits
-share one budget of wall seconds, which the caller grants. A failure on the candidate's side is
+share one budget of seconds, which the caller grants. A failure on the candidate's side is
 raised as `Rejected`, with the status it earns.
 
 Not covered:
@@ -212,6 +212,7 @@ class Channel:
         if self._build is None:
             return {"failed": "no extension may be built here"}, ()
         built: BuiltLibrary = self._build(arguments, self._yielding.clear)
+        self._candidate.building_s -= built.starved_s
         if built.path:
             self.library_work |= built.work
             if len(self.made) < _MOST_BUILDS:
