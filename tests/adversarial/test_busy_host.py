@@ -19,7 +19,7 @@ from kernelgym.types import Status
 pytestmark = pytest.mark.slow
 
 ENTRIES, PROBLEMS = load_corpus(Path(__file__).parent)
-HONEST = [entry for entry in sample(select(ENTRIES, "cpu")) if entry.kind == "honest"]
+HONEST = [entry for entry in sample(select(ENTRIES, "cpu")) if entry.kind == "honest"][3::20]
 
 
 @pytest.fixture

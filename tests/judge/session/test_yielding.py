@@ -444,13 +444,13 @@ def test_a_thread_is_not_halted_before_it_has_left_the_processor(spinning, monke
     """Nothing that its clock is told late, of before, is held against it."""
     here, late = set(os.listdir(spinning._folder)), []
 
-    def read(path, read=threads_of._read):
+    def read(path, read=threads_of.read_small):
         if path.endswith("wchan") and len(late) < 50:
             late.append(path)
             return b"0"
         return read(path)
 
-    monkeypatch.setattr(threads_of, "_read", read)
+    monkeypatch.setattr(threads_of, "read_small", read)
     monkeypatch.setattr(threads_of, "_LEAVES_S", 60.0)
     monkeypatch.setattr(spinning, "_run_ns", lambda: len(late))
     spinning._tells = True
@@ -460,10 +460,10 @@ def test_a_thread_is_not_halted_before_it_has_left_the_processor(spinning, monke
 
 
 def test_where_nobody_is_told_of_that_a_clock_that_stands_still_will_do(spinning, monkeypatch):
-    def read(path, read=threads_of._read):
+    def read(path, read=threads_of.read_small):
         return b"0" if path.endswith("wchan") else read(path)
 
-    monkeypatch.setattr(threads_of, "_read", read)
+    monkeypatch.setattr(threads_of, "read_small", read)
     spinning._tells = True
     assert spinning.halt(5.0)
     assert not spinning._tells
