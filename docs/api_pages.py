@@ -27,7 +27,7 @@ def exports(path: Path) -> bool:
     for node in ast.parse(path.read_text()).body:
         match node:
             case ast.Assign(targets=[ast.Name(id="__all__")]):
-                return bool(ast.literal_eval(node.value))
+                return ast.unparse(node.value) not in ("[]", "()")
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
                 found = found or not name.startswith("_")
             case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):

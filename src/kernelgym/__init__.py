@@ -1,198 +1,31 @@
 """kernelgym: Gymnasium environments in which models learn to write GPU kernels.
 
 Importing this package registers the environment ids, and nothing more: public names are imported
-when they are first used, and torch, Triton, datasets and FAISS only by what needs them.
+when they are first used, and torch, Triton, datasets and FAISS only by what needs them. The public
+names are listed in `__init__.pyi`.
 
 Ids are ``{KernelBench-L1..L4, Synthetic-L1..L3}-{SingleTurn, MultiTurn}-v0``; see `ENV_IDS`.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from gymnasium.envs.registration import register, registry
 
-if TYPE_CHECKING:
-    from kernelgym.benchmark.numbers.rates import fast_p, pass_at_k
-    from kernelgym.benchmark.numbers.speeds import geometric_mean_speedup
-    from kernelgym.envs.drivers import play_episode, play_episodes
-    from kernelgym.envs.kernel_env import KernelEnv
-    from kernelgym.envs.recording import RecordTrajectories, RecordVectorTrajectories
-    from kernelgym.envs.spaces import KernelText
-    from kernelgym.envs.vector import KernelVectorEnv
-    from kernelgym.envs.wrappers import DiscountedReturn, RetrievalObservation
-    from kernelgym.episodes.episode import Episode
-    from kernelgym.errors import (
-        DegenerateProblem,
-        JudgeError,
-        KernelgymError,
-        PolicyFailure,
-        ProblemError,
-        UnknownName,
-        UnsupportedLanguage,
-        UsageError,
-    )
-    from kernelgym.evaluators.awaited import AwaitedEvaluator
-    from kernelgym.evaluators.base import EvaluatorBase, EvaluatorWrapper
-    from kernelgym.evaluators.cached import CachedEvaluator
-    from kernelgym.evaluators.duel import Duel, duel
-    from kernelgym.hygiene import Hygiene
-    from kernelgym.judge import LocalEvaluator, shared_evaluator
-    from kernelgym.languages import LANGUAGES, Language
-    from kernelgym.prompts.context import CONTEXTS, Context
-    from kernelgym.prompts.observer import Observer
-    from kernelgym.records.rescore import rescore
-    from kernelgym.records.trajectories import (
-        EpisodeRecord,
-        append_record,
-        read_records,
-        write_records,
-    )
-    from kernelgym.retrieval.part import Retrieval
-    from kernelgym.rewards import (
-        REWARDS,
-        RewardPreset,
-        RewardSchedule,
-        discounted_returns,
-        reward_schedule,
-    )
-    from kernelgym.rulesets import RULESETS, Ruleset, ruleset
-    from kernelgym.suites import Suite, get_problem, suite
-    from kernelgym.testing import ScriptedEvaluator
-    from kernelgym.types import (
-        Answer,
-        Capabilities,
-        Evaluator,
-        EvaluatorStatus,
-        Feedback,
-        Finding,
-        Job,
-        Kernel,
-        Message,
-        Mismatch,
-        Problem,
-        Reply,
-        Score,
-        Severity,
-        Status,
-        Timing,
-        Trajectory,
-        Turn,
-        Verdict,
-    )
-
-__all__ = [
-    "CONTEXTS",
-    "ENV_IDS",
-    "LANGUAGES",
-    "REWARDS",
-    "RULESETS",
-    "Answer",
-    "AwaitedEvaluator",
-    "CachedEvaluator",
-    "Capabilities",
-    "Context",
-    "DegenerateProblem",
-    "DiscountedReturn",
-    "Duel",
-    "Episode",
-    "EpisodeRecord",
-    "Evaluator",
-    "EvaluatorBase",
-    "EvaluatorStatus",
-    "EvaluatorWrapper",
-    "Feedback",
-    "Finding",
-    "Hygiene",
-    "Job",
-    "JudgeError",
-    "Kernel",
-    "KernelEnv",
-    "KernelText",
-    "KernelVectorEnv",
-    "KernelgymError",
-    "Language",
-    "LocalEvaluator",
-    "Message",
-    "Mismatch",
-    "Observer",
-    "PolicyFailure",
-    "Problem",
-    "ProblemError",
-    "RecordTrajectories",
-    "RecordVectorTrajectories",
-    "Reply",
-    "Retrieval",
-    "RetrievalObservation",
-    "RewardPreset",
-    "RewardSchedule",
-    "Ruleset",
-    "Score",
-    "ScriptedEvaluator",
-    "Severity",
-    "Status",
-    "Suite",
-    "Timing",
-    "Trajectory",
-    "Turn",
-    "UnknownName",
-    "UnsupportedLanguage",
-    "UsageError",
-    "Verdict",
-    "__version__",
-    "append_record",
-    "discounted_returns",
-    "duel",
-    "fast_p",
-    "geometric_mean_speedup",
-    "get_problem",
-    "pass_at_k",
-    "play_episode",
-    "play_episodes",
-    "read_records",
-    "rescore",
-    "reward_schedule",
-    "ruleset",
-    "shared_evaluator",
-    "suite",
-    "write_records",
-]
-
 __version__ = "0.2.0"
 
-_NAMES_BY_MODULE = {
-    "envs.drivers": "play_episode play_episodes",
-    "evaluators.awaited": "AwaitedEvaluator",
-    "prompts.context": "CONTEXTS Context",
-    "envs.kernel_env": "KernelEnv",
-    "episodes.episode": "Episode",
-    "errors": "DegenerateProblem JudgeError KernelgymError PolicyFailure ProblemError UnknownName "
-    "UnsupportedLanguage UsageError",
-    "hygiene": "Hygiene",
-    "evaluators.base": "EvaluatorBase EvaluatorWrapper",
-    "evaluators.cached": "CachedEvaluator",
-    "evaluators.duel": "Duel duel",
-    "judge": "LocalEvaluator shared_evaluator",
-    "languages": "LANGUAGES Language",
-    "prompts.observer": "Observer",
-    "envs.recording": "RecordTrajectories RecordVectorTrajectories",
-    "records.rescore": "rescore",
-    "retrieval.part": "Retrieval",
-    "rewards": "REWARDS RewardPreset RewardSchedule discounted_returns reward_schedule",
-    "rulesets": "RULESETS Ruleset ruleset",
-    "benchmark.numbers.rates": "fast_p pass_at_k",
-    "benchmark.numbers.speeds": "geometric_mean_speedup",
-    "envs.spaces": "KernelText",
-    "suites": "Suite get_problem suite",
-    "testing": "ScriptedEvaluator",
-    "records.trajectories": "EpisodeRecord append_record read_records write_records",
-    "types": "Answer Capabilities Evaluator EvaluatorStatus Feedback Finding Job Kernel Message "
-    "Mismatch Problem Reply Score Severity Status Timing Trajectory Turn Verdict",
-    "envs.vector": "KernelVectorEnv",
-    "envs.wrappers": "DiscountedReturn RetrievalObservation",
+_MODULE_OF = {
+    name.name: node.module
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom) and node.module
+    for name in node.names
 }
-_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
+"""Modules of the public names, by name."""
+__all__ = ["ENV_IDS", "__version__", *_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
@@ -200,7 +33,7 @@ def __getattr__(name: str) -> Any:
         module = _MODULE_OF[name]
     except KeyError:
         raise AttributeError(f"module 'kernelgym' has no attribute {name!r}") from None
-    value = globals()[name] = getattr(importlib.import_module(f"kernelgym.{module}"), name)
+    value = globals()[name] = getattr(importlib.import_module(module), name)
     return value
 
 

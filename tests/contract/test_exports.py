@@ -1,4 +1,4 @@
-"""The public names: sorted, complete, and there."""
+"""The public names: complete, and there."""
 
 from __future__ import annotations
 
@@ -9,36 +9,20 @@ from pathlib import Path
 import pytest
 
 import kernelgym
-from support.source_tree import SOURCES, TRAIN_SOURCES, bound_names, exports, module_name, parsed
-
-
-def test_all_is_sorted_and_unique() -> None:
-    # ruff's order: constants, then classes, then the rest, each by name.
-    def kind(name: str) -> tuple[int, str]:
-        return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
-
-    assert kernelgym.__all__ == sorted(set(kernelgym.__all__), key=kind)
+from support.source_tree import (
+    ROOT,
+    SOURCES,
+    TRAIN_SOURCES,
+    bound_names,
+    exports,
+    module_name,
+    parsed,
+)
 
 
 def test_every_public_name_is_there() -> None:
     assert not [name for name in kernelgym.__all__ if getattr(kernelgym, name) is None]
     assert set(kernelgym.__all__) <= set(dir(kernelgym))
-
-
-def test_lazy_names_are_what_the_checker_sees() -> None:
-    """The imports under TYPE_CHECKING and the table of lazy names agree."""
-    tree = ast.parse(Path(kernelgym.__file__).read_text())
-    typed = {
-        alias.name: node.module
-        for block in tree.body
-        if isinstance(block, ast.If)
-        for node in ast.walk(block)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    lazy = {name: f"kernelgym.{module}" for name, module in kernelgym._MODULE_OF.items()}
-    assert typed == lazy
-    assert set(kernelgym.__all__) == set(lazy) | {"ENV_IDS", "__version__"}
 
 
 def test_unknown_names_are_attribute_errors() -> None:
@@ -58,7 +42,7 @@ def faults(path: Path) -> Iterator[str]:
     if not ast.get_docstring(tree):
         yield "no docstring"
     exported = exports(tree)
-    if exported is None:
+    if exported is None or path == ROOT / "__init__.py":  # its names are those of its .pyi
         return  # its public names are those that it defines without an underscore
     names = set(exported)
     if len(names) < len(exported):

@@ -86,8 +86,7 @@ def exports(tree: ast.Module) -> list[str] | None:
     """Return the names in a module's `__all__`, or None if it has none."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names: list[str] = ast.literal_eval(node.value)
-            return names
+            return [c.value for c in ast.walk(node.value) if isinstance(c, ast.Constant)]
     return None
 
 
