@@ -113,8 +113,8 @@ class Ruleset:
     """Kinds of inputs that judged calls are drawn from beside the problem's own, as far as the
     reference is well conditioned on them (see `kernelgym.judge.inputs.kinds`)."""
     perturb_state: bool = True
-    """Replace weights and buffers that are constant when constructed (a LayerNorm's ones and
-    zeros) by secret values of the same kind, by name, on both sides."""
+    """Replace weights and buffers that are not drawn at random (a LayerNorm's ones and zeros, an
+    identity) by secret values of the same kind, by name, on both sides."""
     small_variances: bool = False
     """Make some of the running variances among them so small that the layer's eps decides, where
     the reference is well conditioned on them."""

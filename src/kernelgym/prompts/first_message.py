@@ -184,9 +184,10 @@ def _judgement(
         )
     if rules.perturb_state:
         lines.append(
-            "- Parameters and buffers that are constant when constructed (a LayerNorm's ones and "
-            "zeros) are given other values afterwards, in place and by name: keep the reference's "
-            "names and shapes, and read such parameters in `forward`, not in the constructor."
+            "- Parameters and buffers that are not drawn at random (a LayerNorm's ones and zeros, "
+            "an identity, a table of positions) are given other values after construction, in "
+            "place and by name: keep the reference's names and shapes, and read them in `forward`, "
+            "not in the constructor."
         )
     lines.append(
         f"- Several calls on different inputs are compared, and all must agree; building may take "

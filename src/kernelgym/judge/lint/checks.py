@@ -25,7 +25,7 @@ from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, c
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.lint.trivial_answers import Answer, trivial_answers
-from kernelgym.judge.reference.constant_state import put_state
+from kernelgym.judge.reference.fixed_state import put_state
 from kernelgym.judge.reference.reference import ExpectedOutput, Reference, Seeds
 from kernelgym.judge.tensors import leaves_of, tensors_of
 from kernelgym.rulesets import Ruleset

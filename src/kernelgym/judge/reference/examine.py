@@ -1,4 +1,4 @@
-"""Finds which kinds of inputs suit a problem, and whether its constant state can vary.
+"""Finds which kinds of inputs suit a problem, which of its state can vary, and whether it is sound.
 
 On some kind of inputs a reference may overflow, lose all its digits or give one number everywhere.
 An honest kernel could then fail, or a worthless one pass, so that kind is left out. A process
@@ -22,9 +22,12 @@ from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, variants
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.reference.constant_state import (
-    constant_state,
+from kernelgym.judge.reference.fixed_state import (
+    STRENGTHS,
+    edges,
+    fixed_state,
     has_variances,
+    is_constant,
     put_state,
     vary,
 )
@@ -45,6 +48,7 @@ _MOST_COPIED = 0.9  # above, a verdict's other draw may hold nothing but copies
 _STEADY_BYTES = 1 << 30
 _JITTER = 2.0**-21  # four units in the last place of fp32, which kernels compute in
 _JITTER_OF_FP64 = 2.0**-50
+_MOST_ALONE = 16  # tensors tried one by one: each takes up to two runs of the reference and twin
 _SMALLEST_VARIANCES = (1e-4, 1e-3)
 """Factors of running variances that are tried, until the reference is well conditioned."""
 
@@ -55,8 +59,8 @@ class InputConditions:
 
     usable: tuple[str, ...]
     """Kinds of inputs, beside the problem's own, on which the reference is well conditioned."""
-    perturbs: bool
-    """Whether the problem's constant state may be replaced."""
+    varied: Mapping[str, float]
+    """Largest change of the state that may be replaced, by name, as a share of its values."""
     mutates: bool
     """Whether the reference changes its inputs."""
     factor: float | None
@@ -78,11 +82,12 @@ class InputConditions:
         return Calibration(factor, self.own_errors.get(kind, ()))
 
 
-NOTHING_KNOWN = InputConditions((), False, False, None, MappingProxyType({}))
+NOTHING_KNOWN = InputConditions((), MappingProxyType({}), False, None, MappingProxyType({}))
 
 
 def examine(
     build: Callable[[int], Any],
+    construct_anew: Callable[[], Any],
     draw: Draw,
     ruleset: Ruleset,
     device: Any,
@@ -92,6 +97,7 @@ def examine(
 
     Args:
         build: Makes the model under a seed, on the device.
+        construct_anew: Makes the model from other random numbers, its arguments included.
         draw: Draws inputs.
         ruleset: The rules.
         device: A `torch.device`.
@@ -114,11 +120,12 @@ def examine(
     operation, ranks = _operation(runner, inputs, mutates) if twin else ("", False)
     factor = ruleset.factor_for(operation) if twin else None
     bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factor)
-    smallest = _SMALLEST_VARIANCES if ruleset.small_variances else ()
-    borne = (each for each in (*smallest, 1.0) if ruleset.perturb_state and bears_state(each))
-    smallest_variance = next(borne, 0.0)
-    perturbs = smallest_variance > 0
-    if perturbs:
+    varied: dict[str, float] = {}
+    smallest_variance = 1.0
+    if ruleset.perturb_state:
+        state = fixed_state(runner.model, construct_anew())
+        varied, smallest_variance = _varied(state, bears_state, ruleset.small_variances)
+    if varied:
         own = runner.expect(inputs, _SEED)
     has_work = _copied(own.output, inputs) <= _MOST_COPIED
     del inputs
@@ -138,13 +145,13 @@ def examine(
                     break
     return InputConditions(
         tuple(usable),
-        perturbs,
+        MappingProxyType(varied),
         mutates,
         factor,
         MappingProxyType(known),
         GIVEN if has_work else _telling(runner, draw, usable),
         fits=not runner.too_large,
-        smallest_variance=smallest_variance or 1.0,
+        smallest_variance=smallest_variance,
     )
 
 
@@ -169,34 +176,71 @@ def _operation(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> tup
     return watching.operation, watching.ranks
 
 
+BearsState = Callable[[Mapping[str, torch.Tensor], Mapping[str, float], float], bool]
+"""Tries to change state, with the largest changes by name and the smallest variances."""
+
+
+def _varied(
+    state: Mapping[str, torch.Tensor], bears_state: BearsState, small_variances: bool
+) -> tuple[dict[str, float], float]:
+    """Return the largest borne change of every tensor of the state, and of running variances.
+
+    Constants are tried together, then all other state, then, if that is too much, each tensor of
+    it. What is borne stays changed.
+    """
+    constants = {name: value for name, value in state.items() if is_constant(value)}
+    shaped = {name: value for name, value in state.items() if name not in constants}
+    varied: dict[str, float] = {}
+    smallest = _SMALLEST_VARIANCES if small_variances and has_variances(constants) else ()
+    strengths = dict.fromkeys(constants, STRENGTHS[0])
+    borne = (each for each in (*smallest, 1.0) if bears_state(constants, strengths, each))
+    smallest_variance = next(borne, 0.0) if constants else 0.0
+    if smallest_variance:
+        varied.update(strengths)
+    alone = [{name: value} for name, value in shaped.items()] if len(shaped) > 1 else []
+    for group in (shaped, *alone[:_MOST_ALONE]):
+        if group and not varied.keys() & group.keys():
+            choices = (dict.fromkeys(group, strength) for strength in STRENGTHS)
+            varied.update(next((each for each in choices if bears_state(group, each, 1.0)), {}))
+    return varied, smallest_variance or 1.0
+
+
 def _bears_other_state(
     runner: ReferenceRunner,
     inputs: list[Any],
     before: ExpectedOutput,
     ruleset: Ruleset,
     factor: float | None,
+    state: Mapping[str, torch.Tensor],
+    strengths: Mapping[str, float],
     smallest_variance: float,
 ) -> bool:
-    """Return True if replaced constant state leaves the output useful.
+    """Return True if replaced state leaves the output useful.
 
-    With small variances (a factor below 1), the reference must also be well conditioned. The
-    replacement stays if so, and is undone if not.
+    Where more than constants is replaced, the values farthest away must do so, too. With small
+    variances (a factor below 1), and where more than constants is replaced, the reference must also
+    be well conditioned, if it was before. The replacement stays if so, and is undone if not.
     """
-    constants = constant_state(runner.model)
-    if not constants or (smallest_variance < 1 and not has_variances(constants)):
-        return False
-    kept = {name: value.clone() for name, value in constants.items()}
-    put_state(runner.model, vary(constants, _SEED, smallest_variance))
-    runner.renew_twin()
-    borne = False
+    kept = {name: value.clone() for name, value in state.items()}
+    shaped = not all(map(is_constant, state.values()))
+    choices = edges(kept, _SEED, strengths) if shaped else ()
+    borne = True
     try:
-        after = runner.expect(inputs, _SEED)
-        borne = _is_useful(after.output, before.output)
-        if borne and smallest_variance < 1:
+        for values in (*choices, vary(kept, _SEED, smallest_variance, strengths)):
+            put_state(runner.model, values)
+            runner.renew_twin()
+            after = runner.expect(inputs, _SEED)
+            borne = borne and _is_useful(after.output, before.output)
+            if shaped and bears(before, ruleset):
+                borne = borne and bears(after, ruleset)
+            if not borne:
+                break
+        if borne and (smallest_variance < 1 or (shaped and bears(before, ruleset))):
             borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factor)
     except Exception as error:
         if _is_to_be_raised(error, runner):
             raise
+        borne = False
     if borne:
         return True
     put_state(runner.model, kept)

@@ -23,8 +23,8 @@ from kernelgym.judge.inputs.kinds import GIVEN, InputSampling, is_salted, plan
 from kernelgym.judge.inputs.seeds import Seeds, seed_all
 from kernelgym.judge.out_of_memory import lacked_memory, our_failure
 from kernelgym.judge.problem_code import names_of
-from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
 from kernelgym.judge.reference.examine import NOTHING_KNOWN, InputConditions, bears, examine
+from kernelgym.judge.reference.fixed_state import put_state, vary
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.runner import ExpectedOutput, InputsChanged, ReferenceRunner, place
 from kernelgym.judge.tensors import DTYPES, lowest, precisions_of, same_bytes, tensors_of
@@ -42,6 +42,7 @@ __all__ = [
 
 _CPU = torch.device("cpu")
 _KEPT_CONDITIONS = 4096
+_OTHER_SEED = 31337  # no verdict's: the examination must not depend on the secret
 _known: dict[tuple[str, str, str], InputConditions] = {}
 
 
@@ -80,7 +81,7 @@ class Reference:
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
         """The kind of inputs for each judged call."""
         self.state: dict[str, torch.Tensor] = {}
-        """Values that replace constant state, by name, on the CPU."""
+        """Values that replace state that is not drawn at random, by name, on the CPU."""
         self._constructed: dict[str, torch.Tensor] = {}  # what `state` has replaced
         self._conditions = NOTHING_KNOWN
         self._needs_cpu = False  # whether the problem's code can draw inputs on the CPU only
@@ -92,7 +93,7 @@ class Reference:
             self._get_inputs: Callable[[], Any] = self._names["get_inputs"]
             seed_all(seeds.init())
             # Constructor arguments stay on the CPU: both sides construct their models there.
-            self.init_args = [self._cast(v, _CPU) for v in self._names["get_init_inputs"]()]
+            self.init_args = self._arguments()
             model = self._build(seeds.init())
             self._precisions = precisions_of(model.state_dict())
             self._shares_device = shares_device
@@ -122,7 +123,7 @@ class Reference:
         return self._runner.draws
 
     def prepare(self) -> None:
-        """Replace constant state and plan judged calls, as the problem allows.
+        """Replace state that is not drawn and plan judged calls, as the problem allows.
 
         Raises:
             JudgeError: If the problem's own code fails.
@@ -142,11 +143,11 @@ class Reference:
             expensive_calls=self.device.type == "cpu",
         )
         self._runner.copies_inputs = self._conditions.mutates
-        if self._conditions.perturbs:
-            constants = constant_state(self.model)
-            self._constructed = {name: value.clone() for name, value in constants.items()}
+        if varied := self._conditions.varied:
+            held = self.model.state_dict()
+            self._constructed = {name: held[name].clone() for name in varied}
             seed, smallest = self.seeds.derive("state"), self._conditions.smallest_variance
-            self.state = vary(constants, seed, smallest)
+            self.state = vary(self._constructed, seed, smallest, varied)
             put_state(self.model, self.state)
             self._runner.renew_twin()
 
@@ -167,9 +168,8 @@ class Reference:
 
         Runs separate models, so that this one keeps its state.
         """
-        return examine(
-            self._build, self._draw_kind, self._ruleset, self.device, self._shares_device
-        )
+        build, rules = (self._build, self._construct_anew), self._ruleset
+        return examine(*build, self._draw_kind, rules, self.device, self._shares_device)
 
     def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Return one set of inputs, with floating-point tensors in their precision."""
@@ -279,7 +279,7 @@ class Reference:
         return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
 
     def as_constructed(self, inputs: list[Any], forward_seed: int) -> ExpectedOutput | None:
-        """Return what the model gives with its constant state as constructed.
+        """Return what the model gives with all of its state as constructed.
 
         None if the model cannot be copied or run again.
         """
@@ -305,11 +305,22 @@ class Reference:
         )
         return (Finding("fixed_tolerance", message, Severity.SOFT),)
 
+    def _arguments(self) -> list[Any]:
+        return [self._cast(value, _CPU) for value in self._names["get_init_inputs"]()]
+
     def _build(self, seed: int) -> torch.nn.Module:
         with torch.no_grad():
             seed_all(seed)
             model = self._names["Model"](*self.init_args)
             placed: torch.nn.Module = place(model, self.device, self.dtype)
+            return placed
+
+    def _construct_anew(self) -> torch.nn.Module:
+        """Return the model from other random numbers, its arguments included, on the CPU."""
+        with torch.no_grad():
+            seed_all(_OTHER_SEED)
+            model = self._names["Model"](*self._arguments())
+            placed: torch.nn.Module = place(model, _CPU, self.dtype)
             return placed
 
     def _draw_kind(self, seed: int, kind: str) -> tuple[list[Any], bool]:

@@ -108,7 +108,7 @@ class CandidateModel:
             self._replace_state(reference)
 
     def _replace_state(self, reference: Reference) -> None:
-        """Set the kernel's constant parameters to the values that the reference uses."""
+        """Set the kernel's parameters that are not drawn to the values that the reference uses."""
         values = reference.state
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
         with contextlib.closing(arena):
@@ -124,7 +124,8 @@ class CandidateModel:
             shape = list(values[name].shape)
             raise Rejected(
                 Status.RUNTIME_ERROR,
-                f"{self._ruleset.name} replaces constant parameters after construction, and "
-                f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
-                "names and shapes, so that the judge can replace values by name",
+                f"{self._ruleset.name} replaces parameters and buffers that are not drawn at "
+                f"random after construction, and {self._entry} has no parameter {name!r} of shape "
+                f"{shape}: keep the reference's names and shapes, so that the judge can replace "
+                "values by name",
             )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelgym.judge.reference import examine
-from kernelgym.judge.reference.constant_state import constant_state, put_state, vary
+from kernelgym.judge.reference.fixed_state import fixed_state, put_state, vary
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
@@ -37,7 +37,7 @@ class _Mixed(nn.Module):
 
 
 def test_constant_state_is_what_holds_one_finite_number():
-    found = constant_state(_Mixed())
+    found = fixed_state(_Mixed(), _Mixed())
     assert set(found) == {
         "tied",
         "norm.bias",
@@ -102,9 +102,67 @@ def test_small_variances_need_a_layer_that_bears_them():
         assert bool((reference.state["norm.running_var"] < 0.02).any()) == expected
 
 
+class _Shaped(nn.Module):
+    def __init__(self, given):
+        super().__init__()
+        self.drawn = nn.Linear(4, 4)
+        self.scalar = nn.Parameter(torch.randn(()))
+        self.given = nn.Parameter(given)
+        self.square = nn.Linear(4, 4, bias=False)
+        nn.init.eye_(self.square.weight)
+        self.rates = nn.Parameter(torch.log(torch.arange(1.0, 9.0)))
+        self.register_buffer("mask", torch.tril(torch.ones(4, 4)))
+        self.register_buffer("shift", torch.eye(4))
+        self.register_buffer("index", torch.arange(4))
+        self.register_buffer("places", torch.arange(6.0), persistent=False)
+        self.register_buffer("bias", torch.tensor([0.5, float("-inf"), 2.0]))
+
+
+def test_fixed_state_is_what_two_constructions_have_in_common():
+    first, second = (_Shaped(torch.randn(3)) for _ in range(2))
+    assert set(fixed_state(first, second)) == {"square.weight", "rates", "shift", "bias"}
+
+
+def test_structured_state_moves_everywhere_and_keeps_what_it_needs():
+    model = _Shaped(torch.randn(3))
+    drawn = vary(fixed_state(model, _Shaped(torch.randn(3))), 7)
+    square = drawn["square.weight"]
+    assert bool((square.diagonal() >= 0.5).all()) and bool((square != torch.eye(4)).all())
+    assert float(square.abs().fill_diagonal_(0.0).max()) <= 0.25  # half of the root mean square
+    assert bool((drawn["rates"].diff() > 0).all())
+    assert drawn["bias"].isinf().tolist() == [False, True, False]
+
+
+@given(st.integers(0, 2**62), st.sampled_from((0.5, 0.05, 0.005)))
+def test_a_strength_bounds_the_changes(seed, strength):
+    table = torch.linspace(0.25, 4.0, 40).reshape(5, 8)
+    moved = vary({"table": table}, seed, strengths={"table": strength})["table"]
+    assert bool((moved.diff() > 0).all()) and not torch.equal(moved, table)
+    assert float(moved.min()) >= 0.25 * (1 - strength) - 1e-6
+    assert float(moved.max()) <= 4.0 * (1 + strength) + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("table", "forward", "change"),
+    [
+        ("torch.linspace(0.1, 2, 64)", "return x * self.t", 0.5),
+        ("torch.linspace(0.01, 0.99, 64)", "return x * torch.log(1 - self.t)", 0.005),
+        ("torch.linspace(0.01, 0.999999, 64)", "return x * torch.log(1 - self.t)", 0.0),
+    ],
+)
+def test_structured_state_moves_as_far_as_the_reference_bears(table, forward, change):
+    init = f"self.t = nn.Parameter({table})\nself.w = nn.Parameter(torch.randn(3))"
+    reference = Reference(problem(forward, "torch.randn(20, 64)", init=init), STRICT, Seeds("ab"))
+    reference.prepare()
+    assert set(reference.state) == ({"t"} if change else set())
+    for value in reference.state.values():
+        before = eval(table)
+        assert 0.2 * change < float((value / before - 1).abs().max()) <= change + 1e-5
+
+
 def test_put_state_writes_by_name():
     model = _Mixed()
-    values = vary(constant_state(model), 5)
+    values = vary(fixed_state(model, _Mixed()), 5)
     put_state(model, values)
     state = model.state_dict()
     assert all(torch.equal(state[name], value) for name, value in values.items())
