@@ -14,10 +14,10 @@ def take(path: Path, mode: int) -> int:
 
     Args:
         path: The file.
-        mode: Of `fcntl`: ``LOCK_SH`` or ``LOCK_EX``, with ``LOCK_NB`` not to wait.
+        mode: Mode of `fcntl.flock`: ``LOCK_SH`` or ``LOCK_EX``, with ``LOCK_NB`` not to wait.
 
     Raises:
-        BlockingIOError: If it is not to be had without waiting.
+        BlockingIOError: If another process holds the lock, and `mode` has ``LOCK_NB``.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -39,7 +39,7 @@ def locked(path: Path, mode: int) -> Iterator[None]:
 
 
 def is_free(path: Path, mode: int) -> bool:
-    """Say whether a lock could be had at once."""
+    """Return True if the lock can be taken without waiting."""
     try:
         os.close(take(path, mode | fcntl.LOCK_NB))
     except BlockingIOError:
@@ -48,12 +48,12 @@ def is_free(path: Path, mode: int) -> bool:
 
 
 class Turns:
-    """So many turns, shared by all processes that name them alike.
+    """Semaphore across processes: at most `count` of them do something at the same time.
 
     Args:
-        folder: Folder that all of them share.
-        name: What the turns are at.
-        count: How many there are.
+        folder: Folder of the lock files, the same for all processes.
+        name: Name of what is limited; processes that give the same name share the limit.
+        count: Number of processes that may do it at the same time.
     """
 
     def __init__(self, folder: Path, name: str, count: int) -> None:
@@ -61,7 +61,7 @@ class Turns:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[bool]:
-        """Hold a turn for the length of the block; says whether there was one, and never waits."""
+        """Hold a turn for the length of the block; yield False at once if all turns are taken."""
         with contextlib.ExitStack() as stack:
             for path in self._paths:
                 try:

@@ -16,7 +16,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +27,7 @@ from typing import Any
 from kernelgym.errors import DegenerateProblem
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
+from kernelgym.whole_file import write_whole
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
@@ -145,12 +145,9 @@ def read_kept(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Hy
 
 def write_kept(folder: Path, problem: Problem, rules: Ruleset, device: str, found: Hygiene) -> None:
     """Keep what a test found. A folder that cannot be written to is no error."""
-    place = _place(folder, problem, rules, device)
-    beside = place.with_name(f"{place.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-        beside.write_text(json.dumps(found.to_dict(), indent=1) + "\n", "utf-8")
-        beside.replace(place)
+        text = json.dumps(found.to_dict(), indent=1) + "\n"
+        write_whole(_place(folder, problem, rules, device), text)
 
 
 def _place(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Path:

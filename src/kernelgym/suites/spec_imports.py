@@ -26,7 +26,6 @@ import base64
 import hashlib
 import json
 import math
-import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +39,7 @@ from kernelgym.paths import cache_folder
 from kernelgym.reading import read
 from kernelgym.suites.spec import DTYPES, Dtype
 from kernelgym.suites.spec_files import text_in
+from kernelgym.whole_file import write_whole
 
 MOST_INLINE_BYTES = 1 << 30
 """Largest number of bytes of a tensor that is taken from inline data."""
@@ -352,8 +352,5 @@ def _stored(name: str, literal: _Data) -> dict[str, Any]:
     whole = len(encoded).to_bytes(8, "little") + encoded + raw
     file = cache_folder() / "spec_tensors" / f"{hashlib.sha256(whole).hexdigest()}.safetensors"
     if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside = file.with_name(f".{os.getpid()}-{file.name}")
-        beside.write_bytes(whole)
-        os.replace(beside, file)
+        write_whole(file, whole)
     return {"kind": "safetensors", "path": str(file), "key": name}

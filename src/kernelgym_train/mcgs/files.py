@@ -35,6 +35,7 @@ from typing import Any
 from kernelgym import UsageError
 from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
+from kernelgym.whole_file import write_whole
 from kernelgym_train.mcgs.variant import Variant
 
 
@@ -112,7 +113,7 @@ class SearchFolder:
         if verdict is not None:
             texts["result.json"] = _json(verdict.to_dict())
         for name, text in texts.items():
-            _write(folder / name, text)
+            write_whole(folder / name, text)
             self._begun.append(folder / name)
 
     def forget(self) -> None:
@@ -141,17 +142,17 @@ class SearchFolder:
             "risk": risk,
             "digest": kernel.digest,
         }
-        _write(folder / "control.json", _json(control))
-        _write(folder / "kernel_module.py", kernel.source)
-        _write(folder / "candidate.diff", diff_of(start, kernel))
+        write_whole(folder / "control.json", _json(control))
+        write_whole(folder / "kernel_module.py", kernel.source)
+        write_whole(folder / "candidate.diff", diff_of(start, kernel))
 
     def write_verdict(self, key: str, verdict: Verdict) -> None:
         """Write a variant's verdict."""
         folder = self.path / "variants" / key
-        _write(folder / "result.json", _json(verdict.to_dict()))
+        write_whole(folder / "result.json", _json(verdict.to_dict()))
         built = verdict.build.log if verdict.build is not None else ""
         if log := "\n".join(filter(None, (verdict.log, built))):
-            _write(folder / "log.txt", log)
+            write_whole(folder / "log.txt", log)
 
     def read_verdict(self, key: str) -> Verdict | None:
         """Return a variant's verdict; None if the file is missing or damaged."""
@@ -165,7 +166,7 @@ class SearchFolder:
         """Write the built files of a variant, or of the start if `key` is None."""
         folder = self.path / ("baseline" if key is None else f"variants/{key}")
         for name, data in files.items():
-            _write_bytes(folder / name, data)
+            write_whole(folder / name, data)
             if key is None:
                 self._begun.append(folder / name)
 
@@ -179,9 +180,9 @@ class SearchFolder:
 
     def write_result(self, result: Mapping[str, Any]) -> None:
         """Write the result."""
-        _write(self.path / "result.json", _json(result))
+        write_whole(self.path / "result.json", _json(result))
         if self._alone:
-            write_whole(self.outdir, result)
+            write_result_of_all(self.outdir, result)
 
     def write_episode(self, record: EpisodeRecord | None) -> None:
         """Write the episode that leads to the best; remove an earlier one if there is none."""
@@ -193,29 +194,18 @@ class SearchFolder:
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write the search's state."""
-        _write(self.path / "search_state.json", _json(state))
+        write_whole(self.path / "search_state.json", _json(state))
 
     def write_report(self, trace: str, page: str) -> None:
         """Write the evaluations for a reader, as Markdown and as an HTML page."""
-        _write(self.path / "trace.md", trace)
-        _write(self.path / "report.html", page)
+        write_whole(self.path / "trace.md", trace)
+        write_whole(self.path / "report.html", page)
 
 
-def write_whole(outdir: Path, result: Mapping[str, Any]) -> None:
+def write_result_of_all(outdir: Path, result: Mapping[str, Any]) -> None:
     """Write the result of all kernels of a folder of results."""
-    _write(outdir / "result.json", _json(result))
+    write_whole(outdir / "result.json", _json(result))
 
 
 def _json(data: object) -> str:
     return json.dumps(data, indent=2, allow_nan=False) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    _write_bytes(path, text.encode())
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}")
-    beside.write_bytes(data)
-    os.replace(beside, path)

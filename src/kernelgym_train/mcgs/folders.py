@@ -34,7 +34,7 @@ from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.controller import explore
-from kernelgym_train.mcgs.files import SearchFolder, write_whole
+from kernelgym_train.mcgs.files import SearchFolder, write_result_of_all
 from kernelgym_train.mcgs.finishing import finish, write_result
 from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
@@ -134,7 +134,7 @@ def search_folder(
         else:
             run.in_rounds(shares)
         result = run.result()
-    write_whole(outdir, result)
+    write_result_of_all(outdir, result)
     return result
 
 

@@ -24,16 +24,16 @@ Everything but `read_tactics` and `add_tactics` is pure.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
+from kernelgym.file_lock import locked
+from kernelgym.whole_file import write_whole
 from kernelgym_train.mcgs.variant import Variant, context_key
 
 START = "start"
@@ -166,7 +166,7 @@ def add_tactics(outdir: Path, context: Mapping[str, str], fresh: Edges) -> None:
         return
     path = tactics_path(outdir)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path.with_name(f".{path.name}.lock")):
+    with locked(path.with_name(f".{path.name}.lock"), fcntl.LOCK_EX):
         whole = _read(path)
         entry = whole["contexts"].get(_key(context), {})
         edges = {
@@ -181,20 +181,11 @@ def add_tactics(outdir: Path, context: Mapping[str, str], fresh: Edges) -> None:
             "searches": entry.get("searches", 0) + 1,
             "edges": _plain(edges),
         }
-        beside = path.with_name(f".{path.name}")
-        beside.write_text(json.dumps(whole, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        os.replace(beside, path)
+        write_whole(path, json.dumps(whole, indent=2, allow_nan=False) + "\n")
 
 
 def _key(context: Mapping[str, str]) -> str:
     return context_key((name, value) for name, value in context.items() if name != "task")
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -8,11 +8,8 @@ and without hidden characters; only what `Markup` marks is HTML.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import os
-import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -38,6 +35,7 @@ from kernelgym.benchmark.pages import (
 from kernelgym.benchmark.pages.style import document
 from kernelgym.benchmark.pages.view import RunView, anchor
 from kernelgym.errors import UsageError
+from kernelgym.whole_file import write_whole
 
 _MOST_ROWS = 200
 _DATA: tuple[ModuleType, ...] = (
@@ -88,19 +86,14 @@ def write_folder(
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a page beside its place and move it there.
+    """Write a page, whole or not at all.
 
     Raises:
         UsageError: If it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, "utf-8")
-        os.replace(draft, path)
+        write_whole(path, text)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
 
 

@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +33,7 @@ from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.retrieval.part import ready_retrieval
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem, Trajectory, text_digest
+from kernelgym.whole_file import write_whole
 
 PLAN_FILE = "plan.json"
 _RESTORE = "restore the file, or begin a run in another folder with --out"
@@ -275,14 +274,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     Raises:
         UsageError: If it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(draft, "x", encoding="utf-8") as file:
-            json.dump(data, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, json.dumps(data, indent=2) + "\n", sync=True)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
