@@ -7,7 +7,7 @@ Put a language model where `answers` is, and this is the whole loop. Run it with
 import gymnasium as gym
 
 import kernelgym  # registers the environments
-from kernelgym.suites.synthetic import broken_variants, correct_triton
+from kernelgym.suites.synthetic import broken_variants, solve
 
 
 def main() -> None:
@@ -17,7 +17,7 @@ def main() -> None:
 
     problem = env.unwrapped.problem
     answers = [variant.kernel.source for variant in broken_variants(problem, "triton")[:2]]
-    answers.append(correct_triton(problem))
+    answers.append(solve(problem, "triton").source)
     for answer in answers:
         action = f"<KERNEL>\n```python\n{answer}```\n</KERNEL>"
         observation, reward, terminated, truncated, info = env.step(action)

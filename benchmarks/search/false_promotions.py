@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.search.linear_gelu import KERNEL, PROBLEM
+from benchmarks.search.texts import TextProposer
 from kernelgym import Kernel, LocalEvaluator, duel
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
@@ -27,7 +28,6 @@ from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.task import task_of
-from kernelgym_train.mcgs.texts import TextProposer
 
 __all__ = ["again", "false_search", "renamed"]
 

@@ -23,7 +23,7 @@ from kernelgym.retrieval import synthetic
 from kernelgym.retrieval.embedding import OperatorEmbedder
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.folder import check_index, read_index, read_manifest
-from kernelgym.suites.synthetic import SyntheticSuite, correct_triton
+from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Evaluator, Kernel, Problem, Verdict
 from support.archive_rows import kernelbook_row, sakana_row
@@ -36,7 +36,7 @@ def rows_file(path: Path, problems: Sequence[Problem] = PROBLEMS) -> Path:
     rows = [
         {
             "reference": problem.source,
-            "kernel": correct_triton(problem),
+            "kernel": solve(problem, "triton").source,
             "language": "triton",
             "problem_id": problem.id,
             "licence": "BSD",
@@ -277,7 +277,10 @@ def test_planted_answer_is_found_by_a_real_judge(tmp_path) -> None:
     """A solution of a held-out problem stands under another reference, where no text tells."""
     held_out = HELD_OUT[:1]
     rows = rows_file(tmp_path / "mine.jsonl", PROBLEMS[:4]).read_text().splitlines()
-    planted = json.loads(rows[0]) | {"kernel": correct_triton(held_out[0]), "problem_id": "x/1"}
+    planted = json.loads(rows[0]) | {
+        "kernel": solve(held_out[0], "triton").source,
+        "problem_id": "x/1",
+    }
     (tmp_path / "mine.jsonl").write_text("\n".join([*rows[1:], json.dumps(planted)]) + "\n")
 
     @contextlib.contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelgym.errors import UnknownName
-from kernelgym.suites.facts import REASONS, degenerate, fact, facts
+from kernelgym.hygiene import REASONS
+from kernelgym.suites.facts import degenerate, fact, facts
 
 
 def flagged(reason: str, precision: str) -> set[str]:

@@ -32,17 +32,6 @@ from kernelgym.records.jsonlines import read_lines
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.types import Turn, Verdict
 
-__all__ = [
-    "WINNERS_FILE",
-    "FailedRequest",
-    "Generation",
-    "PlayedEpisode",
-    "RecordedRun",
-    "RunKind",
-    "SampleKey",
-    "read_run",
-]
-
 RunKind = Literal["eval", "import", "training", "episodes", "search"]
 SampleKey = tuple[str, int]
 """Key of an episode: the problem's id, and the number of its sample from 0."""

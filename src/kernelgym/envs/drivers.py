@@ -27,8 +27,6 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.types import Evaluator, Kernel, Problem, Trajectory, Verdict
 
-__all__ = ["Policy", "play_episode", "play_episodes"]
-
 Game = Problem | gym.Env[str, str]
 
 

@@ -23,11 +23,8 @@ from functools import cache
 from types import MappingProxyType
 
 from kernelgym.errors import UnknownName
-from kernelgym.hygiene import REASONS
 from kernelgym.rulesets import HALF_PRECISIONS, PRECISIONS
 from kernelgym.suites.small_sizes import SMALL, packaged_rows
-
-__all__ = ["REASONS", "Fact", "degenerate", "fact", "facts"]
 
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"any": PRECISIONS, "fp32": ("own", "fp32"), "half": HALF_PRECISIONS}

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.search.texts import TextProposer
 from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
@@ -23,7 +24,6 @@ from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
-from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.together import BuildGroups, BuildMember
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.search.texts import TextProposer
 from kernelgym import Kernel, LocalEvaluator, UsageError
 from kernelgym.cli.redteam import load_corpus
 from kernelgym.redteam.corpus import CorpusEntry
@@ -14,7 +15,6 @@ from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Finding, Problem, Severity, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.task import task_of
-from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.variant import read_variant
 from support.searches import searched
 

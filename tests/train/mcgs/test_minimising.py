@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.search.texts import TextProposer
 from kernelgym import Duel, Kernel, duel
 from kernelgym.records.trajectories import read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
-from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
 from support import searches
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.search.texts import TextProposer
 from kernelgym import Kernel, LocalEvaluator
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym.types import Build
@@ -25,7 +26,6 @@ from kernelgym_train.mcgs.static_priors import (
     read_report,
     report_factors,
 )
-from kernelgym_train.mcgs.texts import TextProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant
 from support import searches
 

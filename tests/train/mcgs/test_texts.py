@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym_train.mcgs.texts import without_each_hunk
+from benchmarks.search.texts import without_each_hunk
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "  d\n"]), max_size=12).map("".join)
 

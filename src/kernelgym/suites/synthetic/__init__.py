@@ -1,15 +1,15 @@
 """Procedural problems in KernelBench's format, with right and wrong kernels for each.
 
-`SyntheticSuite` lists the problems. `solve` (or `correct_triton`, `correct_cpp`) writes a correct
-kernel for any of them, `broken_variants` writes typical broken ones with the verdict each gets,
-and `canonical_form` says which problems count as the same.
+`SyntheticSuite` lists the problems. `solve` writes a correct kernel for any of them,
+`broken_variants` writes typical broken ones with the verdict each gets, and `canonical_form` says
+which problems count as the same.
 
 Everything is text made from a seed: nothing here imports PyTorch, runs a problem or judges one.
 """
 
 from kernelgym.suites.synthetic.broken import BrokenKernel, broken_variants
 from kernelgym.suites.synthetic.canonical import PARTS, Part, part_of
-from kernelgym.suites.synthetic.solve import correct_cpp, correct_triton, solve
+from kernelgym.suites.synthetic.solve import solve
 from kernelgym.suites.synthetic.style import Defect
 from kernelgym.suites.synthetic.suite import SyntheticSuite, canonical_form, respelled
 
@@ -21,8 +21,6 @@ __all__ = [
     "SyntheticSuite",
     "broken_variants",
     "canonical_form",
-    "correct_cpp",
-    "correct_triton",
     "part_of",
     "respelled",
     "solve",

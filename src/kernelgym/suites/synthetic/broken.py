@@ -25,17 +25,6 @@ from kernelgym.types import Kernel, Problem, Status
 
 _TRIES = 24
 
-_EXPLANATIONS = {
-    Defect.MISSING_MASK: "Loads and stores carry no mask: the last block reaches beyond the end.",
-    Defect.NAME_ERROR: "The result is stored under a name that does not exist.",
-    Defect.WRONG_CONSTANT: "A constant has the wrong value.",
-    Defect.WRONG_AXIS: "The work is done along the wrong axis.",
-    Defect.NO_BOUNDS_CHECK: "The last, partial block is never computed and stays unwritten.",
-    Defect.TYPE_SLIP: "Values pass through an integer type and lose their fraction.",
-    Defect.MISSING_LOOP: "Only the first block is looked at; the loop over the rest is missing.",
-    Defect.MISSING_STEP: "One step of the computation is left out.",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class BrokenKernel:
@@ -45,8 +34,7 @@ class BrokenKernel:
     defect: str
     """A `Defect`: ``missing_mask``, ``wrong_axis``, ..."""
     expected: Status
-    explanation: str
-    """One sentence for a reader."""
+    """Status that the judge gives the kernel on the CPU."""
 
 
 def broken_variants(
@@ -71,9 +59,8 @@ def broken_variants(
             continue
         source = _write(spec, defect, language, style_seed)
         if source is not None:
-            kernel = Kernel(source, language)
             expected = _expected(defect, language)
-            found.append(BrokenKernel(kernel, defect.value, expected, _EXPLANATIONS[defect]))
+            found.append(BrokenKernel(Kernel(source, language), defect.value, expected))
     return tuple(found)
 
 

@@ -23,17 +23,6 @@ from kernelgym.suites.synthetic.style import Defect, Style, draw_style
 from kernelgym.suites.synthetic.triton_parts import StageText, arguments
 from kernelgym.types import Kernel, Problem
 
-__all__ = [
-    "Flaw",
-    "Target",
-    "check_target",
-    "correct_cpp",
-    "correct_triton",
-    "solve",
-    "styles_of",
-    "write_kernel",
-]
-
 _FUNCTIONS = ("fused", "run", "launch", "compute", "forward")
 
 _TRITON: Mapping[str, Callable[..., StageText]] = {
@@ -88,16 +77,6 @@ def solve(problem: Problem, language: Target = "triton", style_seed: int = 0) ->
     """
     check_target(language)
     return Kernel(write_kernel(spec_of(problem), language, style_seed), language)
-
-
-def correct_triton(problem: Problem, style_seed: int = 0) -> str:
-    """Return the source of a correct Triton module for a problem; see `solve`."""
-    return solve(problem, "triton", style_seed).source
-
-
-def correct_cpp(problem: Problem, style_seed: int = 0) -> str:
-    """Return the source of a correct C++ module for a problem; see `solve`."""
-    return solve(problem, "cpp", style_seed).source
 
 
 def styles_of(spec: Spec, seed: int, flaw: Flaw | None = None) -> list[Style]:
