@@ -36,9 +36,9 @@ import kernelgym
 from kernelgym.judge.lint.process import HygieneProcess
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.rulesets import ruleset
-from kernelgym.suites.facts import degenerate, fact
 from kernelgym.suites.kernelbench import KernelBenchSuite
-from kernelgym.suites.small_sizes import SMALL, resized, size_constants
+from kernelgym.suites.kernelbench_facts import degenerate, fact
+from kernelgym.suites.kernelbench_small import SMALL, resized, size_constants
 from kernelgym.types import Problem
 
 MOST_BYTES = 64_000_000

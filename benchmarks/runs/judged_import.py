@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.conformance.cases import Case, load_cases
 from benchmarks.runs.shows import Show
 from kernelgym.benchmark import report
-from kernelgym.benchmark.folders import read_run
 from kernelgym.benchmark.interchange.importing import import_run, judge_import
 from kernelgym.benchmark.kernelbench_folder import read_folder
+from kernelgym.benchmark.recorded_runs import read_run
 from kernelgym.cli.judging import check_tools, judge_many
 from kernelgym.errors import KernelgymError
 from kernelgym.judge import LocalEvaluator

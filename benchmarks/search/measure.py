@@ -25,11 +25,11 @@ from benchmarks.search.hub import TABLES
 from benchmarks.search.table import Config, Table, write_table
 from kernelgym import LocalEvaluator
 from kernelgym.types import Evaluator, Job, Kernel, Problem
+from kernelgym_train.mcgs.build_groups import MOST_TOGETHER, together
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.knobs import Knob, KnobSpace
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer
-from kernelgym_train.mcgs.together import MOST_TOGETHER, together
 from kernelgym_train.mcgs.variant import Variant, launch_key, read_variant, state_key
 
 __all__ = ["ABSENT_AS", "measured", "space_of"]

@@ -79,7 +79,7 @@ from kernelgym.records.trajectories import (
 from kernelgym.records.trajectories import (
     write_records as write_records,
 )
-from kernelgym.retrieval.part import Retrieval as Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval as Retrieval
 from kernelgym.rewards import (
     REWARDS as REWARDS,
 )

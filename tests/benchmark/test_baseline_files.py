@@ -14,7 +14,7 @@ from kernelgym.benchmark.baseline_files import (
     baselines_of,
     write_baselines,
 )
-from kernelgym.benchmark.folders import RecordedRun, read_run
+from kernelgym.benchmark.recorded_runs import RecordedRun, read_run
 from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.errors import UsageError
 from kernelgym.reference_time import MODES, ReferenceTime, TimeSetting

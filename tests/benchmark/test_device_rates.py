@@ -10,13 +10,13 @@ import pytest
 
 from kernelgym.benchmark import report
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
-from kernelgym.benchmark.folders import RecordedRun, read_run
 from kernelgym.benchmark.numbers.roofline import RooflineLimit
+from kernelgym.benchmark.recorded_runs import RecordedRun, read_run
 from kernelgym.benchmark.times_file import TimesFile, measure_all
 from kernelgym.cli import main
 from kernelgym.errors import UsageError
 from kernelgym.reference_time import ReferenceTime, TimeSetting
-from kernelgym.suites.facts import fact
+from kernelgym.suites.kernelbench_facts import fact
 from kernelgym.types import Problem
 from support.benchmark_runs import eval_run, problem
 from support.html_pages import parsed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.benchmark import report
-from kernelgym.benchmark.folders import read_run
+from kernelgym.benchmark.recorded_runs import read_run
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import write_lines
 from kernelgym.records.trajectories import write_records

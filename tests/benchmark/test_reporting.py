@@ -12,7 +12,7 @@ from kernelgym.benchmark.baseline_files import baseline_mode
 from kernelgym.benchmark.reporting import COLUMNS
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import RULESETS
-from kernelgym.suites.facts import facts
+from kernelgym.suites.kernelbench_facts import facts
 from kernelgym.types import Problem
 from support.benchmark_runs import eval_run, fast, made, record
 

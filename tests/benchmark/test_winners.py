@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.benchmark import report
-from kernelgym.benchmark.folders import read_run
+from kernelgym.benchmark.recorded_runs import read_run
 from kernelgym.benchmark.winners import measure_winners, unconfirmed
 from kernelgym.cli import judging, main
 from kernelgym.errors import UsageError

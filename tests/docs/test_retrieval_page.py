@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from kernelgym.retrieval.exclusion import REASONS
-from kernelgym.retrieval.part import Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval
 
 PAGE = (Path(__file__).parents[2] / "docs" / "retrieval.md").read_text()
 

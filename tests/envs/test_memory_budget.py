@@ -18,7 +18,7 @@ from kernelgym.errors import DegenerateProblem, ProblemError, UsageError
 from kernelgym.evaluators.cached import CachedEvaluator
 from kernelgym.judge import LocalEvaluator, shared_evaluator
 from kernelgym.suites.base import Ids, find_problem, non_empty, select_ids
-from kernelgym.suites.facts import facts
+from kernelgym.suites.kernelbench_facts import facts
 from kernelgym.suites.known_memory import needed_bytes
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.types import Problem

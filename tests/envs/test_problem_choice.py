@@ -198,7 +198,7 @@ def test_the_table_depends_on_precision() -> None:
 
 
 def test_what_only_breaks_kernelbenchs_harness_is_played() -> None:
-    from kernelgym.suites.facts import degenerate, facts
+    from kernelgym.suites.kernelbench_facts import degenerate, facts
 
     entry = next(entry for entry in facts().values() if entry.level == 4)
     problem = Problem(entry.problem_id, "KernelBench", 4, entry.name, "")

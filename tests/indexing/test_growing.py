@@ -20,7 +20,7 @@ from kernelgym.retrieval.archive import archive_index, forget_archives, keep_arc
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import form_of
 from kernelgym.retrieval.index import Index
-from kernelgym.retrieval.part import Retrieval, load_index, load_indexes
+from kernelgym.retrieval.prompt_part import Retrieval, load_index, load_indexes
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.testing import ScriptedEvaluator, reply, verdict

@@ -19,7 +19,7 @@ from kernelgym.prompts.context import CONTEXTS
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.short import ShortObserver
-from kernelgym.retrieval.part import Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, reply, verdict
 from kernelgym.types import Kernel, Message, Turn, Verdict
 from support.feedback_cases import CASES, timed, wrong

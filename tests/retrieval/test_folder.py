@@ -16,7 +16,7 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.folder import check_index, read_index, read_manifest, write_index
 from kernelgym.retrieval.idioms import IDIOMS
 from kernelgym.retrieval.index import Index
-from kernelgym.retrieval.part import load_index, ready_retrieval
+from kernelgym.retrieval.prompt_part import load_index, ready_retrieval
 from kernelgym.retrieval.synthetic import synthetic_entries
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator

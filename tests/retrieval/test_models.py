@@ -12,7 +12,7 @@ from kernelgym.retrieval.folder import read_index
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.models import find_embedder
 from kernelgym.retrieval.nearest_rows import search_engine
-from kernelgym.retrieval.part import Retrieval, load_index
+from kernelgym.retrieval.prompt_part import Retrieval, load_index
 from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.suites.synthetic import SyntheticSuite
 from support.text_models import make_text_model

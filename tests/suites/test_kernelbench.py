@@ -216,7 +216,7 @@ def test_missing_package_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_families_stay_on_one_side() -> None:
-    from kernelgym.suites.facts import facts
+    from kernelgym.suites.kernelbench_facts import facts
 
     sides: dict[str, set[str]] = {}
     share: dict[int, list[bool]] = {}
@@ -244,7 +244,7 @@ def test_unknown_families_get_one_stable_side(name: str, number: int) -> None:
 
 
 def test_representative_numbers_are_known_problems() -> None:
-    from kernelgym.suites.facts import fact
+    from kernelgym.suites.kernelbench_facts import fact
 
     assert {level: len(numbers) for level, numbers in REPRESENTATIVE.items()} == {1: 18, 2: 8, 3: 9}
     for level, numbers in REPRESENTATIVE.items():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernelgym.errors import ProblemError
 from kernelgym.judging_memory import SPARE_BYTES, judging_bytes
-from kernelgym.suites.facts import facts
+from kernelgym.suites.kernelbench_facts import facts
 from kernelgym.suites.known_memory import check_fits, fitting, needed_bytes
 from kernelgym.suites.synthetic.source import make_problem, sizes_of, spec_for
 from kernelgym.suites.synthetic.spec import Preset

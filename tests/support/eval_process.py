@@ -16,7 +16,7 @@ from typing import Any
 import openai  # noqa: F401  # so that no child imports it again
 
 from kernelgym.benchmark import evaluate
-from kernelgym.benchmark.run.remote import EndpointSampling, OpenAIPolicy
+from kernelgym.benchmark.run.openai_policy import EndpointSampling, OpenAIPolicy
 from kernelgym.testing import ScriptedEvaluator
 from support.evals import by_digest
 

@@ -314,7 +314,7 @@ def run(
 ) -> Any:
     """Train by a configuration against a store; returns (outcome, log, steps)."""
     from kernelgym.testing import ScriptedEvaluator
-    from kernelgym_train.backends.tinker.remote import Remote
+    from kernelgym_train.backends.tinker.remote_model import Remote
     from kernelgym_train.backends.tinker.spending import Spending
     from kernelgym_train.backends.tinker.train import train
     from kernelgym_train.launch.assembly import make_steps
@@ -348,7 +348,7 @@ def served_by(monkeypatch: Any, store: Store, *models: Any) -> list[FakeService]
     """
     from kernelgym.testing import ScriptedEvaluator
     from kernelgym_train.backends.tinker import backend
-    from kernelgym_train.backends.tinker.reach import ServedModel
+    from kernelgym_train.backends.tinker.server_probe import ServedModel
     from kernelgym_train.launch import launch
     from support import tiny
 

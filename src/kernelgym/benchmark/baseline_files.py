@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.speeds import BaselineTime
+from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
 from kernelgym.precision import judged_precisions

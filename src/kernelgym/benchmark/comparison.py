@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.paired import PairedDifference, paired_rates, paired_speeds
+from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.errors import UsageError
 
 

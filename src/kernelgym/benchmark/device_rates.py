@@ -2,7 +2,7 @@
 
 `kernelgym device --json` writes the file of rates. The operations of a reference (matrix products,
 convolutions and attention) come from the files of `kernelgym baseline --modes`, or from the table
-of KernelBench's problems (`kernelgym.suites.facts`).
+of KernelBench's problems (`kernelgym.suites.kernelbench_facts`).
 
 Contract: rates of another device than the run's are refused. A problem without known operations
 has the limit that its bytes set.
@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.roofline import RooflineLimit
+from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
 from kernelgym.precision import judged_precisions
 from kernelgym.rulesets import Ruleset, recorded_ruleset
-from kernelgym.suites.facts import fact
+from kernelgym.suites.kernelbench_facts import fact
 from kernelgym.types import Problem
 
 

@@ -17,12 +17,12 @@ from kernelgym.benchmark.baseline_files import baselines_of
 from kernelgym.benchmark.claims import compare
 from kernelgym.benchmark.comparison import RunComparison, compare_runs
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
-from kernelgym.benchmark.folders import RecordedRun, read_run
 from kernelgym.benchmark.numbers.rates import fast_curve
 from kernelgym.benchmark.numbers.taxonomy import solved_by_turn
 from kernelgym.benchmark.pages.report import one_file, write_file, write_folder
 from kernelgym.benchmark.pages.speed import PLACES
 from kernelgym.benchmark.pages.view import RunView, view_of
+from kernelgym.benchmark.recorded_runs import RecordedRun, read_run
 from kernelgym.benchmark.scorecard import costs, solved
 from kernelgym.errors import UsageError
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernelgym.benchmark.folders import RecordedRun
 from kernelgym.benchmark.numbers.costs import judge_time, per_solved, spent
 from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
 from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, by_problem
 from kernelgym.benchmark.numbers.rates import correct_rate, fast_rate, pass_rate
 from kernelgym.benchmark.numbers.roofline import RooflineLimit, mean_share, mean_sol_score
 from kernelgym.benchmark.numbers.speeds import GeometricMean, geometric_mean
+from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import recorded_ruleset
 from kernelgym.types import Status, Verdict
@@ -68,7 +68,7 @@ class RunCounts:
 
 def degenerate_problems(run: RecordedRun) -> dict[str, tuple[str, ...]]:
     """Return the degenerate problems by id, with their reasons."""
-    from kernelgym.suites.facts import degenerate
+    from kernelgym.suites.kernelbench_facts import degenerate
     from kernelgym.suites.known_hygiene import known_hygiene
 
     found: dict[str, tuple[str, ...]] = {}

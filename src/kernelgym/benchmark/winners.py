@@ -12,8 +12,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from kernelgym.benchmark.folders import WINNERS_FILE, PlayedEpisode, RecordedRun
 from kernelgym.benchmark.numbers.outcomes import whole, winner
+from kernelgym.benchmark.recorded_runs import WINNERS_FILE, PlayedEpisode, RecordedRun
 from kernelgym.errors import UsageError
 from kernelgym.records.jsonlines import append_line
 from kernelgym.types import Evaluator

@@ -117,9 +117,9 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
         """Return plan, problems, folder and policy: from the options, or from the folder."""
         from kernelgym.benchmark.run.evaluate import default_folder
         from kernelgym.benchmark.run.plan import read_plan
+        from kernelgym.benchmark.run.plan_from_options import problems_of, resolve
         from kernelgym.benchmark.run.policies import make_policy
         from kernelgym.benchmark.run.spending import priced
-        from kernelgym.benchmark.run.task import problems_of, resolve
 
         if self.judge_only:
             if not self.out:
@@ -213,8 +213,8 @@ def _ping(policy: EvalPolicy | None) -> int:
     """Request one token, print the result, and return the exit code."""
     import asyncio
 
+    from kernelgym.benchmark.run.openai_policy import OpenAIPolicy
     from kernelgym.benchmark.run.policies import ProviderFailure
-    from kernelgym.benchmark.run.remote import OpenAIPolicy
     from kernelgym.benchmark.run.spending import PricedPolicy
 
     if isinstance(policy, PricedPolicy):

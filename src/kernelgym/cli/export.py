@@ -145,7 +145,7 @@ class ExportCommand(Command):
         return 0
 
     def _run_folder(self) -> int:
-        from kernelgym.benchmark.folders import read_run
+        from kernelgym.benchmark.recorded_runs import read_run
 
         if self.format == "kernelbench" and self.level is None:
             raise UsageError("--format kernelbench writes one level; name it with --level")

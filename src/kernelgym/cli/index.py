@@ -74,7 +74,7 @@ class IndexBuildCommand(MemoryOption):
         from kernelgym.indexing.corpora import corpus_of
         from kernelgym.languages import language
         from kernelgym.retrieval.models import find_embedder
-        from kernelgym.retrieval.part import part_of_suite
+        from kernelgym.retrieval.prompt_part import part_of_suite
 
         if not self.corpus:
             raise UsageError("give at least one --corpus, such as --corpus synthetic")
@@ -150,7 +150,7 @@ class IndexQueryCommand(Command):
 
     def run(self) -> int:
         """Print the entries; return the exit code."""
-        from kernelgym.retrieval.part import Retrieval, load_index
+        from kernelgym.retrieval.prompt_part import Retrieval, load_index
 
         retrieval = Retrieval(self.folder, k=self.k, model=self.model)
         index = load_index(retrieval, self.language, self.device)

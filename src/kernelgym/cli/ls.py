@@ -36,8 +36,8 @@ class LsCommand(Command):
         from kernelgym.errors import UsageError
         from kernelgym.suites import suite
         from kernelgym.suites.base import non_empty
+        from kernelgym.suites.kernelbench_small import SMALL
         from kernelgym.suites.known_hygiene import known_hygiene
-        from kernelgym.suites.small_sizes import SMALL
 
         rules = precise_rules(self.ruleset, self.precision)
         if self.suite is None:

@@ -76,7 +76,7 @@ class ReportCommand(Command):
 
 def _measure(path: str) -> None:
     """Measure the fastest kernels of a run again, by the run's rules and on its device."""
-    from kernelgym.benchmark.folders import read_run
+    from kernelgym.benchmark.recorded_runs import read_run
     from kernelgym.benchmark.winners import measure_winners, unconfirmed
     from kernelgym.rulesets import recorded_ruleset
 

@@ -12,7 +12,7 @@ from kernelgym.cli.judging import problem_at
 from kernelgym.cli.options import JudgingOptions
 from kernelgym.judging_memory import in_gigabytes
 from kernelgym.prompts.parts import Part
-from kernelgym.suites.facts import Fact
+from kernelgym.suites.kernelbench_facts import Fact
 from kernelgym.types import Problem
 
 
@@ -43,7 +43,7 @@ class ShowCommand(JudgingOptions):
                 raise UsageError(f"--max-turns must be at least 1, got {self.max_turns}")
             parts: tuple[Part, ...] = ()
             if self.retrieval is not None:
-                from kernelgym.retrieval.part import ready_retrieval
+                from kernelgym.retrieval.prompt_part import ready_retrieval
 
                 parts = (ready_retrieval(self.retrieval, self.language, self.device),)
             observer = Observer(
@@ -64,7 +64,7 @@ class ShowCommand(JudgingOptions):
 def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
     from kernelgym.hygiene import REASONS
     from kernelgym.rulesets import ruleset
-    from kernelgym.suites.facts import fact
+    from kernelgym.suites.kernelbench_facts import fact
     from kernelgym.suites.known_hygiene import known_hygiene
     from kernelgym.suites.known_memory import needed_bytes
 

@@ -44,7 +44,7 @@ from kernelgym.prompts.context import ContextPolicy
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import HISTORY_TOKENS, Observer, render
 from kernelgym.prompts.parts import Part
-from kernelgym.retrieval.part import Retrieval, ready_retrieval
+from kernelgym.retrieval.prompt_part import Retrieval, ready_retrieval
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites import Ids, Suite
@@ -94,8 +94,8 @@ class KernelEnv(gym.Env[str, str]):
         prompt_tokens: Largest number of tokens of the whole prompt; None for no limit. A problem
             that does not fit is refused by `reset`.
         retrieval: Solved problems like the one asked, shown in the prompt: the name of an index
-            (``synthetic``), a mapping of the fields of `kernelgym.retrieval.part.Retrieval`, or
-            one itself; None for none.
+            (``synthetic``), a `kernelgym.retrieval.prompt_part.Retrieval`, or a mapping of its
+            fields; None for none.
         feedback_level: Level of detail of the feedback: ``minimal``, ``standard`` or ``profile``.
         feedback_tokens: Largest number of tokens of one turn's feedback.
         count_tokens: Function that counts a text's tokens, for these budgets and

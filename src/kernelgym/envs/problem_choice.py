@@ -24,9 +24,9 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import SUITES, Ids, Suite
 from kernelgym.suites import suite as find_suite
 from kernelgym.suites.base import find_problem, non_empty, parse_ids, problem_keys
+from kernelgym.suites.kernelbench_small import SMALL
 from kernelgym.suites.known_hygiene import known_hygiene, passing
 from kernelgym.suites.known_memory import check_fits, fitting, needed_bytes, too_large
-from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator, Kernel, Problem
 
 

@@ -16,7 +16,7 @@ import gymnasium as gym
 
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.errors import UsageError
-from kernelgym.retrieval.part import Retrieval, ready_retrieval
+from kernelgym.retrieval.prompt_part import Retrieval, ready_retrieval
 from kernelgym.types import discounted_returns, return_variant
 
 
@@ -104,7 +104,7 @@ class RetrievalObservation(gym.Wrapper[str, str, str, str], gym.utils.RecordCons
         env: An environment of an id of ours, wrapped or not.
         index: Name of an index.
         k: Most entries that are shown.
-        **settings: Other fields of `kernelgym.retrieval.part.Retrieval`, such as ``tokens``.
+        **settings: Other fields of `kernelgym.retrieval.prompt_part.Retrieval`, such as ``tokens``.
 
     Raises:
         UsageError: If `env` is none of ours or has retrieval already, or an argument is unknown or

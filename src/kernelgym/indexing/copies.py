@@ -20,7 +20,7 @@ from kernelgym.errors import ProblemError
 from kernelgym.indexing.judging import BuildVerdicts
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.index import Index
-from kernelgym.suites.small_sizes import small_form
+from kernelgym.suites.kernelbench_small import small_form
 from kernelgym.types import Job, Kernel, Problem
 
 _DEEPEST = 512

@@ -22,7 +22,7 @@ from kernelgym.prompts.observer import Observer
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.retrieval.archive import archive_digest, keep_archive
 from kernelgym.retrieval.entry import IndexEntry
-from kernelgym.retrieval.part import Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval
 
 MOST = 4000
 """Largest number of entries of an archive."""

@@ -21,7 +21,7 @@ from kernelgym.prompts.context import Context
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.kinds import PROMPTS
 from kernelgym.prompts.observer import Observer
-from kernelgym.retrieval.part import Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval
 from kernelgym.rulesets import recorded_ruleset
 
 if TYPE_CHECKING:

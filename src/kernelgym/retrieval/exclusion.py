@@ -24,7 +24,7 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.idioms import DEPTHWISE
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import aliases_of, parsed
-from kernelgym.suites.small_sizes import SMALL
+from kernelgym.suites.kernelbench_small import SMALL
 from kernelgym.types import Problem, text_digest
 
 REASONS = ("id", "source", "operators")

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.suites.base import Ids, Suite
-from kernelgym.suites.small_sizes import SMALL
+from kernelgym.suites.kernelbench_small import SMALL
 from kernelgym.types import Problem
 
 __all__ = ["SUITES", "Ids", "Suite", "check_full_sizes", "get_problem", "suite"]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from kernelgym.errors import ProblemError, UnknownName, UsageError
-from kernelgym.suites.small_sizes import SMALL
+from kernelgym.suites.kernelbench_small import SMALL
 from kernelgym.types import Problem
 
 REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")

@@ -10,7 +10,7 @@ of near-duplicates (18 square-ish matmuls, 34 convolutions); see `TEST_FAMILIES`
 ``representative`` is KernelBench's own subset.
 
 With ``sizes="small"`` the suite lists small forms instead, whose ids end in ``@small`` (see
-`kernelgym.suites.small_sizes`). `get` returns what an id says, whatever the suite lists.
+`kernelgym.suites.kernelbench_small`). `get` returns what an id says, whatever the suite lists.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from kernelgym.suites.base import (
     read_source,
     select_ids,
 )
-from kernelgym.suites.facts import fact
-from kernelgym.suites.small_sizes import SMALL, small_form
+from kernelgym.suites.kernelbench_facts import fact
+from kernelgym.suites.kernelbench_small import SMALL, small_form
 from kernelgym.types import Problem
 
 DATASET = "ScalingIntelligence/KernelBench"

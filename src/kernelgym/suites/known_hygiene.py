@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 from kernelgym.hygiene import Hygiene, read_kept
 from kernelgym.rulesets import Ruleset
-from kernelgym.suites.facts import degenerate, fact
+from kernelgym.suites.kernelbench_facts import degenerate, fact
 from kernelgym.types import Problem
 
 _OF_THE_TABLE = "by the shipped table, at KernelBench's tolerances"

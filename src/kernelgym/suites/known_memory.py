@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from kernelgym.errors import ProblemError
 from kernelgym.judging_memory import in_gigabytes, judging_bytes
-from kernelgym.suites.facts import fact
+from kernelgym.suites.kernelbench_facts import fact
 from kernelgym.types import Problem
 
 _OF_A_SPEC = re.compile(

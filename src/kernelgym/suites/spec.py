@@ -24,7 +24,7 @@ from pydantic import BeforeValidator, Field
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Ruleset, with_tolerances
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.suites.arithmetic import evaluate, names_in
+from kernelgym.suites.spec_arithmetic import evaluate, names_in
 from kernelgym.suites.spec_sources import is_jit
 
 DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(

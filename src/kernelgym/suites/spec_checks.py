@@ -14,7 +14,6 @@ from collections.abc import Iterable
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.judging_memory import in_gigabytes, judging_bytes
-from kernelgym.suites.arithmetic import FUNCTIONS, evaluate, names_in
 from kernelgym.suites.spec import (
     ExprAxis,
     KernelSpec,
@@ -23,6 +22,7 @@ from kernelgym.suites.spec import (
     VarAxis,
     names_used,
 )
+from kernelgym.suites.spec_arithmetic import FUNCTIONS, evaluate, names_in
 from kernelgym.suites.spec_sources import cpp_function, run_parameters, unwritten_by_triton
 
 _GENERATED = frozenset(

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.arithmetic import as_python, evaluate
 from kernelgym.suites.spec import (
     DTYPES,
     Arange,
@@ -33,6 +32,7 @@ from kernelgym.suites.spec import (
     Zeros,
     names_used,
 )
+from kernelgym.suites.spec_arithmetic import as_python, evaluate
 from kernelgym.suites.spec_sources import declaration, run_parameters
 
 _READ_TENSOR = '''\

@@ -17,7 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.prompts.observer import Observer
-from kernelgym.retrieval.part import Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval
 from kernelgym.rewards import check_speed, check_trials
 from kernelgym_train.config.sections import EnvConfig
 

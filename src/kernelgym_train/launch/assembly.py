@@ -19,12 +19,12 @@ from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.indexing.growing import RunArchive
 from kernelgym.judging_memory import memory_budget
 from kernelgym.prompts.kinds import PROMPTS
-from kernelgym.retrieval.part import Retrieval, ready_retrieval
+from kernelgym.retrieval.prompt_part import Retrieval, ready_retrieval
+from kernelgym.suites.kernelbench_small import SMALL
 from kernelgym.suites.known_memory import needed_bytes, too_large
-from kernelgym.suites.small_sizes import SMALL
 from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
-from kernelgym_train.launch.footprint import reference_sizes
+from kernelgym_train.launch.reference_sizes import reference_sizes
 from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.sampling import ProblemSampler

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import UsageError
-from kernelgym.retrieval.part import Retrieval
+from kernelgym.retrieval.prompt_part import Retrieval
 from kernelgym.rulesets import Ruleset
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import gpus

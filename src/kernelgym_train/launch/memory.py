@@ -64,9 +64,9 @@ def estimate_memory(
     Args:
         config: The configuration.
         half: Whether ``model.dtype=auto`` means two bytes, as on a GPU.
-        judged_bytes: What the largest problem takes of the same GPU
-            (`kernelgym_train.launch.footprint.ReferenceSizes.on_gpu`); None if kernels are judged
-            elsewhere.
+        judged_bytes: Memory that judging the largest problem takes on the same GPU, in bytes
+            (`kernelgym_train.launch.reference_sizes.ReferenceSizes.on_gpu`); None if kernels are
+            judged elsewhere.
 
     Raises:
         UsageError: If the model's configuration is not found.

@@ -23,8 +23,8 @@ from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.episodes.episode import refusal
 from kernelgym.evaluators.abilities import Builds
 from kernelgym.types import Build, Verdict
+from kernelgym_train.mcgs.build_groups import BuildGroups, BuildMember
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.together import BuildGroups, BuildMember
 from kernelgym_train.mcgs.variant import launch_key
 
 _WORTH_S = 1.0  # seconds of a verdict without its build; a build alone takes about 0.2 s to load

@@ -24,6 +24,7 @@ from kernelgym.evaluators.abilities import Builds
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.build_groups import BuildGroups
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
@@ -35,7 +36,6 @@ from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.task import SearchTask
-from kernelgym_train.mcgs.together import BuildGroups
 from kernelgym_train.mcgs.variant import (
     Variant,
     builds_extension,

@@ -23,7 +23,7 @@ from kernelgym.episodes.playing import history_budget
 from kernelgym.prompts.observer import Observer
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import REASONS
-from kernelgym.retrieval.part import Retrieval, load_indexes
+from kernelgym.retrieval.prompt_part import Retrieval, load_indexes
 from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout

@@ -45,10 +45,10 @@ from kernelgym_train.metrics.retrieval_metrics import retrieval_metrics
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
 from kernelgym_train.rollout.device_share import DeviceHold
 from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
+from kernelgym_train.rollout.policy_timing import TimedBatches, TimedStream
 from kernelgym_train.rollout.records import bare_record
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import ProblemSampler
-from kernelgym_train.rollout.timed import TimedBatches, TimedStream
 from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog
 from kernelgym_train.types import Rollout

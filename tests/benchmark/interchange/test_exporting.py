@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.folders import read_run
 from kernelgym.benchmark.interchange.exporting import export_kernelbench, pass_at_k_results
 from kernelgym.benchmark.interchange.hub import TEXTS, answer_rows, export_dataset
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.benchmark.kernelbench_folder import read_folder
 from kernelgym.benchmark.numbers.rates import fast_rate
 from kernelgym.benchmark.numbers.speeds import geometric_mean
+from kernelgym.benchmark.recorded_runs import read_run
 from kernelgym.errors import UsageError
 from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.testing import reply

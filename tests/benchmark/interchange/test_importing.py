@@ -10,9 +10,9 @@ import pytest
 
 from kernelgym.benchmark import report
 from kernelgym.benchmark.claims import Claim, compare
-from kernelgym.benchmark.folders import read_run
 from kernelgym.benchmark.interchange.importing import import_run, judge_import
 from kernelgym.benchmark.kernelbench_folder import read_folder
+from kernelgym.benchmark.recorded_runs import read_run
 from kernelgym.errors import UsageError
 from kernelgym.rulesets import RULESETS
 from kernelgym.suites.kernelbench import KernelBenchSuite

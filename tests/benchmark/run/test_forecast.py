@@ -12,7 +12,7 @@ import pytest
 from kernelgym.benchmark import evaluate
 from kernelgym.benchmark.run.driver import EvalSummary
 from kernelgym.benchmark.run.forecast import RunForecast, forecast, verdict_seconds
-from kernelgym.benchmark.run.task import EvalTask, resolve
+from kernelgym.benchmark.run.plan_from_options import EvalTask, resolve
 from kernelgym.prices import Price
 from kernelgym.testing import ScriptedEvaluator
 from support.evals import CountedPolicy, by_digest, lines_of

@@ -20,7 +20,7 @@ from kernelgym.benchmark.run.plan import (
     sample_of,
     write_plan,
 )
-from kernelgym.benchmark.run.task import problems_of, resolve
+from kernelgym.benchmark.run.plan_from_options import problems_of, resolve
 from kernelgym.errors import UsageError
 from kernelgym.prompts.context import Context
 from kernelgym.prompts.hardware import Hardware

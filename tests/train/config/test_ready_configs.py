@@ -13,7 +13,7 @@ from kernelgym import UsageError
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.suites.synthetic import SyntheticSuite
-from kernelgym_train.backends.tinker.options import loss_of
+from kernelgym_train.backends.tinker.losses import loss_of
 from kernelgym_train.backends.tinker.prices import PRICES
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
@@ -252,7 +252,7 @@ def test_tinker_configuration_is_planned_with_its_cost(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     from kernelgym_train.backends.tinker import backend
-    from kernelgym_train.backends.tinker.reach import ServedModel
+    from kernelgym_train.backends.tinker.server_probe import ServedModel
 
     model = load_config(name).model.id
     monkeypatch.setattr(backend, "reach", lambda url, key: (ServedModel(model, 65536),))

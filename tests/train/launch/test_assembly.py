@@ -22,8 +22,8 @@ from kernelgym_train.launch.assembly import (
     training_problems,
     with_memory_budget,
 )
-from kernelgym_train.launch.footprint import ReferenceSizes, reference_sizes
 from kernelgym_train.launch.memory import estimate_memory
+from kernelgym_train.launch.reference_sizes import ReferenceSizes, reference_sizes
 from support import tiny
 from support.small_forms import write_checkout
 

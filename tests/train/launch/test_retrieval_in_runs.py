@@ -18,7 +18,7 @@ from kernelgym.records.observer_settings import recorded_observer
 from kernelgym.records.trajectories import write_records
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index
-from kernelgym.retrieval.part import Retrieval, load_index, part_of_suite
+from kernelgym.retrieval.prompt_part import Retrieval, load_index, part_of_suite
 from kernelgym.retrieval.synthetic import synthetic_entries, synthetic_index
 from kernelgym.suites.synthetic import SyntheticSuite, solve
 from kernelgym.testing import ScriptedEvaluator, reply, verdict

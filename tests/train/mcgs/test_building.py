@@ -18,13 +18,13 @@ from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
 from kernelgym.verdict import Stages
+from kernelgym_train.mcgs.build_groups import BuildGroups, BuildMember
 from kernelgym_train.mcgs.building import StateJudge, build_key
 from kernelgym_train.mcgs.events import SearchEvent, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
-from kernelgym_train.mcgs.together import BuildGroups, BuildMember
 from kernelgym_train.mcgs.variant import launch_key, read_variant
 from support import searches
 from support.searches import TASK

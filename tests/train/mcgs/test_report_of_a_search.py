@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.benchmark import report
-from kernelgym.benchmark.folders import read_run
+from kernelgym.benchmark.recorded_runs import read_run
 from kernelgym.errors import UsageError
 from support.html_pages import parsed
 from support.searches import evaluator, run

@@ -14,7 +14,7 @@ from kernelgym import Message, UsageError
 from kernelgym.benchmark import evaluate
 from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.benchmark.run.plan import read_plan
-from kernelgym.benchmark.run.task import problems_of
+from kernelgym.benchmark.run.plan_from_options import problems_of
 from kernelgym.cli import judging, main
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.config.sections import ModelConfig

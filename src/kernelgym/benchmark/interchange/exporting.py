@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelgym.benchmark.baseline_files import baseline_file, timing_folder
-from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import pass_at_k
 from kernelgym.benchmark.pages.problem import prompt_before
+from kernelgym.benchmark.recorded_runs import PlayedEpisode, RecordedRun
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Timing, Turn
 

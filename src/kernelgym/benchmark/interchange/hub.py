@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.folders import RecordedRun
+from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.benchmark.reporting import COLUMNS, report
 from kernelgym.errors import UsageError
 

@@ -29,7 +29,7 @@ from kernelgym.benchmark.run.plan import (
     read_plan,
     write_plan,
 )
-from kernelgym.benchmark.run.task import problems_of
+from kernelgym.benchmark.run.plan_from_options import problems_of
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.feedback import feedback
 from kernelgym.machine import installed_version

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup
 
-from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.intervals import RateEstimate
 from kernelgym.benchmark.numbers.taxonomy import (
     blind_rate,
@@ -25,6 +24,7 @@ from kernelgym.benchmark.numbers.taxonomy import (
 from kernelgym.benchmark.pages.charts import stack
 from kernelgym.benchmark.pages.text import code_text, problem_link
 from kernelgym.benchmark.pages.view import STATES, RunView
+from kernelgym.benchmark.recorded_runs import PlayedEpisode
 from kernelgym.hygiene import REASONS
 from kernelgym.types import Finding, Severity, Status, Turn
 from kernelgym.verdict import UNCONFIRMED_SPEED

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.pages.text import code_text
 from kernelgym.benchmark.pages.view import RunView
+from kernelgym.benchmark.recorded_runs import PlayedEpisode
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Turn, Verdict
 from kernelgym.verdict import Profile

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.numbers.outcomes import winner
 from kernelgym.benchmark.numbers.rates import CurvePoint, fast_curve
 from kernelgym.benchmark.numbers.roofline import limit_ms, roofline_share, sol_score
@@ -17,6 +16,7 @@ from kernelgym.benchmark.numbers.speeds import UnpairedSpeedup, unpaired_speedup
 from kernelgym.benchmark.pages.charts import ScatterDot, fast_curves, scatter
 from kernelgym.benchmark.pages.text import problem_link
 from kernelgym.benchmark.pages.view import RunView
+from kernelgym.benchmark.recorded_runs import PlayedEpisode
 from kernelgym.types import Verdict
 
 PLACES = tuple(round(2.0 ** (n / 12 - 3), 4) for n in range(85))

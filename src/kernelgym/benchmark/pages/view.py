@@ -12,11 +12,11 @@ from functools import cache
 
 from markupsafe import Markup
 
-from kernelgym.benchmark.folders import PlayedEpisode, RecordedRun, SampleKey
 from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, winner
 from kernelgym.benchmark.numbers.roofline import RooflineLimit
 from kernelgym.benchmark.numbers.speeds import BaselineTime
 from kernelgym.benchmark.pages.text import escaped
+from kernelgym.benchmark.recorded_runs import PlayedEpisode, RecordedRun, SampleKey
 from kernelgym.benchmark.scorecard import (
     CardNumber,
     RunCounts,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kernelgym.benchmark.folders import PlayedEpisode
 from kernelgym.benchmark.pages.view import RunView, state_of
+from kernelgym.benchmark.recorded_runs import PlayedEpisode
 
 
 def wall_tiles(view: RunView) -> Iterator[tuple[int, list[dict[str, Any]]]]:

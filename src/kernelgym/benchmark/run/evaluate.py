@@ -26,9 +26,9 @@ from kernelgym.benchmark.run.plan import (
     write_json,
     write_plan,
 )
+from kernelgym.benchmark.run.plan_from_options import problems_of, resolve
 from kernelgym.benchmark.run.policies import EvalPolicy, make_policy
 from kernelgym.benchmark.run.spending import PricedPolicy, priced
-from kernelgym.benchmark.run.task import problems_of, resolve
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.machine import machine

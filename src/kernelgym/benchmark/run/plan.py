@@ -30,7 +30,7 @@ from kernelgym.prompts.observer import Observer, render
 from kernelgym.prompts.parts import Part
 from kernelgym.records.observer_settings import observer_settings
 from kernelgym.records.trajectories import EpisodeRecord
-from kernelgym.retrieval.part import ready_retrieval
+from kernelgym.retrieval.prompt_part import ready_retrieval
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Problem, Trajectory, text_digest
 from kernelgym.whole_file import write_whole

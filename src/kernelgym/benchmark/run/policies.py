@@ -25,10 +25,10 @@ GROUP = "kernelgym.policies"
 """Entry-point group of other packages' policies."""
 POLICIES: Mapping[str, str] = MappingProxyType(
     {
-        "openai": "kernelgym.benchmark.run.remote:make",
-        "folder": "kernelgym.benchmark.run.recorded:make_folder",
-        "replay": "kernelgym.benchmark.run.recorded:make_replay",
-        "scripted": "kernelgym.benchmark.run.scripted:make",
+        "openai": "kernelgym.benchmark.run.openai_policy:make",
+        "folder": "kernelgym.benchmark.run.replay_policies:make_folder",
+        "replay": "kernelgym.benchmark.run.replay_policies:make_replay",
+        "scripted": "kernelgym.benchmark.run.scripted_policy:make",
     }
 )
 """Kinds of policies in this package, with the functions that make them."""

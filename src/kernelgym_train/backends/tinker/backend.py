@@ -17,7 +17,8 @@ from kernelgym_train.backends.tinker.checkpoint import (
 from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import OpenedLater, TinkerPolicy
 from kernelgym_train.backends.tinker.prices import cost_lines, price_of
-from kernelgym_train.backends.tinker.reach import (
+from kernelgym_train.backends.tinker.remote_model import Remote
+from kernelgym_train.backends.tinker.server_probe import (
     KeptWeights,
     ServedModel,
     find_model,
@@ -25,7 +26,6 @@ from kernelgym_train.backends.tinker.reach import (
     reach,
     server_address,
 )
-from kernelgym_train.backends.tinker.remote import Remote
 from kernelgym_train.backends.tinker.service import Sampler, Service
 from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.backends.tinker.spending import Spending

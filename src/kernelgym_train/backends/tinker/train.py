@@ -33,13 +33,13 @@ from typing import Any
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.checkpoint import KeptCheckpoint, checkpoint_name
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap, updates_of
-from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
+from kernelgym_train.backends.tinker.losses import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.recovery import or_lost
 from kernelgym_train.backends.tinker.reference import (
     divergence,
     reference_logprobs,
 )
-from kernelgym_train.backends.tinker.remote import Remote
+from kernelgym_train.backends.tinker.remote_model import Remote
 from kernelgym_train.backends.tinker.service import Learner, Sampler
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.rollout.policies import SamplingRule

@@ -13,8 +13,8 @@ from kernelgym_train.backends.backend import check_packages
 from kernelgym_train.backends.trl.loop import model_policy
 from kernelgym_train.backends.trl.train import train
 from kernelgym_train.config.config import Config
-from kernelgym_train.launch.footprint import reference_sizes
 from kernelgym_train.launch.memory import estimate_memory
+from kernelgym_train.launch.reference_sizes import reference_sizes
 from kernelgym_train.models import (
     context_tokens,
     gpus,

@@ -93,7 +93,7 @@ def test_dry_run_makes_nothing(tmp_path, model_folder, served, capsys):
 
 def test_tokenizer_named_apart_is_taken(tmp_path, model_folder, served, capsys, monkeypatch):
     from kernelgym_train.backends.tinker import backend
-    from kernelgym_train.backends.tinker.reach import ServedModel
+    from kernelgym_train.backends.tinker.server_probe import ServedModel
 
     models = (ServedModel("Only/There", 4096),)
     monkeypatch.setattr(backend, "reach", lambda url, key: models)
@@ -159,7 +159,7 @@ def test_run_without_a_key_is_refused(
 
 def test_run_begins_with_weights_of_another(tmp_path, model_folder, served, capsys, monkeypatch):
     from kernelgym_train.backends.tinker import backend
-    from kernelgym_train.backends.tinker.reach import KeptWeights
+    from kernelgym_train.backends.tinker.server_probe import KeptWeights
 
     store, _ = served
     model = str(model_folder.resolve())
@@ -206,7 +206,7 @@ def test_run_resumes_once_its_start_is_gone(tmp_path, model_folder, kept, monkey
 def kept(served, model_folder, monkeypatch):
     """Have the server keep weights of rank 4; returns its store."""
     from kernelgym_train.backends.tinker import backend
-    from kernelgym_train.backends.tinker.reach import KeptWeights
+    from kernelgym_train.backends.tinker.server_probe import KeptWeights
 
     store, _ = served
     for path in ("tinker://run-0/weights/a", "tinker://run-0/a"):

@@ -9,9 +9,9 @@ import pytest
 
 from kernelgym import UsageError
 from kernelgym_train.backends.tinker.datums import datum_row, logprob_gap
-from kernelgym_train.backends.tinker.options import loss_of
-from kernelgym_train.backends.tinker.reach import KeptWeights, find_weights
+from kernelgym_train.backends.tinker.losses import loss_of
 from kernelgym_train.backends.tinker.recovery import or_lost
+from kernelgym_train.backends.tinker.server_probe import KeptWeights, find_weights
 from kernelgym_train.backends.tinker.service import Service
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
 from kernelgym_train.config.config import load_config

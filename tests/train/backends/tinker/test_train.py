@@ -11,7 +11,7 @@ import pytest
 from kernelgym import UsageError
 from kernelgym.testing import verdict
 from kernelgym_train.backends.tinker.datums import datum_row
-from kernelgym_train.backends.tinker.options import learning_rate_at, loss_of
+from kernelgym_train.backends.tinker.losses import learning_rate_at, loss_of
 from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.trl.rows import rows_of
 from kernelgym_train.config.sections import OptimiserConfig

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kernelgym import Message, PolicyFailure
-from kernelgym_train.rollout.timed import TimedStream
+from kernelgym_train.rollout.policy_timing import TimedStream
 from kernelgym_train.types import Completion, Key, SampleRequest
 
 

@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 from kernelgym.errors import ProblemError, UnknownName, UsageError
 from kernelgym.rulesets import ruleset
 from kernelgym.suites import get_problem, suite
-from kernelgym.suites.facts import fact, facts
 from kernelgym.suites.kernelbench import KernelBenchSuite
+from kernelgym.suites.kernelbench_facts import fact, facts
+from kernelgym.suites.kernelbench_small import (
+    SMALL,
+    resized,
+    size_constants,
+    small_form,
+    small_sizes,
+)
 from kernelgym.suites.known_hygiene import known_hygiene
-from kernelgym.suites.small_sizes import SMALL, resized, size_constants, small_form, small_sizes
 from kernelgym.types import Problem
 from support.small_forms import known_sigmoid, write_checkout
 

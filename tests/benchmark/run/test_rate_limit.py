@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.run.rates import RateLimit
+from kernelgym.benchmark.run.rate_limit import RateLimit
 from kernelgym.errors import UsageError
 
 

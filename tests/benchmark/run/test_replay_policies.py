@@ -17,7 +17,7 @@ from kernelgym.benchmark import evaluate
 from kernelgym.benchmark.run.driver import EvalSummary
 from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.policies import AnswerMissing, PolicyOptions, make_policy
-from kernelgym.benchmark.run.recorded import answer_of
+from kernelgym.benchmark.run.replay_policies import answer_of
 from kernelgym.errors import UsageError
 from kernelgym.records.trajectories import read_records
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator

@@ -23,7 +23,7 @@ from kernelgym.errors import ProblemError, UsageError
 from kernelgym.languages import check_language
 from kernelgym.machine import installed_version
 from kernelgym.prompts.observer import render
-from kernelgym.retrieval.part import ready_retrieval
+from kernelgym.retrieval.prompt_part import ready_retrieval
 from kernelgym.rewards import check_speed, check_trials
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites import suite

@@ -8,7 +8,7 @@ with some whole numbers replaced: values of module constants, and numbers in ``g
 and a module with another value there is refused: the row was made for another version of it.
 
 This module runs no problem's source. It does not know whether a small form is worth anything:
-that stands in ``kernelbench_small_facts.tsv`` (see `kernelgym.suites.facts`).
+that stands in ``kernelbench_small_facts.tsv`` (see `kernelgym.suites.kernelbench_facts`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def small_form(problem: Problem) -> Problem:
     Raises:
         ProblemError: If it has none, or its source is not the one that the table was made for.
     """
-    from kernelgym.suites.facts import fact
+    from kernelgym.suites.kernelbench_facts import fact
 
     if fact(problem.id + SMALL, problem.name) is None:
         full = fact(problem.id, problem.name)

@@ -6,7 +6,7 @@ import pytest
 
 from kernelgym.errors import UnknownName
 from kernelgym.hygiene import REASONS
-from kernelgym.suites.facts import degenerate, fact, facts
+from kernelgym.suites.kernelbench_facts import degenerate, fact, facts
 
 
 def flagged(reason: str, precision: str) -> set[str]:

@@ -24,7 +24,7 @@ from types import MappingProxyType
 
 from kernelgym.errors import UnknownName
 from kernelgym.rulesets import HALF_PRECISIONS, PRECISIONS
-from kernelgym.suites.small_sizes import SMALL, packaged_rows
+from kernelgym.suites.kernelbench_small import SMALL, packaged_rows
 
 _SCOPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"any": PRECISIONS, "fp32": ("own", "fp32"), "half": HALF_PRECISIONS}

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from kernelgym.benchmark.run import remote
+from kernelgym.benchmark.run import openai_policy as remote
 from kernelgym.benchmark.run.generations import AnswerRequest, Generation, TokenUsage
+from kernelgym.benchmark.run.openai_policy import EndpointSampling, OpenAIPolicy
 from kernelgym.benchmark.run.policies import (
     PolicyOptions,
     ProviderFailure,
     RunStopped,
     make_policy,
 )
-from kernelgym.benchmark.run.remote import EndpointSampling, OpenAIPolicy
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym.types import Message

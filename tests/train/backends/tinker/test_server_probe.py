@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym import UsageError
-from kernelgym_train.backends.tinker.reach import (
+from kernelgym_train.backends.tinker.server_probe import (
     HOSTED,
     KeptWeights,
     ServedModel,

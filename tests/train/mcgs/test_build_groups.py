@@ -14,12 +14,12 @@ import pytest
 from kernelgym import Kernel, LocalEvaluator, Problem
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
+from kernelgym_train.mcgs.build_groups import MOST_TOGETHER, BuildGroups, together
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
-from kernelgym_train.mcgs.together import MOST_TOGETHER, BuildGroups, together
 from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant, state_key
 from support import searches
 from support.searches import TASK
@@ -221,7 +221,7 @@ def test_states_of_a_failed_build_are_built_alone() -> None:
 def test_three_failed_builds_end_shared_ones(
     failed: int, still: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelgym_train.mcgs.together.MOST_TOGETHER", 2)
+    monkeypatch.setattr("kernelgym_train.mcgs.build_groups.MOST_TOGETHER", 2)
     made, keys = gathered(HELPERS)
     for key in keys[: 2 * failed : 2]:
         found = made.find(key)

@@ -26,7 +26,7 @@ from typing import Any, Literal, NoReturn
 from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.options import PolicyOptions, json_object
 from kernelgym.benchmark.run.policies import EvalPolicy, ProviderFailure, RunStopped
-from kernelgym.benchmark.run.rates import RateLimit
+from kernelgym.benchmark.run.rate_limit import RateLimit
 from kernelgym.benchmark.run.replies import chat_reply, responses_reply
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.tokens import estimate_tokens

@@ -16,7 +16,7 @@ from kernelgym.records.observer_settings import observer_settings, recorded_obse
 from kernelgym.records.trajectories import EpisodeRecord
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.page import fitting_page, page
-from kernelgym.retrieval.part import Retrieval, load_index, ready_retrieval, retrieval_of
+from kernelgym.retrieval.prompt_part import Retrieval, load_index, ready_retrieval, retrieval_of
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import broken_variants

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.arithmetic import FUNCTIONS, as_python, evaluate, names_in
+from kernelgym.suites.spec_arithmetic import FUNCTIONS, as_python, evaluate, names_in
 
 VALUES = {"rows": 7, "BLOCK": 64, "n": 1000}
 
