@@ -47,7 +47,7 @@ class _Session:
     def move(self):
         self.asked.append("move")
 
-    def call(self, reference, index):
+    def call(self, reference, index, explain=True):
         self.asked.append(index)
         if self._mode == "ablate":
             if self._without is None:

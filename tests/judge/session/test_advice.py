@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.session.advice import interpreted_advice
+from kernelgym.judge.session.advice import config_advice, interpreted_advice
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import TIGHT, forward_only, problem
@@ -86,3 +86,8 @@ LOAD = "x = tl.load(p, mask=m)\ny = tl.load(p, m)\nz = tl.load(p, m, 0.0)\nw = t
 def test_lines_that_a_gpu_leaves_undefined_are_named(source, nonfinite, told):
     found = interpreted_advice(source, nonfinite)
     assert (told in found) if told else found == ""
+
+
+def test_config_advice_is_given_to_autotuned_kernels_alone():
+    assert config_advice("@triton.jit\ndef f(x): pass") == ""
+    assert "every config must be right" in config_advice("@triton.autotune(CONFIGS, key=[])")

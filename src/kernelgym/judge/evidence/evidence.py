@@ -134,11 +134,13 @@ def gather(rerun: Rerun, library: LibraryWork = NOTHING_LEFT) -> Evidence:
                 run = rerun.start(session)
                 session.trace("record", all_threads=bool(library.unseen))
                 with counted(run.reference.model) as counter:
-                    outcome = session.call(run.reference, len(run.reference.plan))
+                    outcome = session.call(run.reference, len(run.reference.plan), explain=False)
                 seen = session.trace("ablate")
                 if outcome.passed and seen.get("captured") is True:
                     session.trace("record")
-                    outcome = session.call(run.reference, len(run.reference.plan) + 2)
+                    outcome = session.call(
+                        run.reference, len(run.reference.plan) + 2, explain=False
+                    )
                     seen = _in_later_calls(seen, session.trace("ablate"))
             except Rejected as end:
                 failure, last = end.failure, str(end)
@@ -186,7 +188,7 @@ def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
     try:
         # Calls past the planned ones use inputs on which there is work to do (`kind_of`): on
         # inputs without negative values a ReLU has none, and an honest kernel would look idle.
-        outcome = run.session.call(run.reference, len(run.reference.plan) + 1)
+        outcome = run.session.call(run.reference, len(run.reference.plan) + 1, explain=False)
         contributes = not outcome.passed
     except Rejected:
         contributes = crashed = True

@@ -5,7 +5,7 @@ folded or packed before the judge replaced them, and long running sums in fp32. 
 neither the reference's values nor the judge's.
 
 Two more are undefined on a GPU and right in Triton's interpreter by chance: see
-`interpreted_advice`.
+`interpreted_advice`. A kernel that is wrong in some calls may be so in some of its configs.
 
 Not covered: parameters under other names than the reference's (`model`).
 """
@@ -21,7 +21,7 @@ from kernelgym.judge.compare.compare import OutputComparison, compare
 from kernelgym.judge.reference.reference import ExpectedOutput, Reference
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["advice", "interpreted_advice"]
+__all__ = ["advice", "config_advice", "interpreted_advice"]
 
 _ROUNDING = 2e-4  # a running fp32 sum of a million numbers errs less, TF32 more
 
@@ -120,6 +120,16 @@ def interpreted_advice(source: str, nonfinite: bool) -> str:
             f'input_precision="ieee" ({_lines(dots)})'
         )
     return ""
+
+
+def config_advice(source: str) -> str:
+    """Return what to know of configs if a kernel's text autotunes; empty if it does not."""
+    if "autotune" not in source:
+        return ""
+    return (
+        "calls take the configs of triton.autotune in turn, since each may be the fastest on a "
+        "GPU: every config must be right"
+    )
 
 
 def _lines(numbers: list[int]) -> str:

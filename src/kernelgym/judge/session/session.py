@@ -74,6 +74,8 @@ class CandidateSession:
         self.buffers = CallBuffers(self.channel, device)
         """The memory of the calls' inputs and outputs."""
         self._launched: Any = 0
+        self.untried = 0
+        """Number of configs of an autotuned kernel that no call has used, as the process claims."""
         self.public: PublicCalls | None = None
         """Inputs and expected outputs of calls on public values, kept between verdicts."""
         self.around: dict[str, OutputBounds] = {}
@@ -215,6 +217,8 @@ class CandidateSession:
 
     def _results(self, answer: dict[str, Any], calls: int) -> list[Any]:
         results, self._launched = answer.get("results"), answer.get("launches")
+        untried = answer.get("untried")
+        self.untried = untried if type(untried) is int else 0
         return self._listed(self.buffers.captured if results is None else results, calls)
 
     def _listed(self, results: Any, calls: int) -> list[Any]:
@@ -227,16 +231,13 @@ class CandidateSession:
 
         Args:
             reference: The reference, which draws the inputs and gives the right output.
-            index: Index of the call.
+            index: Index of the call; calls past the planned ones have inputs with work to do.
             explain: Whether to look at every wrong element, which takes a second for an output of
                 2e9 elements; if False, the comparison stops soon after the first.
         """
         kind, seeds = reference.kind_of(index), reference.seeds
-        # Calls past the planned ones look for evidence, which a mismatch gives: do not spend time
-        # on locating it.
-        locate = explain and index < len(reference.plan)
         outcome, expected = self._attempt(
-            reference, seeds.trial(index), seeds.forward(index), kind, locate
+            reference, seeds.trial(index), seeds.forward(index), kind, explain
         )
         if not outcome.passed and kind != GIVEN:
             if reference.bears(expected):
@@ -244,10 +245,11 @@ class CandidateSession:
             else:
                 # The reference is ill-conditioned there with these weights: no fault of the kernel.
                 seed, kind = seeds.derive("trial-again", index), GIVEN
-                outcome, _ = self._attempt(reference, seed, seeds.forward(index), GIVEN, locate)
+                outcome, _ = self._attempt(reference, seed, seeds.forward(index), GIVEN, explain)
         if outcome.mismatch is None:
             return outcome
-        place = replace(outcome.mismatch, call=index + 1, calls=len(reference.plan), inputs=kind)
+        calls = max(len(reference.plan), index + 1)
+        place = replace(outcome.mismatch, call=index + 1, calls=calls, inputs=kind)
         return replace(outcome, mismatch=place)
 
     def _attempt(

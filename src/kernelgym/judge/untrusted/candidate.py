@@ -76,6 +76,8 @@ class CandidateParts:
     """This process's `Launches`, from `watch/launches.py`."""
     new_tracer: Callable[[], Any]
     """Makes this process's `Tracer`, from `watch/tracer.py`."""
+    untried_configs: Callable[[], int]
+    """Returns how many configs of an autotuned kernel no interpreted launch has taken yet."""
     recorder: Any = None
     """This process's `Recorder`, from `triton/launch_record.py`; None without an interpreter."""
 
@@ -138,6 +140,7 @@ def serve(
                     state.fill_fresh_memory(not request["timed"])
                     reply["results"] = state.go(request["seeds"], request["timed"])
                     reply["launches"] = state.launched
+                    reply["untried"] = parts.untried_configs()
                     if request["timed"] and device != "cpu":
                         reply["device_ms"] = state.device_ms()
                 case "trace":

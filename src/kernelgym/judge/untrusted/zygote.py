@@ -83,7 +83,7 @@ def _import_libraries(on_gpu: bool) -> Callable[[], None]:
         libdevice = _untrusted("triton/libdevice")
         libdevice.install()
         _untrusted("triton/interpreter_gaps").fill(libdevice.with_semantic)
-        _untrusted("triton/autotune").take_first_config()
+        turns = _untrusted("triton/autotune").install()
         folder = "triton/fast_interpreter"
         switch = _untrusted(f"{folder}/switch")
         if switch.is_on():
@@ -93,7 +93,7 @@ def _import_libraries(on_gpu: bool) -> Callable[[], None]:
         values = _untrusted("triton/gpu_values").GpuValues()
 
         def as_gpu() -> None:
-            races.on = values.on = True
+            races.on = values.on = turns.on = True
 
         return as_gpu
     return lambda: None
@@ -131,6 +131,9 @@ class _Zygote:
         self.namespaces, self.ids = _untrusted("sandbox/namespaces"), (os.geteuid(), os.getegid())
         self.candidate = _untrusted("candidate")
         launches = _untrusted("watch/launches").Launches()
+        turns = _untrusted("triton/autotune").turns
+        for each in turns:
+            each.is_skipping = launches.are_left_out
         names = ("protocol", "channel", "buffers", "cuda_ipc", "outputs", "error_report")
         self.parts = self.candidate.CandidateParts(
             **{name: _untrusted(name) for name in (*names, "extension_stub", "torch_compile")},
@@ -139,6 +142,7 @@ class _Zygote:
             as_gpu=as_gpu,
             launches=launches,
             recorder=_recorder(),
+            untried_configs=turns[0].untried if turns else lambda: 0,
             new_tracer=_tracing(launches),  # after the others have bound torch's own functions
         )
         self.device, self.shared = config["device"], ""

@@ -23,11 +23,11 @@ from kernelgym.judge.evidence.finite_math import lost_nan
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
 from kernelgym.judge.out_of_memory import lacked_memory
-from kernelgym.judge.outcome import JudgeOutcome, RunEnd, TimingOutcome
+from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, RunEnd, TimingOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure
-from kernelgym.judge.session.advice import interpreted_advice
+from kernelgym.judge.session.advice import config_advice, interpreted_advice
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession, Rejected
@@ -37,6 +37,8 @@ from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.types import Kernel, Status
 
 __all__ = ["Attempt", "Equipment"]
+
+_MOST_FOR_CONFIGS = 8  # calls beyond the planned ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,10 +253,21 @@ class Attempt:
                 break
         if watch is not None:
             watch.end()
+        self._call_for_configs(run, calls)
         interpreted = is_interpreted(run.case.kernel.language, self._equipment.device)
         if calls.mismatch is not None and interpreted and self._ruleset.interpreter == "gpu":
-            told = interpreted_advice(run.case.kernel.source, bool(calls.mismatch.nonfinite))
+            source = run.case.kernel.source
+            told = interpreted_advice(source, bool(calls.mismatch.nonfinite))
+            told = told or (config_advice(source) if calls.passed else "")
             calls.complaint += f"; {told}" if told else ""
+
+    def _call_for_configs(self, run: LiveRun, calls: JudgedCalls) -> None:
+        """Make more judged calls while an autotuned kernel has configs that no call has used."""
+        for _ in range(_MOST_FOR_CONFIGS):
+            if calls.failed or not run.session.untried:
+                return
+            calls.planned += 1
+            calls.add(calls.planned - 1, run.session.call(run.reference, calls.planned - 1))
 
     def _check_launches(self, run: LiveRun, outcome: JudgeOutcome) -> None:
         """Ask Triton's front end whether it would compile what was interpreted."""

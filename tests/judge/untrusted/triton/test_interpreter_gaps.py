@@ -19,7 +19,7 @@ from kernelgym.judge.untrusted.triton.fast_interpreter.switch import install
 bounds_check.check_interpreter_accesses()
 libdevice.install()
 interpreter_gaps.fill(libdevice.with_semantic)
-autotune.take_first_config()
+turns = autotune.install()
 if sys.argv[1] == "fast":
     install(values, launches)
 
@@ -187,6 +187,35 @@ watcher = tracer.Tracer(counts.Launches(), *parts).begin()
 watcher.mode("record")
 watcher.call(doubled, sources)
 seen = watcher.mode("off")
+turns.on, skips = True, []
+turns.is_skipping = lambda: bool(skips)
+taken = []
+
+
+def launched(times):
+    taken.clear()
+    for _ in range(times):
+        launch(in_turn, x, out)
+        taken.append(in_turn.best_config.kwargs["BLOCK"])
+    return [*taken, in_turn.cache.untried()]
+
+
+@triton.autotune([triton.Config({"BLOCK": size}) for size in (16, 64, 8, 32)], key=["n"])
+@triton.jit
+def in_turn(x, out, n, BLOCK: tl.constexpr):
+    tl.static_assert(BLOCK != 64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+found["turns"] = [launched(1)]
+skips.append(1)
+found["turns"].append(launched(2))
+skips.clear()
+found["turns"].append(launched(2))
+found["turns"].append(launched(2))
+turns.on = False
+found["turns"].append(launched(2))
 found["watched"] = [seen["launches"], seen["working"], seen["crossed"]]
 print(json.dumps(found))
 """
@@ -210,6 +239,13 @@ def test_autotune_takes_the_first_config_that_runs(found):
     error, block = found["summed"]
     assert block == 16  # 64 is pruned, and of 32 an assertion fails while it compiles
     assert error < 1e-4 and found["summed later"] < 1e-4
+
+
+def test_autotune_takes_configs_in_turn_where_it_is_told_to(found):
+    # The second config never compiles. Launches that are left out take no turn.
+    first, skipped, next_two, again, off = found["turns"]
+    assert first == [16, 3] and skipped == [16, 16, 3]
+    assert next_two == [8, 32, 0] and again == [16, 8, 0] and off == [8, 8, 0]
 
 
 def test_autotune_calls_hooks_as_if_it_measured(found):

@@ -1,10 +1,12 @@
-"""Makes `triton.autotune` take the first config that runs, without a device.
+"""Makes `triton.autotune` take every config in turn, or the first that runs, without a device.
 
 Triton's autotuner times every config with the device driver's benchmark, which an interpreter has
-not. Times of interpreted kernels say nothing about a GPU, so the first config that pruning leaves
-is taken. It runs once as if it were measured, with every hook, so that a kernel that adds to its
-output without `reset_to_zero`, or works in place without `restore_value`, is wrong here as it is on
-a GPU. As on a GPU, a config is passed over if one of its `tl.static_assert` fails.
+not. Times of interpreted kernels say nothing about a GPU, and any config that pruning leaves may be
+the fastest there. So the first config that runs is taken, and the next launch with the same key
+takes the next one if `ConfigTurns.on` is set. The first runs once as if it were measured, with
+every hook, so that a kernel that adds to its output without `reset_to_zero`, or works in place
+without `restore_value`, is wrong here as it is on a GPU. As on a GPU, a config is passed over if
+one of its `tl.static_assert` fails.
 
 Loaded by path in the untrusted process: standard library and triton only.
 """
@@ -14,34 +16,116 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["take_first_config"]
+__all__ = ["ConfigTurns", "install", "turns"]
 
 _UNMEASURED = [float("inf")] * 3  # how Triton says that a config cannot run
 
 
-def take_first_config() -> None:
-    """Replace the measurements of Triton's autotuner in this process."""
-    from triton.runtime.autotuner import Autotuner
+class ConfigTurns:
+    """Replaces the measurements of Triton's autotuner in this process."""
 
-    bench = Autotuner._bench
-    taken: dict[int, Any] = {}  # by autotuner: the arguments that a config ran with
+    def __init__(self) -> None:
+        from triton.runtime.autotuner import Autotuner
 
-    def measured_once(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
-        # Each launch makes new `nargs`: the same object means that an earlier config ran.
-        if taken.get(id(self)) is self.nargs:
-            return _UNMEASURED
-        try:
-            times = bench(self, *args, config=config, **meta)
-        except Exception as error:
-            if _static_assert_failed(error):
+        self.on = False
+        """Whether launches take all configs in turn, not the first one alone."""
+        self.is_skipping: Callable[[], bool] = lambda: False
+        """Function that returns True while launches are left out: they take no turn."""
+        self._chosen: list[_Chosen] = []
+        bench, run = Autotuner._bench, Autotuner.run
+
+        def measured_once(tuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
+            # Each launch makes new `nargs`: the same object means that an earlier config ran.
+            if tuner.cache.measured is tuner.nargs:
+                tuner.cache.add(config)
                 return _UNMEASURED
-            raise
-        taken[id(self)] = self.nargs
-        return times
+            try:
+                times = bench(tuner, *args, config=config, **meta)
+            except Exception as error:
+                if _static_assert_failed(error):
+                    return _UNMEASURED
+                raise
+            tuner.cache.measured = tuner.nargs
+            tuner.cache.add(config)
+            return times
 
-    Autotuner._bench = measured_once
-    # On the class: a benchmark that the kernel passes as `do_bench` needs a device, too.
-    Autotuner.do_bench = property(lambda self: _run_once)
+        def run_in_turn(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            if type(tuner.cache) is not _Chosen:
+                tuner.cache = _Chosen(self)
+                self._chosen.append(tuner.cache)
+            while True:
+                try:
+                    return run(tuner, *args, **kwargs)
+                except Exception as error:
+                    if not (_static_assert_failed(error) and tuner.cache.drop()):
+                        raise
+
+        Autotuner._bench, Autotuner.run = measured_once, run_in_turn
+        # On the class: a benchmark that the kernel passes as `do_bench` needs a device, too.
+        Autotuner.do_bench = property(lambda self: _run_once)
+
+    def untried(self) -> int:
+        """Return the largest number of configs of one kernel that no launch has taken yet."""
+        return max((chosen.untried() for chosen in self._chosen), default=0) if self.on else 0
+
+
+class _Chosen(dict[Any, Any]):
+    """An autotuner's cache of chosen configs, by key, that chooses another at every look-up.
+
+    The autotuner asks once in a launch whether it knows a key, and reads the config afterwards.
+    """
+
+    def __init__(self, turns: ConfigTurns) -> None:
+        super().__init__()
+        self._turns = turns
+        self._asked: Any = None
+        self._configs: dict[Any, list[Any]] = {}  # by key; the first is the next to be taken
+        self._left: dict[Any, int] = {}  # by key: how many of them no launch has taken
+        self.measured: Any = None
+        """Arguments of the launch in which a config was measured."""
+
+    def __contains__(self, key: object) -> bool:
+        self._asked = key
+        if not super().__contains__(key):
+            self._configs[key], self._left[key] = [], -1  # the launch that measures takes one
+            return False
+        if self._turns.on and not self._turns.is_skipping():
+            self._take()
+        return True
+
+    def _take(self) -> None:
+        key, configs = self._asked, self._configs[self._asked]
+        configs.append(configs.pop(0))
+        self[key] = configs[0]
+        self._left[key] = max(0, self._left[key] - 1)
+
+    def add(self, config: Any) -> None:
+        """Add a config that may run to those of the key asked for."""
+        self._configs[self._asked].append(config)
+        self._left[self._asked] += 1
+
+    def drop(self) -> bool:
+        """Leave the config out that was taken last; return False if no other is left."""
+        configs = self._configs.get(self._asked, [])
+        if not self._turns.on or len(configs) < 2:
+            return False
+        configs.pop(0)
+        configs.insert(0, configs.pop())  # as before this launch, whose next turn follows
+        return True
+
+    def untried(self) -> int:
+        """Return the largest number of configs of one key that no launch has taken."""
+        return max(self._left.values(), default=0)
+
+
+turns: list[ConfigTurns] = []
+"""The process's only `ConfigTurns`, in a process that interprets kernels."""
+
+
+def install() -> ConfigTurns:
+    """Replace the autotuner's measurements in this process; return what chooses configs."""
+    turns.append(ConfigTurns())
+    return turns[0]
 
 
 def _run_once(kernel_call: Callable[[], Any], quantiles: Any = None) -> list[float]:

@@ -42,17 +42,22 @@ class Recorder:
         self._language: list[tuple[Any, dict[str, Any]]] = []
         self._made: dict[int, tuple[Any, Any]] = {}  # by kernel: it, and what reads its arguments
         self._seen: dict[Any, tuple[Any, Any, Any, Any]] = {}
+        self._raised: set[Any] = set()  # keys of `_seen`
         self._names: dict[int, frozenset[str]] = {}
         self._injected = vars(interpreter)
         kernel = interpreter.InterpretedFunction
         run = kernel.run
 
         def recorded(this: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-            if self.on and not warmup:
-                self._check_language()
-                self._note(this, args, kwargs)
-                grid = _bounded(grid)
-            return run(this, *args, grid=grid, warmup=warmup, **kwargs)
+            if not self.on or warmup:
+                return run(this, *args, grid=grid, warmup=warmup, **kwargs)
+            self._check_language()
+            key = self._note(this, args, kwargs)
+            try:
+                return run(this, *args, grid=_bounded(grid), warmup=False, **kwargs)
+            except Exception:
+                self._raised.add(key)
+                raise
 
         kernel.run = recorded
 
@@ -77,7 +82,8 @@ class Recorder:
                         "replace parts of Triton"
                     )
 
-    def _note(self, kernel: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    def _note(self, kernel: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Record a launch if none like it is known; return the key of its kind."""
         # The interpreter adds its own globals to the kernel's when it first runs one: names that a
         # kernel lacks on a GPU.
         names = kernel.fn.__globals__
@@ -95,6 +101,7 @@ class Recorder:
             launch = kernel, {}, f"{type(error).__name__}: {error}", {}
         if key not in self._seen and len(self._seen) < _MOST:
             self._seen[key] = launch
+        return key
 
     def report(self, source_file: str) -> dict[str, Any]:
         """Return the records so far, as plain data.
@@ -103,7 +110,10 @@ class Recorder:
             source_file: The kernel's module, whose text is left out.
         """
         writer = _Writer(source_file, self._names, self._injected)
-        launches = [writer.launch(*each) for each in self._seen.values()]
+        launches = [
+            writer.launch(*each) | {"raised": key in self._raised}
+            for key, each in self._seen.items()
+        ]
         return {"functions": writer.functions, "launches": launches}
 
 

@@ -40,6 +40,10 @@ class Launches:
         _count_cuda(self)
         _count_graphs(self)
 
+    def are_left_out(self) -> bool:
+        """Return True while the watcher skips launches."""
+        return self.watcher is not None and bool(self.watcher.is_skipping())
+
     def count_extensions(self) -> None:
         """Wrap the current `load_inline` and `load`, and what they return."""
         from torch.utils import cpp_extension

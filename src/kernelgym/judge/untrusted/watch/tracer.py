@@ -182,6 +182,10 @@ class Tracer:
         """Return True during a watched call."""
         return self._inside
 
+    def is_skipping(self) -> bool:
+        """Return True if launches are left out now."""
+        return self._inside and self._mode == "ablate"
+
     def unseen_replay(self) -> None:
         """Note that a CUDA graph was replayed that no watched call captured."""
         self._hidden = self._hidden or self._counts()
