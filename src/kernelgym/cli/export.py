@@ -32,12 +32,13 @@ class RescoreCommand(Command):
     reward: str
     """Reward preset to score by."""
     out: str
-    """The file to write."""
+    """Path of the file to write."""
     stop_when: str | None = None
-    """End episodes where this stop rule would have; as recorded if not given."""
+    """Stop rule by which episodes are cut again, such as speedup:1.5; the recorded one if not
+    given."""
 
     def run(self) -> int:
-        """Write it; returns the exit code."""
+        """Write the file with new scores; return the exit code."""
         from kernelgym.episodes.stopping import stop_rule
         from kernelgym.records.rescore import rescore
         from kernelgym.records.trajectories import read_records, write_records
@@ -69,48 +70,52 @@ class RescoreCommand(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class ExportCommand(Command):
-    """Write rows to train on, or a run in others' formats.
+    """Write rows to train on, or a run in the formats of KernelBench or Hugging Face.
 
-    An unparsable or rejected answer is never an example, only ever the rejected side of a pair.
+    An answer that cannot be parsed or was rejected is never an example to learn from; it can only
+    be the rejected side of a pair.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """A JSONL file of episodes; a run's folder too, for kernelbench and hf."""
+    """Path of a JSONL file of episodes, or of a run's folder for kernelbench and hf."""
     format: Literal["sft", "completions", "preferences", "kernelbench", "hf"]
     """sft: messages; completions: prompt and completion; preferences: prompt, chosen, rejected;
     kernelbench: kernels, results and baselines of one level; hf: a dataset, one row an answer."""
     out: str
-    """The file to write; a folder, for kernelbench and hf."""
+    """Path of the file to write, or of a folder for kernelbench and hf."""
     level: int | None = None
     """Level of the problems, for kernelbench."""
     turn: Literal["last", "best", "first"] = "last"
     """Turn that stands for an episode, for kernelbench."""
     untimed: Literal["refuse", "keep"] = "refuse"
-    """Correct kernels without a time, for kernelbench: their geometric mean there is NaN."""
+    """Treatment of correct kernels without a time, for kernelbench: refuse the export, or keep them
+    (KernelBench's geometric mean is NaN then)."""
     by: Literal["score", "return"] = "score"
     """Value of an answer: its score, or the discounted return from its turn on."""
     gamma: float = GAMMA
     """Discount factor, with --by return."""
     least: float = -math.inf
-    """Least worth of an example."""
+    """Smallest value (see --by) of an answer that is an example."""
     wrong: bool = False
-    """Let an honest failure be an example too, and not only correct kernels."""
+    """Also take answers whose kernel is wrong or fails as examples, not only correct kernels."""
     untidy: bool = False
-    """Let an answer be an example although its form has defects."""
+    """Also take answers whose form has defects as examples."""
     margin: float = 0.0
-    """Least difference in worth of the two sides of a pair."""
+    """Smallest difference between the values (see --by) of the two sides of a pair."""
     pairs: Literal["prompt", "problem"] = "prompt"
-    """Part that the two sides of a pair share: all that was read before, or only the problem."""
+    """Text that the two sides of a pair share: the whole prompt, or only the problem."""
     most: int | None = None
-    """Most examples per problem, or pairs per prompt (one if not given), the best first."""
+    """Largest number of examples for each problem, or of pairs for each prompt (one if not given);
+    the best are taken first."""
     unchecked: bool = False
-    """Take the prompts that this version makes, even where something else was read."""
+    """Write the prompts as this version makes them, even where they differ from the recorded
+    digest of what the model read."""
     tokenizer: str = ""
-    """Folder or hub name of the tokenizer whose tokens the episodes' prompts were cut to; four
-    characters are taken for one if not given. A training run cuts to its model's tokens."""
+    """Folder or hub name of the tokenizer by which the episodes' prompts were cut to length; four
+    characters count as one token if not given. A training run uses its model's tokenizer."""
 
     def run(self) -> int:
-        """Write it; returns the exit code."""
+        """Write the rows or the folder; return the exit code."""
         if self.format in ("kernelbench", "hf"):
             return self._run_folder()
         from kernelgym.records import export
@@ -172,7 +177,8 @@ class ExportCommand(Command):
 def _observers(file: str, tokenizer: str) -> Callable[[EpisodeRecord], Observer]:
     """Return a function from a record to its observer, which counts in a tokenizer's tokens.
 
-    What a training run showed of its own kernels is made of its earlier episodes in the file.
+    Prompts of a training run that showed its own kernels are rebuilt from its earlier episodes in
+    the file.
 
     Raises:
         UsageError: If there is no such tokenizer.

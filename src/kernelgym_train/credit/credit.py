@@ -2,8 +2,7 @@
 
 Two steps, both the same whatever backend takes the optimiser step: an estimator gives every turn
 its advantage (`kernelgym_train.credit.estimators`), and a normaliser spreads weight over tokens,
-such that
-the loss is ``-sum(weight * advantage * logp)`` over all tokens of all samples. Contract:
+such that the loss is ``-sum(weight * advantage * logp)`` over all tokens of all samples. Contract:
 
 - returns are `kernelgym.Trajectory.returns`; nothing here discounts;
 - a trajectory that is not valid, or was cut from outside, is in no baseline and gives no sample:
@@ -12,8 +11,8 @@ the loss is ``-sum(weight * advantage * logp)`` over all tokens of all samples. 
   `kernelgym_train.credit.estimators.has_signal`;
 - the order of the rollouts changes no digit.
 
-Bias of each choice: docs/credit.md. It needs the standard library only, and clips no ratio:
-that is the loss's business.
+docs/credit.md tells the bias of each choice. This module needs the standard library only; ratios
+are clipped by the loss, not here.
 """
 
 from __future__ import annotations
@@ -39,18 +38,19 @@ weighs one by N times a constant number of tokens."""
 
 @dataclass(frozen=True, slots=True)
 class CreditRule:
-    """How returns become advantages and weights.
+    """Rule by which the returns of a step become advantages and weights.
 
     Raises:
         UsageError: If a name is unknown or a number out of range.
     """
 
     estimator: str = "trloo"
-    """A name from `kernelgym_train.credit.estimators.ESTIMATORS`."""
+    """Estimator of advantages; a name from `kernelgym_train.credit.estimators.ESTIMATORS`."""
     normaliser: Normaliser = "token"
-    """A name from `NORMALISERS`."""
+    """Rule of the tokens' weights; a name from `NORMALISERS`."""
     constant: int = 0
-    """Tokens that ``constant`` divides by; the most that an answer may have is usual."""
+    """Number of tokens that the normaliser ``constant`` divides by, usually the largest length of
+    an answer."""
     gamma: float = GAMMA
     """Discount factor over the turns of an episode."""
     returns: ReturnVariant = "sum"
@@ -66,24 +66,24 @@ class CreditRule:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What is learned from the rollouts of one step, and what was left out."""
+    """Training samples of one step, and the rollouts that gave none."""
 
     samples: tuple[Sample, ...]
-    """In the order of their keys."""
+    """Training samples, in the order of their keys."""
     groups: int
-    """Groups that gave samples."""
+    """Number of groups that gave samples."""
     flat: tuple[tuple[int, int], ...]
-    """Groups without signal, by `Key.group`."""
+    """Groups whose returns do not differ, by `Key.group`; they give no samples."""
     left_out: int
-    """Trajectories that do not count, see `counts`."""
+    """Number of trajectories that do not count; see `counts`."""
 
 
 def assign_credit(rollouts: Iterable[Rollout], rule: CreditRule) -> Credit:
-    """Return the samples of one step.
+    """Return the training samples of one step.
 
     Args:
-        rollouts: What was played, in any order.
-        rule: How credit is given.
+        rollouts: Rollouts of the step, in any order.
+        rule: Rule of advantages and weights.
 
     Raises:
         ValueError: If two rollouts have the same key, a group holds several problems, or an
@@ -122,10 +122,10 @@ def assign_credit(rollouts: Iterable[Rollout], rule: CreditRule) -> Credit:
 
 
 def counts(rollout: Rollout) -> bool:
-    """Return whether a rollout is in baselines and in the loss.
+    """Return True if a rollout counts in baselines and in the loss.
 
-    It is not if something of ours went wrong with a turn of it, if it was cut from outside, such as
-    by a `kernelgym.PolicyFailure` (its returns are too low then), or if no turn was played.
+    It does not if the judge failed at one of its turns, if it was cut short (for example by a
+    `kernelgym.PolicyFailure`), because its returns are too low then, or if it has no turn.
     """
     played = rollout.trajectory
     return played.valid and played.ended != "cut" and bool(played.turns)
@@ -144,12 +144,12 @@ def token_weights(
 
     Args:
         normaliser: A name from `NORMALISERS`.
-        lengths: How many tokens each sample has.
-        constant: Tokens that ``constant`` divides by.
+        lengths: Number of tokens of each sample.
+        constant: Number of tokens that the normaliser ``constant`` divides by.
 
     Raises:
         UnknownName: If there is no such normaliser.
-        UsageError: If ``constant`` is not given its number.
+        UsageError: If the normaliser is ``constant`` and its number of tokens is below 1.
     """
     _check_normaliser(normaliser, constant)
     samples = len(lengths)

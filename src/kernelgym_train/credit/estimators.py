@@ -2,13 +2,14 @@
 
 A group is the trajectories of one problem in one step. Contract, for every estimator:
 
-- adding a number to all returns changes nothing;
-- what is compared with nothing, or with its equals only (within `FLAT`), gets advantage 0;
+- adding the same number to all returns changes no advantage;
+- a return that is compared with no other return, or only with equal ones (within `FLAT`), gets
+  advantage 0;
 - sums are exact before they are rounded, so the order of trajectories changes no digit;
-- one that leaves a return out of its own baseline does so exactly.
+- an estimator that leaves a return out of its own baseline does so exactly.
 
-Which bias each has: docs/credit.md. Which trajectories take part is
-`kernelgym_train.credit.credit`'s business; here all do.
+docs/credit.md tells the bias of each. All trajectories that are given take part;
+`kernelgym_train.credit.credit` leaves out those that do not count.
 """
 
 from __future__ import annotations
@@ -22,26 +23,27 @@ from typing import Literal
 from kernelgym.errors import UnknownName
 
 STD_EPSILON = 1e-4
-"""Added to a standard deviation before dividing by it, as TRL does."""
+"""Number that is added to a standard deviation before dividing by it, as in TRL."""
 
 FLAT = 1e-9
-"""Returns that differ by no more are equal: the rest is rounding."""
+"""Largest difference of returns that count as equal; it allows for rounding."""
 
 Returns = Sequence[Sequence[float]]
-"""The returns of one group: per trajectory, one per turn played."""
+"""Returns of one group: for each trajectory, one return for each of its turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """Which returns are compared with each other, and how."""
+    """Estimator of advantages: the returns that are compared, and their baseline."""
 
     name: str
     scope: Literal["group", "turn", "trajectory"]
-    """``group``: all turns of all trajectories. ``turn``: those of the same turn index.
-    ``trajectory``: the returns from the first turn on, and all turns get what the first gets."""
+    """Returns that are compared with each other. ``group``: those of all turns of all trajectories.
+    ``turn``: those of the same turn index. ``trajectory``: those of the first turns, whose
+    advantage all later turns of the trajectory get as well."""
     against: Literal["others", "mean", "mean_and_deviation"]
-    """Less the mean of the others; less the mean of all; or that, divided by the standard
-    deviation (of a sample: n - 1)."""
+    """Baseline of a return: the mean of the others, the mean of all, or the mean of all with the
+    difference divided by the standard deviation (of a sample: n - 1)."""
 
 
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
@@ -57,9 +59,10 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         )
     }
 )
-"""By name. Per turn index: leave-one-out (Dr. Kernel, arXiv 2602.05885), mean and deviation. Over
-all turns: mean and deviation (Kevin-32B, arXiv 2507.11948). Over trajectories: leave-one-out (arXiv
-2402.14740), mean (Dr. GRPO, arXiv 2503.20783), mean and deviation (GRPO, arXiv 2402.03300)."""
+"""Estimators by name. Per turn index: leave-one-out (Dr. Kernel, arXiv 2602.05885), mean and
+deviation. Over all turns: mean and deviation (Kevin-32B, arXiv 2507.11948). Over trajectories:
+leave-one-out (arXiv 2402.14740), mean (Dr. GRPO, arXiv 2503.20783), mean and deviation (GRPO, arXiv
+2402.03300)."""
 
 
 def find_estimator(name: str) -> Estimator:
@@ -101,9 +104,9 @@ def advantages(estimator: str, returns: Returns) -> tuple[tuple[float, ...], ...
 
 
 def has_signal(estimator: str, returns: Returns) -> bool:
-    """Return whether a group has something to teach.
+    """Return True if the returns of a group differ, so that it gives training samples.
 
-    It has if returns differ at some turn index; at the first, for an estimator that compares
+    They differ if they do at some turn index, or at the first one for an estimator that compares
     whole trajectories. Returns that differ from one turn index to another only, as those of
     identical trajectories do, are no signal, although ``kevin`` would make advantages of them.
 
@@ -122,7 +125,7 @@ def has_signal(estimator: str, returns: Returns) -> bool:
 
 
 def _compared(scope: str, returns: Returns) -> Iterator[list[tuple[int, int]]]:
-    """Yield what is compared with each other, as (trajectory, turn)."""
+    """Yield the sets of returns that are compared with each other, as (trajectory, turn)."""
     if scope == "group":
         yield [(row, turn) for row, turns in enumerate(returns) for turn in range(len(turns))]
         return

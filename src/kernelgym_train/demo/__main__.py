@@ -57,14 +57,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--folder", type=Path, default=Path("runs"), help="folder that the runs are kept in")
     add(
         "--name",
-        help="name of the run; the first of demo, demo-2, ... that is free, or only prepared, if "
-        "not given",
+        help="name of the run; if not given, the first of demo, demo-2, demo-3 and so on whose "
+        "folder does not exist or is only prepared",
     )
     add("--seed", type=int, default=0, help="seed of problems, model and sampling")
     # A worker waits now and then for the process that it drives.
     add("--workers", type=int, default=1 + (os.cpu_count() or 1), help="kernels judged at a time")
     add("--tiny", action="store_true", help="go through all stages in a minute; learns nothing")
-    add("--backend", choices=tuple(BACKENDS), default="trl", help="what samples and learns")
+    add("--backend", choices=tuple(BACKENDS), default="trl", help="backend that samples and trains")
     add("--base-url", metavar="URL", help="address of the Tinker server, with --backend tinker")
     add(
         "--prepare",

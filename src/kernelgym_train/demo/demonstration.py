@@ -61,21 +61,21 @@ def demonstrate(
     fitting: Callable[[FitProgress], None] | None = None,
     watchers: Iterable[Watcher] = (),
 ) -> Demonstration:
-    """Run a demonstration and write all of it down.
+    """Run a demonstration, write its folder, and return its results.
 
     Args:
-        folder: Where; it is made.
-        plan: How large everything is.
-        seed: Of everything.
-        workers: Of the judge.
-        say: Told what is done next, in a line.
-        opening: Called once the folder is made, before anything is fitted.
-        fitting: Called after every batch of the warm start.
-        watchers: Are told of every step of the learning.
+        folder: Folder of all results; it is made.
+        plan: Sizes of the demonstration.
+        seed: Seed of problems, answers, weights and sampling.
+        workers: Number of kernels that are judged at the same time.
+        say: Function that is given a line before each stage.
+        opening: Function that is called once the folder is made, before the model is fitted.
+        fitting: Function that is called after every batch of the warm start.
+        watchers: Watchers of the steps of the learning.
 
     Raises:
-        UsageError: If the folder exists and was not prepared by that plan and seed, or the backend
-            cannot begin with the model there.
+        UsageError: If the folder exists and was not prepared with that plan and seed, or the
+            backend cannot start from the model in it.
     """
     folder = folder.absolute()
     check_backend(folder, plan, seed)

@@ -24,7 +24,7 @@ from kernelgym_train.types import Rollout
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """One table's scores, and the episodes they are of."""
+    """Scores of one table of held-out problems, with the episodes that were scored."""
 
     scores: Scores
     sampled: tuple[Rollout, ...]
@@ -32,12 +32,12 @@ class HeldOut:
 
 
 def policy_of(model: Any, tokenizer: Any, batch: int = 128) -> PolicyFor:
-    """Return what samples with a model of transformers as it is.
+    """Return a policy that samples with a model of transformers.
 
     Args:
-        model: Trained or not, with an adapter or without.
-        tokenizer: Its tokenizer.
-        batch: Most answers of one generation.
+        model: The model, with or without an adapter.
+        tokenizer: Tokenizer of the model.
+        batch: Largest number of answers that are generated at the same time.
     """
     return lambda sampling: HFPolicy(model, tokenizer, sampling, batch=batch)
 
@@ -55,19 +55,19 @@ def evaluate_policy(
     greedy: bool = True,
     pass_at: Sequence[int] = PASS_AT,
 ) -> dict[str, HeldOut]:
-    """Play every problem of every table and return what came of it, by table.
+    """Play every problem of every table, and return scores and episodes by table.
 
     Args:
-        policy: What is evaluated.
+        policy: Policy to evaluate.
         tables: Problems by the table's name; all are played together.
-        judge: Judges the answers.
-        observer: What the model reads, and how many turns it has.
-        rules: How episodes end and what feedback tells.
-        samples: Sampled episodes of each problem.
-        max_new_tokens: Most tokens of an answer.
-        seed: Of the sampling.
-        greedy: Play one greedy episode of each problem, too.
-        pass_at: Values of k.
+        judge: Evaluator of the answers' kernels.
+        observer: Observer that writes the prompts; it sets the number of turns.
+        rules: Rules by which episodes end and feedback is given.
+        samples: Number of sampled episodes of each problem.
+        max_new_tokens: Largest number of tokens of an answer.
+        seed: Seed of the sampling.
+        greedy: Whether one greedy episode of each problem is played as well.
+        pass_at: Values of k for pass@k.
     """
     problems = [problem for table in tables.values() for problem in table]
 

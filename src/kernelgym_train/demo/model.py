@@ -22,7 +22,7 @@ class ModelSize:
     """
 
     hidden: int
-    """Width."""
+    """Width of the hidden states."""
     layers: int
     heads: int
     key_value_heads: int
@@ -50,10 +50,10 @@ def build_model(
     """Return a model with random weights, in fp32.
 
     Args:
-        tokenizer: Decides the vocabulary and the special tokens.
-        size: Its sizes.
-        seed: Decides the weights; torch's own generator is left as it was found.
-        device: Where it goes once it is made; its weights are the same on any.
+        tokenizer: Tokenizer that sets the size of the vocabulary and the special tokens.
+        size: Sizes of the model.
+        seed: Seed of the weights; torch's global generator is left unchanged.
+        device: Device that the finished model is moved to; the weights do not depend on it.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM

@@ -1,4 +1,4 @@
-"""How large a demonstration is: problems, corpus, model, fitting, learning, evaluation.
+"""Sizes of a demonstration: problems, corpus, model, fitting, learning, evaluation.
 
 Contract: numbers that are fixed before anything is run; `CPU_PLAN` is that of `make demo`, from
 which the benchmark's longer one is made, and `TINY_PLAN` runs through all stages in a minute or two

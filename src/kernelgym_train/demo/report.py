@@ -1,4 +1,4 @@
-"""What a demonstration came to: a text table, and one HTML page.
+"""The report of a demonstration: a text table, and one HTML page.
 
 Contract: pure functions of a `Demonstration`. The page is whole in itself (plain SVG, no script, no
 font, nothing fetched), and says beside the numbers what they do not show. Every text of a model or

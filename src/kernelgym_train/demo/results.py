@@ -1,4 +1,4 @@
-"""What a learning demonstration came to, as data: for the table, the report and the benchmark.
+"""Results of a learning demonstration as data, for its table, its report and the benchmark.
 
 Contract: records of numbers and texts; `as_data` gives plain JSON, rates with their intervals.
 Nothing is measured or drawn here.
@@ -49,12 +49,13 @@ class Demonstration:
     title: str
     seed: int
     facts: Mapping[str, str]
-    """Model, data, judge, machine: a name and a short text each."""
+    """Facts about model, data, judge and machine: short texts by name."""
     before: Mapping[str, Scores]
-    """By table; the first one is the one that headlines speak of."""
+    """Scores before training, by table; the headline tells the first table's."""
     after: Mapping[str, Scores]
+    """Scores after training, by table."""
     curves: Mapping[str, Sequence[float]]
-    """By name, one value for each step; see `CURVES`."""
+    """Values of each step by the curve's name; see `CURVES`."""
     seconds: Mapping[str, float]
     """Wall time by stage, in order."""
     notes: Sequence[str] = ()

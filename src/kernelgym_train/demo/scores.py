@@ -1,11 +1,10 @@
-"""What held-out episodes came to: rates, pass@k, second turns, and what went wrong.
+"""Scores of held-out episodes: rates, pass@k, second turns, and kinds of failures.
 
-Contract: pure functions of rollouts. Episodes that do not count
-    (`kernelgym_train.credit.credit.counts`)
-are left out. Rates of answers are of first answers, unless said otherwise. `retry` is how often a
-second turn repairs a failed first one; `blind` is how often another first answer to the same
-problem would have been right instead, estimated from the problem's other episodes. Only what
-exceeds that was learned from the feedback.
+Contract: pure functions of rollouts. Episodes that do not count are left out
+(`kernelgym_train.credit.credit.counts`). Rates of answers are of first answers, unless said
+otherwise. `retry` is how often a second turn repairs a failed first one; `blind` is how often
+another first answer to the same problem would have been right instead, estimated from the problem's
+other episodes. Only what exceeds that was learned from the feedback.
 """
 
 from __future__ import annotations
@@ -27,30 +26,32 @@ PASS_AT = (1, 4, 16)
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the episodes of one table came to; None where nothing was played."""
+    """Scores of the episodes of one held-out table; rates are None if no episode was played."""
 
     problems: int
+    """Number of problems."""
     n: int
-    """First answers."""
+    """Number of first answers."""
     sampled: RateEstimate | None
-    """First answers that are right."""
+    """Share of sampled first answers that are right."""
     greedy: RateEstimate | None
-    """Right answers without sampling, one for each problem."""
+    """Share of greedy first answers that are right, one answer for each problem."""
     pass_at: Mapping[int, RateEstimate]
-    """By k; those with more episodes of a problem than were played are left out."""
+    """pass@k by k, without values of k above the number of episodes of a problem."""
     within: RateEstimate | None
-    """Episodes with a right answer at any turn."""
+    """Share of episodes with a right answer at any turn."""
     retry: RateEstimate | None
-    """Second answers that are right, of those after a failed first one."""
+    """Share of second answers, after a wrong first one, that are right."""
     blind: RateEstimate | None
-    """Other first answers that would have been right in their place."""
+    """Share of those that would be right if another first answer were drawn instead."""
     cheats: RateEstimate | None
-    """Answers that are refused by screening or evidence."""
+    """Share of first answers that screening or evidence refuses."""
     parsed: RateEstimate | None
-    """Answers that hold a kernel."""
+    """Share of first answers that hold a kernel."""
     failures: Mapping[str, int]
-    """First answers by what went wrong; see `failure_of`."""
+    """Number of first answers by kind of failure; see `failure_of`."""
     tokens_per_answer: float
+    """Mean number of tokens of a first answer."""
 
 
 def scores_of(

@@ -1,4 +1,4 @@
-"""What the demonstration sets for its learning, by backend.
+"""Settings of the demonstration's training runs, by backend.
 
 Contract: settings of a run as ``key.path=value``, beside the numbers of a plan. `SETTINGS` hold for
 every backend; what one alone has a use for, or learns better with, is in `BY_BACKEND`. Nothing is
@@ -19,7 +19,7 @@ SETTINGS = (
     *("run.save_every=1000", "judge.workers=2", "judge.cache=false", "evaluation.every=0"),
     "logging.histograms_every=0",
 )
-"""For every backend."""
+"""Settings for every backend."""
 BY_BACKEND: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "trl": (
@@ -32,6 +32,6 @@ BY_BACKEND: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""By the backend's name, in addition."""
+"""Additional settings by the backend's name."""
 LOCAL = ("trl",)
 """Backends whose model is in this process."""

@@ -44,7 +44,7 @@ _NEVER_SHOWN = ("composed", "unseen_operator")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Where the arms of one seed begin."""
+    """Prepared start of a demonstration, from which all arms of one seed begin."""
 
     plan: Plan
     seed: int
@@ -58,7 +58,8 @@ class Prepared:
     def tables(self) -> dict[str, tuple[Problem, ...]]:
         """The held-out problems by table, those that have short answers, as many as planned.
 
-        What no phrase of the warm start's stands for takes more tokens, and is asked none the less.
+        Problems with operators that the warm start never showed take more tokens; they are asked
+        all the same.
         """
         found = {}
         for name, most in self.plan.held_out.items():
@@ -90,13 +91,13 @@ def prepare(
     What the folder holds already is taken as it is.
 
     Args:
-        folder: Of the demonstration; ``start/`` and ``problems/`` are made in it.
-        plan: How large everything is.
-        seed: Decides problems, answers, weights and the order of fitting.
-        progress: Called after every batch of the fitting.
+        folder: Folder of the demonstration; ``start/`` and ``problems/`` are made in it.
+        plan: Sizes of the demonstration.
+        seed: Seed of problems, answers, weights and the order of fitting.
+        progress: Function that is called after every batch of the fitting.
 
     Raises:
-        UsageError: If what the folder holds was prepared with another plan or seed.
+        UsageError: If the folder was prepared with another plan or seed.
     """
     done = folder / "start" / "prepared.json"
     about: dict[str, Any] = json.loads(done.read_text()) if done.is_file() else {}
@@ -224,9 +225,9 @@ def evaluate_tables(
     """Play the held-out problems.
 
     Args:
-        prepared: Where the demonstration began.
-        judge: Judges the answers.
-        policy: What is evaluated; the warm-started model if None.
+        prepared: Prepared start of the demonstration.
+        judge: Evaluator of the answers' kernels.
+        policy: Policy to evaluate; the warm-started model if None.
     """
     plan, config = prepared.plan, config_of(prepared, "evaluation")
     with contextlib.ExitStack() as stack:

@@ -28,22 +28,25 @@ Target: TypeAlias = Literal["triton", "cpp"]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One element-wise operation."""
+    """One element-wise operation, with its text in each language."""
 
     name: str
     torch: tuple[str, ...]
-    """Equivalent spellings."""
+    """Equivalent texts in PyTorch; ``{x}`` stands for the argument."""
     triton: str
+    """Text in Triton."""
     cpp: str
+    """Text in C++."""
     numpy: Callable[..., Any]
-    """Called with the value, the constants and, for a binary operator, the operand."""
+    """Function of the value, the constants and, for a binary operator, the second operand."""
     ranges: tuple[tuple[float, float], ...] = ()
-    """Where each constant is drawn from; one pair per constant."""
+    """Interval from which each constant is drawn."""
     binary: bool = False
+    """True if the operator has a second operand."""
     floor: float = -math.inf
-    """The smallest argument it accepts."""
+    """Smallest argument that the operator accepts."""
     rising: bool = False
-    """Increasing in its argument, so that it maps intervals end by end."""
+    """True if the result increases with the argument, so that intervals map end by end."""
     image: _Span = (-math.inf, math.inf)
     """Interval that holds every result."""
 

@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Preset: TypeAlias = Literal["cpu", "gpu"]
-"""Sizes for the Triton interpreter (a few programs a launch), or sizes worth timing."""
+"""Preset of sizes: ``cpu`` for the Triton interpreter (a few programs a launch), ``gpu`` for
+tensors that are large enough to be timed."""
 
 Draw: TypeAlias = Literal["normal", "small", "wide", "positive", "index"]
-"""How an input is drawn: ``randn``, uniform around zero (half or one and a half wide), uniform
-above 0.5, or indices."""
+"""Distribution of an input: ``normal`` is ``randn``, ``small`` and ``wide`` are uniform around zero
+(half or one and a half wide), ``positive`` is uniform above 0.5, ``index`` draws indices."""
 
 Spread: TypeAlias = Literal["", "full", "row", "col"]
-"""How a second operand meets the first: same shape, along the last axis, or one per row."""
+"""Broadcasting of a second operand: ``full`` has the shape of the first operand, ``row`` one value
+for each place along the last axis, ``col`` one value for each row."""
 
 Tail: TypeAlias = Literal[
     "",
@@ -39,7 +41,7 @@ Tail: TypeAlias = Literal[
     "cumsum",
     "reverse_cumsum",
 ]
-"""What is done along an axis after the element-wise steps; empty for nothing."""
+"""Operation along an axis after the element-wise steps; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,13 @@ class ElementStep:
     """One element-wise operation on the running value."""
 
     op: str
-    """A name from `operators.OPERATORS`."""
+    """Name of the operation, one of `operators.OPERATORS`."""
     consts: tuple[float, ...] = ()
+    """Constants of the operation."""
     operand: str = ""
     """Name of the second tensor; empty for a unary operation."""
     spread: Spread = ""
+    """Broadcasting of the second tensor; empty for a unary operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,11 @@ class InputTensor:
 
     name: str
     shape: tuple[str, ...]
-    """Names of sizes; a name starting with a digit is that number."""
+    """Names of the sizes of its axes; a name of digits is that number."""
     draw: Draw = "normal"
+    """Distribution of the values."""
     bound: str = ""
-    """For indices: the size they stay below."""
+    """Name of the size that indices stay below; empty for other inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +76,21 @@ class Param:
     """One attribute of the model that holds weights."""
 
     attr: str
+    """Name of the attribute."""
     kind: Literal["linear", "layer_norm", "vector"]
     dims: tuple[str, ...]
-    """Linear: (in, out). Norm and vector: (features,)."""
+    """Names of the sizes: (in, out) of a linear layer, (features,) of a norm or a vector."""
     bias: bool = True
-    """Linear only: whether there is a bias."""
+    """True if a linear layer has a bias; not used by other kinds."""
 
     @property
     def weight(self) -> str:
-        """How the forward method names the weight."""
+        """Expression for the weight in the forward method."""
         return f"self.{self.attr}" if self.kind == "vector" else f"self.{self.attr}.weight"
 
     @property
     def offset(self) -> str:
-        """How the forward method names the bias."""
+        """Expression for the bias in the forward method."""
         return f"self.{self.attr}.bias"
 
 
@@ -93,20 +99,28 @@ class RowsStage:
     """Element-wise steps, then an operation along one axis, then steps on its result."""
 
     out: str
+    """Name of the result."""
     source: str
+    """Name of the tensor that the stage reads."""
     shape: tuple[str, ...]
+    """Shape of that tensor, as names of sizes."""
     before: tuple[ElementStep, ...] = ()
+    """Element-wise steps before the operation along the axis."""
     tail: Tail = ""
+    """Operation along the axis; empty for none."""
     axis: int = -1
+    """Axis of the operation."""
     weights: tuple[str, ...] = ()
-    """Norms: names of the scale and, for `layer_norm`, the shift; empty for none."""
+    """Names of a norm's scale and, for `layer_norm`, of its shift; empty if it has none."""
     after: tuple[ElementStep, ...] = ()
+    """Element-wise steps on the operation's result."""
     layer: str = ""
-    """Attribute whose call is this stage's tail in the reference."""
+    """Name of the attribute that the reference calls for the operation; empty if it calls a
+    function of torch."""
 
     @property
     def reduces(self) -> bool:
-        """True if the axis disappears."""
+        """True if the operation removes its axis."""
         return self.tail in ("sum", "mean", "max", "min", "norm2")
 
     @property
@@ -124,21 +138,28 @@ class DotStage:
     """A matrix product ``(m, k) x (k, n)``, then element-wise steps on the result."""
 
     out: str
+    """Name of the result."""
     left: str
+    """Name of the left operand."""
     right: str
+    """Name of the right operand."""
     m: str
+    """Name of the number of rows of the product."""
     n: str
-    """A name of a size, or ``1`` for a matrix-vector product."""
+    """Name of the number of columns of the product; ``1`` for a matrix-vector product."""
     k: str
+    """Name of the length of the sums."""
     batch: str = ""
-    """Leading axis shared by both sides; empty for none."""
+    """Name of the size of a leading axis that both operands have; empty for none."""
     left_t: bool = False
-    """The left operand is stored as (k, m)."""
+    """True if the left operand is stored as (k, m)."""
     right_t: bool = False
-    """The right operand is stored as (n, k), as the weight of a linear layer is."""
+    """True if the right operand is stored as (n, k), like the weight of a linear layer."""
     after: tuple[ElementStep, ...] = ()
+    """Element-wise steps on the product."""
     layer: str = ""
-    """Attribute whose call makes the product (and adds the bias) in the reference."""
+    """Name of the linear layer that the reference calls for the product and the bias; empty if it
+    multiplies two tensors."""
 
     @property
     def out_shape(self) -> tuple[str, ...]:
@@ -157,15 +178,21 @@ class MoveStage:
     """A rearrangement of the elements, then element-wise steps on the result."""
 
     out: str
+    """Name of the result."""
     source: str
+    """Name of the tensor that is rearranged."""
     kind: MoveKind
+    """Kind of the rearrangement."""
     shape: tuple[str, ...]
+    """Shape of the tensor that is rearranged, as names of sizes."""
     out_shape: tuple[str, ...]
+    """Shape of the result, as names of sizes."""
     index: str = ""
-    """Name of the index tensor, where there is one."""
+    """Name of the index tensor; empty if the rearrangement takes none."""
     shift: int = 0
-    """Positions a roll moves by."""
+    """Number of positions by which a roll moves the elements."""
     after: tuple[ElementStep, ...] = ()
+    """Element-wise steps on the rearranged tensor."""
 
 
 Stage: TypeAlias = RowsStage | DotStage | MoveStage
@@ -173,17 +200,20 @@ Stage: TypeAlias = RowsStage | DotStage | MoveStage
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One problem, whole."""
+    """Everything from which one problem of the suite is written."""
 
     level: int
     family: str
     name: str
     sizes: tuple[tuple[str, int], ...]
+    """Values of the sizes, by name."""
     inputs: tuple[InputTensor, ...]
     stages: tuple[Stage, ...]
+    """Stages of the computation, in order; the last one makes the model's output."""
     params: tuple[Param, ...] = ()
+    """Attributes of the model that hold weights."""
     spelling: int = 0
-    """Which of the equivalent spellings the reference uses."""
+    """Number of the spelling that the reference uses, of several equivalent ones."""
 
     @classmethod
     def of_stage(
@@ -222,7 +252,7 @@ class Spec:
 
 
 def operands(stage: Stage) -> tuple[str, ...]:
-    """Return the names of the tensors a stage reads, each once, the main one first."""
+    """Return the names of the tensors that a stage reads, each once, the main one first."""
     if isinstance(stage, RowsStage):
         names = [stage.source, *(s.operand for s in stage.before), *stage.weights]
     elif isinstance(stage, DotStage):

@@ -61,9 +61,9 @@ class SyntheticSuite:
 
     seed: int = 0
     size: Preset = "cpu"
-    """``cpu`` for the Triton interpreter, ``gpu`` for tensors worth timing."""
+    """Preset of sizes: ``cpu`` for the Triton interpreter, ``gpu`` for tensors worth timing."""
     per_level: int = 100
-    """How many problems of each level are listed."""
+    """Number of problems of each level that are listed."""
 
     def __post_init__(self) -> None:
         check_choice("size of Synthetic", self.size, ("cpu", "gpu"))

@@ -41,12 +41,12 @@ class TinkerModel:
 
     Args:
         config: The configuration.
-        served: What the service says of it.
-        server: The service's address.
-        kept: Trained weights of it; None for the untrained model.
+        served: The model as the service describes it.
+        server: Address of the service.
+        kept: Trained weights of the model; None for the untrained model.
 
     Raises:
-        UsageError: If its tokenizer is not found, or says no token that ends an answer.
+        UsageError: If the tokenizer is not found, or names no token that ends an answer.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class TinkerModel:
 
     @property
     def device(self) -> str:
-        """``cpu``: nothing is sampled or learned here."""
+        """``cpu``: the service samples and learns, not this machine."""
         return "cpu"
 
     def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
-        """Yield the service and the model's name there."""
+        """Yield lines about the service, the key, and the model on the service."""
         yield f"server      {self._server}, reached"
         yield f"key         {tinker_key(self._server).source}"
         yield f"model       {self._served.name}, adapter of rank {self._config.model.lora_rank}"
@@ -84,7 +84,7 @@ class TinkerModel:
         held_out: Sequence[Problem],
         assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
-        """Yield what a step and the run take of the service at most."""
+        """Yield lines with the largest possible cost of a step and of the run."""
         for line in cost_lines(self._config, len(held_out)):
             yield f"cost        {line}"
 
@@ -94,10 +94,10 @@ class TinkerModel:
             self._service = Service(self._server, self._config.tinker.step_timeout_s)
 
     def check_kept(self) -> None:
-        """Ask the service for the weights that sample.
+        """Make sure that the service has the weights for sampling.
 
         Raises:
-            UsageError: If it does not have them; the connection is closed then.
+            UsageError: If the service does not have them; the connection is closed then.
         """
         self.load()
         assert self._service is not None and self._kept is not None
@@ -108,7 +108,7 @@ class TinkerModel:
             raise
 
     def policy(self, sampling: SamplingRule) -> TinkerPolicy:
-        """Return what samples with the trained weights, or with the untrained model."""
+        """Return a policy that samples with the trained weights, or with the untrained model."""
         remote, kept = self._remote(), self._kept
         service = self._service
         assert service is not None  # _remote has connected
@@ -129,7 +129,7 @@ class TinkerModel:
         return outcome
 
     def save(self, folder: Path) -> None:
-        """Write where the trained weights are, and the tokenizer."""
+        """Write the address of the trained weights, and the tokenizer, into a folder."""
         if self._kept is not None:
             write_trained(folder, self._kept)
             self.tokenizer.save_pretrained(str(folder))
@@ -138,7 +138,7 @@ class TinkerModel:
         """Return at once: one process trains."""
 
     def close(self) -> None:
-        """End the session; the service may free what it holds for it."""
+        """Close the connection to the service."""
         if self._service is not None:
             service, self._service = self._service, None
             service.close()
@@ -159,16 +159,16 @@ class TinkerModel:
 
 
 class TinkerBackend:
-    """A Tinker service, hosted or one's own."""
+    """Backend that samples and trains on a Tinker service, the hosted one or another server."""
 
     def check(self, config: Config) -> None:
-        """Refuse a machine that lacks the SDK."""
+        """Raise a UsageError if the package `tinker` or `transformers` is not installed."""
         check_packages("tinker", ("tinker", "transformers"))
 
     def prepare(self, config: Config, *, resumed: bool = False) -> TinkerModel:
         """Return the configured model on its service.
 
-        The weights that `tinker.start_from` names are looked for by a new run alone.
+        Only a new run checks that the weights of `tinker.start_from` exist.
         """
         server = server_address(config.tinker.base_url)
         key = tinker_key(server).value
@@ -209,11 +209,11 @@ BACKEND = TinkerBackend()
 
 
 def _check_start(config: Config, served: ServedModel, server: str, key: str) -> None:
-    """Refuse weights to begin with that the adapter cannot have.
+    """Refuse weights in ``tinker.start_from`` that do not fit the configured adapter.
 
     Raises:
-        UsageError: If the server does not have them, or says that they are another model's or of
-            another rank.
+        UsageError: If the server does not have the weights, or says that they belong to another
+            model or have another rank.
     """
     path, rank = config.tinker.start_from, config.model.lora_rank
     if not path:
@@ -227,10 +227,10 @@ def _check_start(config: Config, served: ServedModel, server: str, key: str) -> 
 
 
 def _compared(path: str, served: ServedModel, server: str, key: str) -> KeptWeights:
-    """Return what the server says of weights.
+    """Return the server's description of weights, after comparing the model.
 
     Raises:
-        UsageError: If it does not have them, or says that they are another model's.
+        UsageError: If the server does not have the weights, or they belong to another model.
     """
     kept = find_weights(server, key, path)
     if kept.base_model not in ("", served.name):
@@ -242,6 +242,6 @@ def _compared(path: str, served: ServedModel, server: str, key: str) -> KeptWeig
 
 
 async def _snapshot_of(service: Service, path: str) -> Sampler:
-    """Return what samples with the weights of a training."""
+    """Return a sampler for weights that were saved for training."""
     learner = await service.restore(path, optimiser=False)
     return await learner.snapshot()

@@ -23,11 +23,11 @@ class KeptCheckpoint:
     """Weights that a service keeps."""
 
     state_path: str
-    """Weights and optimiser, ``tinker://...``: a run goes on from them."""
+    """Address of weights and optimiser, ``tinker://...``, from which a run is resumed."""
     sampler_path: str
-    """The weights for sampling."""
+    """Address of the same weights for sampling."""
     version: int
-    """Optimiser updates that they have had."""
+    """Number of optimiser updates that made the weights."""
     base_model: str
     """Name of the base model on the service."""
     server: str
@@ -35,18 +35,18 @@ class KeptCheckpoint:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Return what `state` told."""
+        """Rebuild a checkpoint from the data that `state` returned."""
         return cls(**{each.name: state[each.name] for each in fields(cls)})
 
     def state(self) -> dict[str, Any]:
-        """Return it as JSON data."""
+        """Return the checkpoint as JSON data."""
         return asdict(self)
 
     def facts(self, step: int) -> dict[str, Any]:
-        """Return what a row of checkpoints.jsonl says of it, in tinker-cookbook's names.
+        """Return the row of checkpoints.jsonl, with the field names that tinker-cookbook reads.
 
         Args:
-            step: Steps that were done.
+            step: Number of steps that were done.
         """
         return {
             "name": checkpoint_name(step),
@@ -57,7 +57,7 @@ class KeptCheckpoint:
 
 
 def is_of_training(path: str) -> bool:
-    """Return True if an address is of weights that can be trained.
+    """Return True if an address names weights that can be trained.
 
     Those for sampling are ``tinker://RUN/sampler_weights/NAME``, or ``tinker://RUN/NAME`` on
     servers of skyrl's.
@@ -71,16 +71,16 @@ def checkpoint_name(step: int) -> str:
 
 
 def write_trained(folder: Path, kept: KeptCheckpoint) -> None:
-    """Write where a run's trained weights are."""
+    """Write the address of a run's trained weights into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _FILE).write_text(json.dumps(kept.state(), indent=2) + "\n")
 
 
 def read_trained(folder: Path) -> KeptCheckpoint:
-    """Return where a run's trained weights are.
+    """Return the address of a run's trained weights.
 
     Raises:
-        UsageError: If the folder does not say.
+        UsageError: If the folder holds no such address.
     """
     try:
         return KeptCheckpoint.of(json.loads((folder / _FILE).read_text("utf-8")))

@@ -40,7 +40,7 @@ def datum_row(sample: Sample, penalties: Sequence[float] = ()) -> DatumRow:
 
     Args:
         sample: The sample.
-        penalties: What the advantage of each of its tokens falls by; nothing if empty.
+        penalties: Amount that is subtracted from the advantage of each token; empty for none.
 
     Raises:
         ValueError: If it has no prompt, no answer or no log-probabilities of the sampler, or

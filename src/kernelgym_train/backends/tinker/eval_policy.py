@@ -32,12 +32,12 @@ class TinkerEvalPolicy(EvalPolicy):
     """Answers with weights of a Tinker service.
 
     Args:
-        path: Of the sampler's weights, ``tinker://...``; empty for the base model.
-        model: The base model's name on the hub, or a folder with its tokenizer.
-        url: Address of the service; that of TINKER_BASE_URL, or the hosted one, if empty.
-        sampling: How tokens are drawn.
+        path: Address of the weights for sampling, ``tinker://...``; empty for the base model.
+        model: Name of the base model on the hub, or a folder with its tokenizer.
+        url: Address of the service; if empty, TINKER_BASE_URL or the hosted service.
+        sampling: Temperature, top-p and length of the answers.
         limit_s: Seconds that an answer may take.
-        connect: Connects to a service.
+        connect: Function that connects to a service.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TinkerEvalPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers."""
+        """JSON data that decides the answers, for the plan of an eval run."""
         drawn = asdict(self._sampling)
         drawn["max_tokens"] = drawn.pop("max_new_tokens")
         where = {"endpoint": self._url, "path": self._path}

@@ -26,11 +26,11 @@ _PLACEHOLDER = "tml-loopback"
 
 @dataclass(frozen=True, slots=True)
 class TinkerKey:
-    """A key, and where it was found."""
+    """A key of a Tinker service, and the place where it was found."""
 
     value: str = field(repr=False)
     source: str
-    """In words; for people, and without the key."""
+    """Place where the key was found, in words; it does not contain the key."""
 
 
 def tinker_key(base_url: str = "", *, folder: Path | None = None) -> TinkerKey:

@@ -1,4 +1,7 @@
-"""A Tinker service's losses, and our learning rates. Contract: pure."""
+"""The loss that a Tinker service is asked for, and the learning rate of each update.
+
+Contract: pure functions of the configuration.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,17 @@ from kernelgym_train.config.sections import OptimiserConfig
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss by the service's name, with what it is told."""
+    """A loss of the service, with its parameters."""
 
     name: str
+    """Name of the loss on the service."""
     config: Mapping[str, float] = field(default_factory=dict)
-    """Bounds of the ratios of learner and sampler."""
+    """Bounds of the ratio of the learner's and the sampler's probabilities, by parameter."""
     beta: float = 0.0
     """Weight of DRO's quadratic penalty, for rows whose tokens weigh 1."""
 
     def told(self, weight: float) -> Mapping[str, float]:
-        """Return what the service is told beside the name.
+        """Return the parameters that are sent with the loss.
 
         DRO's penalty is not among the advantages, which carry the weight of their tokens. It is
         weighed here, so that the loss is ``weight * (advantage * logp - beta / 2 * d ** 2)``.
@@ -33,7 +37,7 @@ class Loss:
 
 
 def loss_of(config: Config) -> Loss:
-    """Return the loss of a run, which its settings were checked for."""
+    """Return the loss of a run whose settings were checked."""
     optimiser = config.optimiser
     name = optimiser.loss
     if name == "auto":
@@ -54,8 +58,8 @@ def learning_rate_at(optimiser: OptimiserConfig, rate: float, update: int) -> fl
 
     Args:
         optimiser: Schedule, warm-up, steps and updates per step.
-        rate: After the warm-up.
-        update: Number of the update, from 0, those that taught nothing included.
+        rate: Learning rate after the warm-up.
+        update: Number of the update, from 0; updates without a training sample count.
     """
     warm = optimiser.warmup_steps * optimiser.updates_per_step
     total = optimiser.steps * optimiser.updates_per_step

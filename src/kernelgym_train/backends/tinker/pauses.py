@@ -25,11 +25,11 @@ _REASONS = {
 
 
 class Pauses:
-    """Tells of pauses.
+    """Reporter of a service's pauses.
 
     Args:
-        say: Is given each one as a line; by default it goes to standard error.
-        clock: Returns seconds.
+        say: Function that is given a line for each pause; by default it prints to standard error.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class Pauses:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.event: Callable[..., object] | None = None
-        """Writes down an event of a run: its name, and facts by keyword."""
+        """Function that writes an event into a run's log: its name, and facts by keyword."""
         self._say, self._clock = say, clock
         self._lock = threading.Lock()
         self._last: dict[tuple[str, str], float] = {}
 
     def told(self, what: str, state: str, reason: str | None = None) -> None:
-        """Tell of a pause, unless that was done within the last minute.
+        """Report a pause, unless the same one was reported within the last minute.
 
         Args:
-            what: What is held up, such as "training".
+            what: Activity that waits, such as "training".
             state: The service's name of the pause, such as "paused_capacity".
-            reason: What the service says of it.
+            reason: Reason that the service gives; None if it gives none.
         """
         with self._lock:
             now, key = self._clock(), (what, state)

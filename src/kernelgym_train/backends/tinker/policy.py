@@ -20,10 +20,10 @@ from kernelgym_train.types import Completion, SampleRequest
 
 
 class OpenedLater:
-    """A snapshot that is opened when it is first sampled.
+    """Sampler that is opened on the service when it is first used.
 
     Args:
-        make: Opens it; asked again by the next answer if it fails.
+        make: Function that opens the sampler; the next answer calls it again if it fails.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Sampler]]) -> None:
@@ -52,17 +52,17 @@ class TinkerPolicy:
     """Samples with one snapshot, as `kernelgym_train.rollout.play.Policy`.
 
     Args:
-        snapshot: The weights.
-        text: The chat template.
-        sampling: How tokens are drawn.
-        stop: Ids that end an answer.
-        context: Most tokens of a prompt and its answer; None if the service does not tell.
-        version: Optimiser updates that the weights have had.
+        snapshot: Sampler of the weights.
+        text: Chat template of the model.
+        sampling: Temperature, top-p and length of the answers.
+        stop: Token ids that end an answer.
+        context: Length of the model's context, in tokens; None if it is unknown.
+        version: Number of optimiser updates that made the weights.
         limit_s: Seconds that an answer may take.
-        spending: Is told of each answer that was given.
+        spending: Counter of the tokens of the answers; None to count nothing.
 
     Raises:
-        UsageError: If top_k is set: the service's log-probabilities know nothing of it.
+        UsageError: If top_k is set, which the service does not apply to log-probabilities.
     """
 
     def __init__(

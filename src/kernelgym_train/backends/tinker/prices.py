@@ -47,7 +47,7 @@ def price_of(model: str) -> Price | None:
 
 
 def most_of_step(config: Config) -> Tokens:
-    """Return the most tokens that one step takes."""
+    """Return the largest number of tokens that one step can take."""
     sampling, turns = config.sampling, config.env.max_turns
     learned = sampling.problems_per_step * sampling.group_size * turns
     played = learned * (1 + sampling.refill_rounds)

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 ATTEMPTS = 3
 """Most attempts at a request that changes nothing before its failure counts."""
 _FINAL = (401, 402, 403, 422)
-"""HTTP statuses that a new client would get as well."""
+"""HTTP statuses of refusals that a new client would get as well."""
 _OURS = (UsageError, TypeError, AttributeError, LookupError, AssertionError)
 
 
@@ -33,8 +33,8 @@ def is_final(error: BaseException) -> bool:
     """Return True if another client would fail in the same way.
 
     Args:
-        error: What the SDK raised. What it was raised from counts, too: of a poisoned client that
-            is the first failure.
+        error: Exception from the SDK. The exceptions that caused it count, too: after a first
+            failure, a client raises that failure again as a cause.
     """
     if isinstance(error, _OURS):
         return True
@@ -47,11 +47,11 @@ def is_final(error: BaseException) -> bool:
 
 
 async def or_lost(asked: Awaitable[_T]) -> _T:
-    """Return what a request of training gives.
+    """Return the result of a request of training.
 
     Raises:
-        LearnerLost: If it fails, so that its client cannot be relied on.
-        Exception: What it raises, if another client would fail in the same way.
+        LearnerLost: If the request fails, so that its client can no longer be relied on.
+        Exception: The request's own failure, if another client would fail in the same way.
     """
     try:
         return await asked
@@ -62,14 +62,14 @@ async def or_lost(asked: Awaitable[_T]) -> _T:
 
 
 async def asked_again(ask: Callable[[], Awaitable[_T]]) -> _T:
-    """Return what a request gives that is made up to three times.
+    """Return the result of a request, which is made up to three times.
 
     Args:
-        ask: Makes the request, which must change nothing on the service.
+        ask: Function that makes the request; the request must change nothing on the service.
 
     Raises:
-        UsageError: At once, such as for weights that the service does not have.
-        Exception: What the last attempt raised.
+        UsageError: At the first attempt that raises one, such as for weights that are not there.
+        Exception: Failure of the last attempt.
     """
     for _ in range(ATTEMPTS - 1):
         try:

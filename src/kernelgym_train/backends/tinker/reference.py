@@ -27,21 +27,21 @@ from kernelgym_train.types import Sample
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """How far the sampler of a step is from the base model."""
+    """Divergence of a step's sampler from the base model."""
 
     kl: float
     """Estimate of the divergence ``KL(policy || base)``, in nats a token: the mean of
     ``exp(-d) + d - 1`` (http://joschu.net/blog/kl-approx.html), which is never negative."""
     excess: tuple[tuple[float, ...], ...]
-    """Differences d of each sample's tokens, less their mean."""
+    """Difference d of each token of each sample, minus the mean over all tokens."""
 
 
 def divergence(samples: Sequence[Sample], reference: Sequence[Sequence[float]]) -> Divergence:
-    """Return how far samples are from the base model.
+    """Return the divergence of samples from the base model.
 
     Args:
-        samples: With the sampler's log-probabilities.
-        reference: The base model's, of each sample's tokens.
+        samples: Training samples, with the sampler's log-probabilities.
+        reference: The base model's log-probability of each token of each sample.
 
     Raises:
         ValueError: If log-probabilities are missing.
@@ -67,13 +67,13 @@ async def reference_logprobs(
     """Return the base model's log-probabilities of each sample's tokens.
 
     Args:
-        base: The base model.
-        samples: What was sampled.
-        limit_s: Seconds that one of them may take.
-        at_once: Most requests at a time; all of them if None.
+        base: Sampler of the base model.
+        samples: Training samples.
+        limit_s: Seconds that the request for one sample may take.
+        at_once: Largest number of requests at the same time; None for all.
 
     Raises:
-        Exception: What the last of three requests for a sample raised.
+        Exception: Failure of the last of three requests for a sample.
     """
 
     async def one(sample: Sample) -> tuple[float, ...]:

@@ -33,29 +33,29 @@ class ServedModel:
 
     name: str
     context: int | None
-    """Tokens that its context holds; None if the server does not tell."""
+    """Length of the model's context, in tokens; None if the server does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptWeights:
-    """What a server says of weights that it keeps."""
+    """A server's description of weights that it keeps."""
 
     path: str
-    """Their address, ``tinker://...``."""
+    """Address of the weights, ``tinker://...``."""
     base_model: str
-    """Name of the model that they are an adapter of; empty if the server does not tell."""
+    """Name of the base model of the adapter; empty if the server does not tell it."""
     rank: int | None
     """Rank of the adapter; None if the server does not tell."""
 
 
 def server_address(base_url: str) -> str:
-    """Return the address that a setting stands for.
+    """Return the address of the service.
 
     Args:
-        base_url: As configured; that of TINKER_BASE_URL, or the hosted service, if empty.
+        base_url: Configured address; if empty, TINKER_BASE_URL or the hosted service.
 
     Raises:
-        UsageError: If it is no address of a server.
+        UsageError: If the address is not one of a server.
     """
     found = (base_url or os.environ.get("TINKER_BASE_URL") or HOSTED).rstrip("/")
     parts = urlsplit(found)
@@ -75,9 +75,9 @@ def reach(base_url: str, key: str, *, limit_s: float = _PATIENCE_S) -> tuple[Ser
     """Return the models that a server says it has.
 
     Args:
-        base_url: Its address, see `server_address`.
-        key: The key that it is asked with; none if empty.
-        limit_s: Seconds that it may take, looking its name up included.
+        base_url: Address of the server; see `server_address`.
+        key: Key that is sent with the request; empty to send none.
+        limit_s: Seconds that the request may take, the look-up of the host's name included.
 
     Raises:
         UsageError: If the server is not there, refuses the key, or is no Tinker server.
@@ -91,13 +91,13 @@ def reach(base_url: str, key: str, *, limit_s: float = _PATIENCE_S) -> tuple[Ser
 def find_weights(
     base_url: str, key: str, path: str, *, limit_s: float = _PATIENCE_S
 ) -> KeptWeights:
-    """Return what a server says of weights that it keeps.
+    """Return a server's description of weights that it keeps.
 
     Args:
-        base_url: Its address.
-        key: The key that it is asked with; none if empty.
+        base_url: Address of the server.
+        key: Key that is sent with the request; empty to send none.
         path: Address of the weights, ``tinker://...``.
-        limit_s: Seconds that it may take.
+        limit_s: Seconds that the request may take.
 
     Raises:
         UsageError: If the server is not there, refuses the key, or has no such weights.
@@ -147,14 +147,14 @@ def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> Ser
 def _asked(
     base_url: str, path: str, key: str, limit_s: float, content: Mapping[str, Any] | None = None
 ) -> bytes | int:
-    """Return a server's answer, or the HTTP status of its refusal.
+    """Return the body of a server's answer, or the HTTP status of its refusal.
 
     Args:
-        base_url: Its address.
-        path: What is asked for there.
-        key: The key that it is asked with; none if empty.
-        limit_s: Seconds that it may take, looking its name up included.
-        content: What is sent, as JSON; a plain GET if None.
+        base_url: Address of the server.
+        path: Path of the request.
+        key: Key that is sent with the request; empty to send none.
+        limit_s: Seconds that the request may take, the look-up of the host's name included.
+        content: JSON data to send by POST; None for a GET request.
 
     Raises:
         UsageError: If it is not there, or does not speak HTTP.

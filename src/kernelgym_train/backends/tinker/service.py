@@ -29,39 +29,41 @@ from kernelgym_train.backends.tinker.pauses import Pauses
 _MOST_SEED = 2**31 - 1
 _SLOW_S = 25.0
 _DELETION_S = 60.0
-"""A run goes on without a deletion: it waits no longer for one."""
+"""Seconds to wait for the deletion of a checkpoint; the run goes on without it."""
 _CLOSING_S = 2.0
 
 
 class ServiceTimeout(TimeoutError):
-    """A request was not answered within its limit.
+    """A request to the service was not answered within its limit of time.
 
-    Whether it was carried out is not known.
+    It is not known whether the service carried the request out.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One answer that was sampled."""
+    """One sampled answer."""
 
     ids: tuple[int, ...]
+    """Token ids of the answer."""
     logprobs: tuple[float, ...]
-    """At temperature 1, whatever was sampled at."""
+    """Log-probability of each token at temperature 1, whatever the sampling temperature."""
     stopped: bool
-    """Whether a stop token ended it, rather than the limit of tokens."""
+    """True if a stop token ended the answer; False if the limit of tokens did."""
 
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What an optimiser update came to."""
+    """Result of one optimiser update."""
 
     logprobs: tuple[tuple[float, ...], ...]
-    """The learner's, before the update, of each row's targets."""
+    """The learner's log-probability of each target of each row, before the update."""
     metrics: Mapping[str, float]
+    """Metrics that the service reports, by name."""
 
 
 class Sampler:
-    """Samples with one snapshot of the weights."""
+    """Snapshot of the weights that samples; the learner's later updates do not change it."""
 
     def __init__(self, client: Any, pauses: Pauses) -> None:
         self._client = client
@@ -120,7 +122,7 @@ class Sampler:
 
 
 class Learner:
-    """The remote weights that are trained, with their optimiser."""
+    """Weights on the service that are trained, with their optimiser."""
 
     def __init__(self, client: Any, limit_s: float, pauses: Pauses) -> None:
         self._client, self._limit_s, self._pauses = client, limit_s, pauses
@@ -128,7 +130,7 @@ class Learner:
         client._queue_state_logger = _Queue(pauses, "training")
 
     async def snapshot(self) -> Sampler:
-        """Return what samples with the weights as they are now."""
+        """Return a snapshot of the current weights, to sample with."""
         asked = self._client.save_weights_and_get_sampling_client()
         found = await within(asked, self._limit_s, "a snapshot of the weights")
         return Sampler(found, self._pauses)
@@ -170,10 +172,10 @@ class Learner:
         return Updated(told, {name: float(value) for name, value in measured.items()})
 
     async def has_loss(self, loss: str, loss_config: Mapping[str, float]) -> bool:
-        """Return whether the service has a loss.
+        """Return True if the service knows a loss.
 
-        No request tells that, so one is tried on a row of two tokens, forward only: nothing is
-        learned. The client is of no use after a refusal.
+        The API has no request for that, so the loss is tried on a row of two tokens, forward only:
+        nothing is learned. If the service refuses it, this learner can no longer be used.
 
         Raises:
             ServiceTimeout: If it takes longer than the learner's limit.
@@ -189,7 +191,7 @@ class Learner:
         return True
 
     async def save(self, name: str, *, keep_days: int) -> tuple[str, str]:
-        """Keep weights and optimiser; returns their path and the sampler's.
+        """Save weights and optimiser on the service; return the path for training and for sampling.
 
         Raises:
             ServiceTimeout: If both take longer than the learner's limit.
@@ -205,7 +207,7 @@ class Learner:
         return str(kept.path), str(sampled.path)
 
     async def save_sampler(self, name: str, *, keep_days: int) -> str:
-        """Keep the weights for sampling alone; returns their path."""
+        """Save the weights for sampling on the service; return their path."""
         seconds = keep_days * 86400 or None
         asked = self._client.save_weights_for_sampler(name, ttl_seconds=seconds)
         kept = await within(asked, self._limit_s, "a checkpoint for sampling")
@@ -216,7 +218,7 @@ class Service:
     """A connection to a Tinker service.
 
     Args:
-        base_url: Its address; that of TINKER_BASE_URL, or of the hosted service, if empty.
+        base_url: Address of the service; if empty, TINKER_BASE_URL or the hosted service.
         limit_s: Seconds that a request of training may take.
 
     Raises:
@@ -226,7 +228,7 @@ class Service:
     def __init__(self, base_url: str, limit_s: float) -> None:
         os.environ.setdefault("TINKER_TELEMETRY", "0")
         self.pauses = Pauses()
-        """Is told when the service makes requests wait."""
+        """Reporter of the service's pauses, to a log line and an event."""
         self._limit_s = limit_s
         key = tinker_key(base_url).value
         self._given: dict[str, Any] = {"base_url": base_url or None, "api_key": key}
@@ -235,7 +237,7 @@ class Service:
         _SDKS_LOG.addFilter(self._billing)
 
     async def create(self, model: str, rank: int, seed: int) -> Learner:
-        """Return a fresh adapter on a base model."""
+        """Return a learner with a new LoRA adapter on a base model."""
 
         def make() -> Any:
             return self._client.create_lora_training_client(
@@ -246,11 +248,11 @@ class Service:
         return Learner(client, self._limit_s, self.pauses)
 
     async def restore(self, path: str, *, optimiser: bool = True) -> Learner:
-        """Return an adapter as a checkpoint has it.
+        """Return a learner with the weights of a checkpoint.
 
         Args:
-            path: Of the checkpoint, ``tinker://...``.
-            optimiser: Whether the optimiser goes on as well, or only the weights.
+            path: Address of the checkpoint, ``tinker://...``.
+            optimiser: True to restore the state of the optimiser as well.
 
         Raises:
             UsageError: If the service has no such checkpoint.
@@ -269,11 +271,11 @@ class Service:
         return Learner(client, self._limit_s, self.pauses)
 
     async def sampler(self, path: str = "", *, base_model: str = "") -> Sampler:
-        """Return what samples with kept weights, or with a base model.
+        """Return a sampler of saved weights, or of a base model.
 
         Args:
-            path: Of the sampler's weights, ``tinker://...``; empty for a base model.
-            base_model: Its name.
+            path: Address of saved weights, ``tinker://...``; empty for a base model.
+            base_model: Name of the base model.
 
         Raises:
             UsageError: If the service has no such weights.
@@ -291,16 +293,16 @@ class Service:
             raise _no_such(path or base_model) from None
 
     def renew(self) -> None:
-        """Take a new session; the old one may have expired."""
+        """Connect to the service again; the old session may have expired."""
         with contextlib.suppress(Exception):
             self._client.close("errored")
         self._client = self._connect()
 
     async def delete(self, path: str) -> None:
-        """Delete weights that are kept; those that are gone already are no error.
+        """Delete saved weights; weights that are already gone are no error.
 
         Args:
-            path: Their address, ``tinker://...``.
+            path: Address of the weights, ``tinker://...``.
 
         Raises:
             ServiceTimeout: If it takes longer than a minute, or than the service's limit.
@@ -316,10 +318,10 @@ class Service:
             return
 
     def close(self) -> None:
-        """End the session; the service may free what it holds.
+        """End the session, so that the service can free its memory.
 
-        The request is waited for, since a process that ends would take it along, but for two
-        seconds at most and whatever comes of it: the session expires by itself as well.
+        The request is awaited for two seconds at most, because it would be lost if the process
+        ended first. Its failure does not matter: the session also expires by itself.
         """
         _SDKS_LOG.removeFilter(self._billing)
         with contextlib.suppress(Exception):
@@ -331,7 +333,7 @@ class Service:
         return tinker.ServiceClient(**self._given)
 
     async def _made(self, make: Callable[[], Awaitable[Any]], what: str) -> Any:
-        """Return the client that `make` asks for."""
+        """Return the SDK's client that `make` requests; a slow request is reported as a pause."""
         slow = asyncio.get_running_loop().call_later(
             _SLOW_S, self.pauses.told, what, "slow", f"no answer for {_SLOW_S:g} s"
         )
@@ -345,7 +347,7 @@ _SDKS_LOG = logging.getLogger("tinker.lib.internal_client_holder")
 
 
 class _Billing(logging.Filter):
-    """Tells of billing pauses, which the SDK only logs."""
+    """Log filter that reports pauses for billing, which the SDK only writes to its log."""
 
     def __init__(self, pauses: Pauses) -> None:
         super().__init__()
@@ -360,13 +362,13 @@ class _Billing(logging.Filter):
 
 
 class _Queue:
-    """Tells of queues, as the SDK's QueueStateObserver."""
+    """Reports that requests wait in a queue; the SDK calls it as its QueueStateObserver."""
 
     def __init__(self, pauses: Pauses, what: str) -> None:
         self._pauses, self._what = pauses, what
 
     def on_queue_state_change(self, queue_state: Any, queue_state_reason: str | None) -> None:
-        """Take a state, in a thread of the SDK's."""
+        """Report a paused queue; called in a thread of the SDK."""
         if queue_state.value.startswith("paused"):
             self._pauses.told(self._what, queue_state.value, queue_state_reason)
 
@@ -405,10 +407,10 @@ def _datum(row: DatumRow, loss: str) -> Any:
 
 
 async def within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
-    """Return what a request gives.
+    """Return the result of a request.
 
     Raises:
-        ServiceTimeout: If it takes longer than `limit_s`; the request is cancelled.
+        ServiceTimeout: If the request takes longer than `limit_s`; it is cancelled.
     """
 
     async def answer() -> Any:
@@ -421,7 +423,7 @@ async def within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
 
 
 async def _apart(make: Callable[[], Awaitable[Any]]) -> Any:
-    """Make a request in a thread, and wait for it here.
+    """Return the result of a request that is made in a thread.
 
     The first request of a session opens it, which blocks for as long as the server is away. The
     thread does not keep the process from ending.

@@ -1,8 +1,8 @@
-"""What a Tinker service asks of a configuration.
+"""Checks of a run's settings for the backend ``tinker``, before anything is connected.
 
-Contract: `check_settings` raises a `UsageError` that says what was given, why the service has no
-use for it and what to do. Nothing that is set is ignored, and the SDK is not imported. What depends
-on one server (its models, its losses) is not looked at here.
+Contract: `check_settings` raises a `UsageError` that says what was given, why the service cannot
+use it and what to do. No setting is ignored in silence, and the SDK is not imported. Facts about
+one server (its models, its losses) are not checked here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
 EVERYWHERE = ("importance_sampling", "ppo", "cispo")
-"""Losses that every server known to us has."""
+"""Losses that all known servers have."""
 LOSSES = (*EVERYWHERE, "gspo", "dro")
-"""The service's names of the losses that rows are made for; ``auto`` is ppo, or gspo with
+"""Values of ``optimiser.loss`` beside ``auto``, which means ppo, or gspo with
 ``optimiser.importance=sequence``."""
 
 _SERVICE = "the service decides it"
@@ -51,16 +51,16 @@ _CLIPS = ("optimiser.clip_low", "optimiser.clip_high")
 
 
 def check_settings(config: Config, processes: int = 1) -> None:
-    """Refuse a configuration that a Tinker service cannot train by.
+    """Refuse a configuration with which a Tinker service cannot train.
 
     Args:
         config: The configuration.
-        processes: Processes that train together.
+        processes: Number of processes that train together.
 
     Raises:
-        UnknownName: If the loss is none that rows are made for.
-        UsageError: If a setting has no use there, several processes are to train, or a cap on what
-            is spent is below one step or cannot be held.
+        UnknownName: If the loss is not one of `LOSSES`.
+        UsageError: If the service cannot use a setting, there are several processes, or a cap on
+            spending is below the cost of one step or needs a price that is not known.
     """
     refuse_given(config, "tinker", _UNUSED)
     if config.model.lora_rank == 0:
@@ -95,7 +95,7 @@ def check_settings(config: Config, processes: int = 1) -> None:
 
 
 def check_address(given: str, path: str) -> None:
-    """Refuse what is no address of weights on a service.
+    """Refuse a text that is not an address of weights on a service.
 
     Args:
         given: The setting or option with the address, as it was given.
@@ -112,7 +112,7 @@ def check_address(given: str, path: str) -> None:
 
 
 def _check_start(path: str) -> None:
-    """Refuse what is no address of weights that can be trained."""
+    """Refuse an address that does not name weights that can be trained; empty is accepted."""
     if not path:
         return
     check_address(f"tinker.start_from={path}", path)
@@ -123,7 +123,7 @@ def _check_start(path: str) -> None:
 
 
 def _check_caps(config: Config) -> None:
-    """Refuse caps that one step may break."""
+    """Refuse caps on spending that one step could exceed."""
     most_usd, most_tokens = config.tinker.most_usd, config.tinker.most_tokens
     step, price = most_of_step(config), price_of(config.model.id)
     lower = (

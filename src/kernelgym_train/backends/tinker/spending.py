@@ -19,12 +19,12 @@ from kernelgym.prices import Price, Tokens
 
 
 class Spending:
-    """Counts what is spent.
+    """Counter of the tokens and the money that a run spends.
 
     Args:
-        price: The model's; None if it is not known.
+        price: Price of the model; None if it is not known.
         most_usd: US dollars at which the run ends; None for no cap.
-        most_tokens: Tokens at which it does.
+        most_tokens: Number of tokens at which the run ends; None for no cap.
     """
 
     def __init__(
@@ -32,24 +32,24 @@ class Spending:
     ) -> None:
         self._price, self._most_usd, self._most_tokens = price, most_usd, most_tokens
         self.spent = Tokens()
-        """All that was counted."""
+        """Tokens that were counted so far, by kind."""
 
     def sampled(self, prompt: int, answer: int) -> None:
-        """Count an answer: tokens of its prompt, and its own."""
+        """Count the tokens of a prompt and of its answer."""
         self.spent += Tokens(prefill=prompt, sample=answer)
 
     def trained(self, tokens: int) -> None:
-        """Count tokens that an update learned from."""
+        """Count the tokens of an optimiser update."""
         self.spent += Tokens(train=tokens)
 
     @property
     def usd(self) -> float | None:
-        """US dollars for what was counted; None if the price is not known."""
+        """Cost of the counted tokens in US dollars; None if the price is not known."""
         return None if self._price is None else self._price.usd(self.spent)
 
     @property
     def over(self) -> str:
-        """Which cap was reached, as a sentence; empty if none."""
+        """Message that names the cap that was reached; empty if none was reached."""
         if self._most_usd is not None and self.usd is not None and self.usd >= self._most_usd:
             return (
                 f"{self.usd:.4g} USD were spent, and tinker.most_usd is {self._most_usd:g}; raise "
@@ -68,9 +68,9 @@ class Spending:
         return found if self.usd is None else {**found, "cost/usd": self.usd}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as JSON data."""
+        """Return the counted tokens as JSON data, for a checkpoint."""
         return asdict(self.spent)
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a checkpoint kept; an empty one begins anew."""
+        """Continue from the counted tokens of a checkpoint; an empty mapping starts from zero."""
         self.spent = Tokens(**state)

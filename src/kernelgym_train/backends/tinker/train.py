@@ -69,7 +69,7 @@ def train(progress: Progress, remote: Remote) -> TrainingOutcome:
 
 
 class _Stretch:
-    """Trains from a checkpoint or a fresh adapter on."""
+    """One stretch of a run: it trains from a checkpoint, or from a fresh adapter, onwards."""
 
     def __init__(self, progress: Progress, remote: Remote) -> None:
         self._progress, self._remote = progress, remote
@@ -80,17 +80,18 @@ class _Stretch:
         self._sampled: tuple[int, Sampler] | None = None
         self._base: Sampler | None = None
         self._unfinished = False
-        """True while a step is logged whose updates are not known to be done."""
+        """True between logging a step and knowing that the service has carried out its updates."""
         self._ahead: asyncio.Task[Played] | None = None
         start, spending = progress.log.start, remote.spending
         self._saved = start.step if start is not None else 0
         self._before: dict[str, Any] | None = start.state().get("before") if start else None
-        """Path and version of the weights that the step after the checkpoint is played with."""
+        """Path and version of the weights that sample in the first step after the checkpoint; None
+        unless the run is one step off policy."""
         if start is not None and not spending.spent.total:  # a rollback takes nothing back
             spending.load(start.state().get("spent", {}))
 
     async def run(self) -> TrainingOutcome:
-        """Train until the stretch ends."""
+        """Train until the last step, a stop, or a rollback."""
         progress = self._progress
         self._end_if_spent()
         try:
@@ -143,7 +144,7 @@ class _Stretch:
         )
 
     async def _check_loss(self, learner: Learner) -> None:
-        """Refuse a loss that the server does not have."""
+        """Raise a UsageError if the server does not have the configured loss."""
         if await or_lost(learner.has_loss(self._loss.name, self._loss.told(1.0))):
             return
         raise UsageError(
@@ -181,7 +182,7 @@ class _Stretch:
             await self._progress.evaluate(asks)
 
     async def _take(self, learner: Learner, step: int) -> tuple[TrainingStep, float]:
-        """Play a step and write it down; return its snapshot's seconds, too."""
+        """Play a step and log it; return it with the seconds that taking the snapshot took."""
         started = time.monotonic()
         if self._ahead is None:
             self._ahead = self._play(step, *await self._chosen(learner))
@@ -194,10 +195,10 @@ class _Stretch:
         return self._steps.write_down(step, played), snapshot_s
 
     async def _begin(self, learner: Learner, step: int) -> None:
-        """Begin to play the next step, if one step off.
+        """Start playing the next step in the background, if the run is one step off policy.
 
-        If a checkpoint comes in between, the weights that play are kept with it: a resumed run has
-        to play the step with them as well.
+        If a checkpoint is due before that step, the weights that sample are kept with it, so that a
+        resumed run plays the step with the same weights.
         """
         progress, self._before = self._progress, None
         over = step >= self._config.optimiser.steps or progress.interrupted.is_set()
@@ -212,7 +213,7 @@ class _Stretch:
         await asyncio.sleep(0)  # lets it begin before the update is submitted
 
     async def _chosen(self, learner: Learner) -> tuple[Sampler, int]:
-        """Return what plays a step, and its version."""
+        """Return the snapshot that samples in a step, and the version of its weights."""
         kept = self._before
         if kept is None or not self._config.tinker.off_policy:
             return await self._snapshot(learner), self._version
@@ -229,7 +230,11 @@ class _Stretch:
     async def _learn(
         self, learner: Learner, step: int, taken: TrainingStep
     ) -> tuple[dict[str, float], float | None]:
-        """Take a step's updates; returns what was measured, and the mean gap."""
+        """Take the optimiser updates of a step; return their metrics and the mean gap.
+
+        The gap is the difference between the log-probabilities of sampler and learner; None if it
+        is not known.
+        """
         optimiser = self._config.optimiser
         sampled_by = _versions(taken)
         parts = updates_of(
@@ -285,7 +290,10 @@ class _Stretch:
     async def _penalties(
         self, parts: Sequence[Sequence[Sample]]
     ) -> tuple[dict[Key, tuple[float, ...]], dict[str, float]]:
-        """Return what each token's advantage falls by, and the divergence as a metric."""
+        """Return the penalty of each token by sample, and the divergence as a metric.
+
+        The divergence is that from the base model; both are empty without ``optimiser.kl_beta``.
+        """
         beta, remote = self._config.optimiser.kl_beta, self._remote
         samples = [sample for part in parts for sample in part]
         if not beta or not samples:
