@@ -8,8 +8,14 @@ from kernelgym.testing import SAMPLE_KERNELS, reply
 from kernelgym.types import Reply
 from support.strategies import texts
 
-GOOD = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
-OTHER = GOOD.replace("pass", "x = 1")
+GOOD = """import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+"""
+OTHER = GOOD.replace("x + 1", "x + 2")
 BROKEN = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    x = (\n"
 
 
@@ -117,7 +123,7 @@ def test_thinking_is_kept_apart(text: str, thought: str, defects: tuple[str, ...
     [
         ("", "no_answer"),
         ("I cannot do this.", "no_answer"),
-        (f"<think>{tagged(GOOD)}", "unclosed_think"),
+        (f"<think>{fenced(GOOD)}", "unclosed_think"),
         (tagged("def f(): ...\n"), "no_model_new"),
         (fenced("def f(): ...\n"), "no_model_new"),
         ("the class ModelNew is hard to write", "no_answer"),
@@ -130,13 +136,56 @@ def test_no_answer(text: str, code: str) -> None:
     assert code in reply_.defects
 
 
+STUB = GOOD.replace("return x + 1", "...")
+FRAGMENT = "class ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return helper(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "defects"),
+    [
+        (fenced(GOOD) + fenced(STUB), ("no_kernel_tag",)),
+        (tagged(GOOD) + tagged(STUB), ()),
+        (fenced(GOOD) + tagged(STUB), ()),
+        (fenced(GOOD) + fenced(FRAGMENT), ("no_kernel_tag", "several_answers")),
+        (f"{tagged(GOOD)}\n# What became of turn 1\n{tagged(OTHER)}", ("invented_turn",)),
+        (f"{tagged(BROKEN)}\nFeedback: {tagged(GOOD)}", ("invented_turn",)),
+        (f"{tagged(GOOD)}<|im_end|>", ()),
+        (f"<think>\nso:\n{tagged(GOOD)}", ("unclosed_think",)),
+        (f"No <think> is needed.\n{tagged(GOOD)}", ()),
+        (f"{GOOD}```\nDone.", ("no_kernel_tag",)),
+        (f"{GOOD}```\n</KERNEL>", ()),
+    ],
+)
+def test_parse_answer_among_other_text_returns_it(text: str, defects: tuple[str, ...]) -> None:
+    expected = BROKEN if BROKEN in text else GOOD
+    assert (source_of(text), parse(text, "triton").defects) == (expected, defects)
+
+
+@pytest.mark.parametrize("source", [STUB, FRAGMENT])
+def test_parse_single_answer_that_is_not_whole_returns_it(source: str) -> None:
+    assert source_of(tagged(source)) == source
+
+
+def test_parse_draft_in_closed_thinking_returns_no_kernel() -> None:
+    assert parse(f"<think>\n{tagged(GOOD)}\n</think>\nI give up.", "triton").kernel is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     (
         *("(", "`", "```\n", "```a\n", "~~~\n", "<KERNEL>", "</KERNEL>", "<think>", "</think>"),
         *(" ", "\n", " \n", "\\", "<", "import ", "class ModelNew", "\nclass ModelNew:\n"),
-        *("\ud800", "\x00"),
+        *(
+            "\ud800",
+            "\x00",
+            "'''",
+            '"',
+            "\\'",
+            "x <think> y ",
+            "<KERNEL>\nclass ModelNew:\n",
+            "```a\n<KERNEL>",
+        ),
     ),
 )
 def test_a_megabyte_of_anything_is_read(unit: str) -> None:

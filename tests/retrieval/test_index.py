@@ -141,6 +141,11 @@ def test_synthetic_twin_by_canonical_form_is_excluded() -> None:
     assert dict(found.excluded) == {"operators": 1}
 
 
+@pytest.mark.parametrize("mark", ["# </KERNEL>\n", "# <think>\n", '"""\n```\n"""\n'])
+def test_entry_with_markers_in_its_kernel_is_kept(mark: str) -> None:
+    assert unusable(entry_of(PROBLEMS[0], kernel=KERNEL + mark)) == ""
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -148,9 +153,7 @@ def test_synthetic_twin_by_canonical_form_is_excluded() -> None:
         ({"reference": ""}, "empty"),
         ({"kernel": KERNEL + "#" * 300_000}, "too_long"),
         ({"kernel": KERNEL + "# \ud800"}, "not_text"),
-        ({"kernel": KERNEL + "# </KERNEL>\n"}, "no_answer"),
         ({"kernel": KERNEL.replace("ModelNew", "Model")}, "no_answer"),
-        ({"kernel": KERNEL + "# <think>\n"}, "no_answer"),
         ({"kernel": KERNEL + "\n```\nmore\n"}, "no_answer"),
         ({"reference": "def f(:"}, "no_operators"),
     ],
