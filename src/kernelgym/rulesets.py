@@ -185,6 +185,9 @@ class Ruleset:
     """Mode of Triton's interpreter. With ``gpu``, `tl.dot` of fp32 operands rounds
     them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give
     NaN, and data races between the programs of a launch are errors."""
+    cuda_on_cpu: bool = False
+    """Meaning of the device ``cuda`` in the process of an interpreted kernel: the CPU, so that its
+    guards pass and its tensors can be made, or a device that is missing."""
     ask_nan: bool = False
     """Call kernels whose extensions were compiled by flags that assume finite numbers once more,
     on inputs with a NaN. An output that loses it is the soft finding ``nan_not_propagated``."""
@@ -256,6 +259,7 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
                 "strict",
                 front_end="cuda:90",
                 interpreter="gpu",
+                cuda_on_cpu=True,
                 unknown_operators="dear",
                 small_share=0.1,
                 least_share=0.02,

@@ -27,6 +27,10 @@ SMALL_SHARE = "small_share"
 FRONT_END = "front_end"
 """Code of the finding on a kernel that Triton's front end refuses to compile for a GPU."""
 
+CUDA_ON_CPU = "cuda_on_cpu"
+"""Code of the finding on an interpreted kernel that names the device ``cuda``, which meant the CPU.
+"""
+
 HOST_BUSY = "host_busy"
 """Code of the finding that other programs took the processors while a kernel was timed on them.
 Its interval is wide, and judging again on an idle host gives a better one."""

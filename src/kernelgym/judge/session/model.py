@@ -66,6 +66,7 @@ class CandidateModel:
             tf32 = self._ruleset.tf32 == "torch"
             request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
             request["as_gpu"] = self._ruleset.interpreter == "gpu"
+            request["cuda_on_cpu"] = self._ruleset.cuda_on_cpu
             request["records"] = bool(self._ruleset.front_end)
             self._channel.post({**request, "compile": compiles}, fds)
         finally:

@@ -70,8 +70,9 @@ class CandidateParts:
     torch_compile: ModuleType
     triton_tools: ModuleType
     front_end: ModuleType
-    as_gpu: Callable[[], None]
-    """Has the interpreter behave as a GPU where Triton leaves that open."""
+    as_gpu: Callable[[bool, bool], None]
+    """Sets whether the interpreter behaves as a GPU where Triton leaves that open, and whether the
+    device ``cuda`` means the CPU."""
     launches: Any
     """This process's `Launches`, from `watch/launches.py`."""
     new_tracer: Callable[[], Any]
@@ -215,8 +216,7 @@ class _State:
             # A kernel may leave parts to torch: its fp32 operators compute in fp32, as they do in
             # the reference.
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-        if request["as_gpu"]:
-            self._parts.as_gpu()
+        self._parts.as_gpu(request["as_gpu"], request["cuda_on_cpu"])
         if request["records"] and self._parts.recorder is not None:
             self._parts.recorder.begin()
         self._parts.extension_stub.replace_extension_builds(request_build)

@@ -5,14 +5,18 @@ Loaded by path in the untrusted process: standard library only.
 
 from __future__ import annotations
 
+import linecache
 import sys
 
 __all__ = ["describe_error", "flush_output"]
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
-    """Return the error's type, text and lines in the kernel's own file."""
-    places = []
+    """Return the error's type, text and lines in the kernel's own file.
+
+    The text of an error without one, such as a bare assertion's, is the line that raised it.
+    """
+    places, line = [], 0
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None and len(chain) < 8:
         chain.append(chain[-1].__cause__)
@@ -20,7 +24,8 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
         trace = link.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == source_file:
-                places.append(f"line {trace.tb_lineno}, in {trace.tb_frame.f_code.co_name}")
+                line = trace.tb_lineno
+                places.append(f"line {line}, in {trace.tb_frame.f_code.co_name}")
             trace = trace.tb_next
     # Triton's CompilationError quotes the offending source line; the exception that caused it does
     # not, so prefer the former.
@@ -32,6 +37,8 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
         text = str(root)
     except BaseException:
         text = "(its message cannot be printed)"
+    if not text and line:
+        text = linecache.getline(source_file, line).strip()
     return {
         "type": type(root).__name__[:200],
         "text": text[:8000],

@@ -54,7 +54,7 @@ def _untrusted(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(on_gpu: bool) -> Callable[[], None]:
+def _import_libraries(on_gpu: bool) -> Callable[[bool, bool], None]:
     """Import candidates' libraries; return what makes the interpreter GPU-like."""
     import numpy  # noqa: F401
     import torch
@@ -75,7 +75,7 @@ def _import_libraries(on_gpu: bool) -> Callable[[], None]:
     try:
         import triton  # noqa: F401
     except ImportError:
-        return lambda: None
+        return lambda *_: None
     if os.environ.get("TRITON_INTERPRET") == "1":
         # In the zygote, so that a Triton version that does not fit fails the judge, not a kernel.
         races = _untrusted("triton/races").Races()
@@ -91,12 +91,15 @@ def _import_libraries(on_gpu: bool) -> Callable[[], None]:
         # After the replacements, which are made for the interpreter's own text only.
         _untrusted("triton/bf16").compute_in_bf16()
         values = _untrusted("triton/gpu_values").GpuValues()
+        cuda = _untrusted("triton/cuda_on_cpu")
 
-        def as_gpu() -> None:
-            races.on = values.on = turns.on = True
+        def as_gpu(values_too: bool, cuda_too: bool) -> None:
+            races.on = values.on = turns.on = values_too
+            if cuda_too:
+                cuda.take_cuda_for_cpu()
 
         return as_gpu
-    return lambda: None
+    return lambda *_: None
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
@@ -124,7 +127,7 @@ def _recorder() -> Any:
 
 class _Zygote:
     def __init__(
-        self, control: socket.socket, config: dict[str, Any], as_gpu: Callable[[], None]
+        self, control: socket.socket, config: dict[str, Any], as_gpu: Callable[[bool, bool], None]
     ) -> None:
         self.protocol = _untrusted("protocol")
         self.sandbox, self.seccomp = _untrusted("sandbox/sandbox"), _untrusted("sandbox/seccomp")

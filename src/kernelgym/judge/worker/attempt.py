@@ -7,6 +7,7 @@ which judges the bytes that the candidate left, by the worker's own clock.
 from __future__ import annotations
 
 import contextlib
+import re
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,7 +35,8 @@ from kernelgym.judge.session.session import CandidateSession, Rejected
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
-from kernelgym.types import Kernel, Status
+from kernelgym.types import Finding, Kernel, Severity, Status
+from kernelgym.verdict import CUDA_ON_CPU
 
 __all__ = ["Attempt", "Equipment"]
 
@@ -67,6 +69,9 @@ class Equipment:
             and LANGUAGES[kernel.language].is_timed(self.device)
             for kernel in kernels
         )
+
+
+_NAMES_CUDA = re.compile(r"is_cuda|\.cuda\(|torch\.cuda|[\"']cuda\b|driver\.active|\.device\.type")
 
 
 class Attempt:
@@ -224,12 +229,14 @@ class Attempt:
         kernel's calls have the device.
         """
         session, reference = run.session, run.reference
+        outcome.noticed = tuple(filter(None, (self._cuda_on_cpu(run.case.kernel),)))
         session.model.construct(reference)
         self._call(run, outcome)
         self._check_launches(run, outcome)
         if outcome.refusal is not None:
             return
-        outcome.noticed = (*session.findings(run.case.kernel), *reference.findings())
+        found = (*session.findings(run.case.kernel), *reference.findings())
+        outcome.noticed = (*outcome.noticed, *found)
         if self._must_be_custom:
             outcome.library = session.channel.library_work
         if len(self._cases) > 1:
@@ -279,6 +286,17 @@ class Attempt:
             self._equipment.front_end.check(run.session, kernel, target)
         except Rejected as end:
             outcome.refusal = RunEnd.of(end)
+
+    def _cuda_on_cpu(self, kernel: Kernel) -> Finding | None:
+        """Return a finding if an interpreted kernel names the device that the CPU stood for."""
+        interpreted = is_interpreted(kernel.language, self._equipment.device)
+        if not (interpreted and self._ruleset.cuda_on_cpu and _NAMES_CUDA.search(kernel.source)):
+            return None
+        message = (
+            "the kernel names the device cuda, which meant the CPU here: guards passed, tensors "
+            "stayed on the CPU, streams and events did nothing; judge it on a GPU to be sure"
+        )
+        return Finding(CUDA_ON_CPU, message, Severity.SOFT)
 
     def _is_custom(self, run: LiveRun, outcome: JudgeOutcome) -> bool:
         """Check evidence that the custom kernel, not torch, did the work."""

@@ -31,6 +31,25 @@ RACES = {
         OWN + "tl.store(out + at, 0.0, mask=(at == p + 1) & (p < 39))\ntl.store(out + p, s)"
     ),
 }
+RACES_IN_ANOTHER_ORDER = {
+    "reads_before_it_is_written": row_sums(
+        "tl.store(work + p, tl.load(work + p + 1, mask=p < 39, other=0.0) * 0.0)\n"
+        + OWN
+        + "tl.store(out + p, s)"
+    ),
+    "in_place_beside_its_neighbour": row_sums(
+        OWN
+        + "w = tl.load(work + p + 1, mask=p < 39, other=0.0)\n"
+        + "tl.store(work + p, s)\ntl.store(out + p, s)"
+    ),
+}
+DUMMY = row_sums(
+    "half = p % 2\nrow = p // 2\ninside = (at % 2 == half) & (at < 33)\n"
+    "tl.atomic_add(work + 63, 0.0)\n"
+    "v = tl.load(x + row * 33 + at, mask=inside, other=0.0)\n"
+    "tl.store(out + row, tl.load(out + row) + tl.sum(v, 0))",
+    programs="80",
+)
 ORDERED = {
     "places_of_their_own": row_sums(OWN + "tl.store(out + p, s)"),
     "own_store_is_read_again": row_sums(
@@ -48,6 +67,14 @@ ORDERED = {
         "if done == 39.0:\n    all = tl.load(work + at, mask=at < 40)\n"
         "    tl.store(out + at, all, mask=at < 40)"
     ),
+    "stores_again_after_the_count": row_sums(
+        OWN + "tl.store(work + p, s)\n"
+        "done = tl.atomic_add(work + 63, 1.0)\n"
+        "tl.store(out + p, s)\n"
+        "if done == 39.0:\n    tl.store(out + p, tl.load(work + p))\n"
+        "    all = tl.load(work + at, mask=at < 40)\n"
+        "    tl.store(out + p, tl.sum(tl.where(at == p, all, 0.0), 0))"
+    ),
     "same_value_by_all": row_sums(OWN + "tl.store(work, 1.0)\ntl.store(out + p, s)"),
 }
 
@@ -57,6 +84,17 @@ def test_order_of_programs_is_no_promise(as_gpu, name):
     verdict = as_gpu.evaluate(ROW_SUM, RACES[name])
     assert verdict.status is Status.RUNTIME_ERROR, verdict.message
     assert verdict.message.startswith("DataRaceError: program (") and "(line " in verdict.message
+
+
+@pytest.mark.parametrize("name", RACES_IN_ANOTHER_ORDER)
+def test_reading_before_another_program_writes_is_a_race(as_gpu, name):
+    """The interpreter's order hides it; later launches run in other ones."""
+    verdict = as_gpu.evaluate(ROW_SUM, RACES_IN_ANOTHER_ORDER[name])
+    assert verdict.message.startswith("DataRaceError: program ("), verdict.message
+
+
+def test_atomic_operation_before_the_store_alone_orders_nothing(as_gpu):
+    assert as_gpu.evaluate(ROW_SUM, DUMMY).message.startswith("DataRaceError: program (")
 
 
 def test_race_names_programs_and_argument(as_gpu):
@@ -105,13 +143,15 @@ def test_race_is_found_as_by_a_table(accesses):
     """Programs run one after the other; the table is that of the definition, place by place."""
     memory = np.arange(6, dtype=np.float32)
     start = memory.__array_interface__["data"][0]
-    races, owners, ordered = Races(), {}, set()
-    races.begin()
+    races, owners, ordered, published = Races(), {}, set(), set()
+    races.begin(None)
     for program, kind, place in sorted(accesses, key=lambda access: access[0]):
         if kind == "atomic":
             ordered.add(program)
+            published |= {at for at, owner in owners.items() if owner == program}
         foreign = owners.get(place, program) != program
-        expected = kind != "atomic" and foreign and program not in ordered
+        safe = program in ordered and place in published
+        expected = kind != "atomic" and foreign and not safe
         where = np.array([start + 4 * place], dtype=np.uint64)
         value = np.array([100.0 + program], dtype=np.float32)
         span = start, start + memory.nbytes, "m"
@@ -128,3 +168,4 @@ def test_race_is_found_as_by_a_table(accesses):
         if kind != "load":
             memory[place] = value[0]
             owners[place] = program
+            published = published - {place} if kind == "store" else published | {place}

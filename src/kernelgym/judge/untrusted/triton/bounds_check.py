@@ -36,7 +36,7 @@ def check_interpreter_accesses(races: Any = None) -> None:
 
     def nested(self: Any, *args: Any, **kwargs: Any) -> Any:
         outer = spans.save()
-        interrupted = races.begin() if races is not None else None
+        interrupted = races.begin(self.fn) if races is not None else None
         try:
             return call(self, *args, **kwargs)
         finally:
@@ -78,6 +78,8 @@ def check_interpreter_accesses(races: Any = None) -> None:
         return cast(self, value, kind)
 
     builder.create_int_to_ptr = made_of_integers
+    if races is not None:
+        races.shuffle(builder)
     executor.__call__, executor._init_args_hst = nested, prepared
     checked("create_masked_load", 0, 1)
     checked("create_masked_store", 0, 2)

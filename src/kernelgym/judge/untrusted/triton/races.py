@@ -1,18 +1,21 @@
 """Finds data races between the programs of one interpreted launch.
 
 The interpreter runs the programs of a launch one after the other, so a program may read what an
-earlier one wrote. On a GPU they run in any order, and at once. While a launch runs, this file keeps
-the last program that stored to each place. It is a race if another program
+earlier one wrote. On a GPU they run in any order, and at once. A function's first launch runs its
+programs in the interpreter's order. Later ones run them in an order drawn from the call's seed, so
+that reading a place before another program writes to it shows, too; not so for functions that carry
+out atomic operations, which may count on programs that began before. While a launch runs, this file
+keeps the last program that stored to each place. It is a race if another program
 
 - loads that place, other than by an atomic operation, or
 - stores another value there, other than by an atomic operation,
 
-unless it carried out an atomic operation before: kernels with locks and counters order their
-programs so.
+unless it carried out an atomic operation before, and the one that stored carried out one after:
+kernels with locks and counters order their programs so.
 
-Not covered: loads of what a later program stores (reading before writing, in place); lanes of one
+Not covered: reading before writing in a kernel that is launched once or is atomic; lanes of one
 program that read other lanes' stores without a barrier; pointers of one access that lead into
-several tensors; whether an atomic operation does order the programs.
+several tensors; whether atomic operations do order the programs.
 
 Loaded by path in the untrusted process: standard library, numpy and triton only. Like
 `bounds_check.py`, it serves honest kernels and is no security boundary.
@@ -20,6 +23,8 @@ Loaded by path in the untrusted process: standard library, numpy and triton only
 
 from __future__ import annotations
 
+import math
+import random
 from typing import Any
 
 __all__ = ["DataRaceError", "Races"]
@@ -29,24 +34,97 @@ class DataRaceError(RuntimeError):
     """Programs of one launch depend on the order in which they run."""
 
 
+class _Launch:
+    """State of one launch.
+
+    Args:
+        function: Name and line of its function.
+    """
+
+    def __init__(self, function: tuple[str, int]) -> None:
+        self.function = function
+        self.order: list[int] | None = None
+        """Numbers of the programs in the order in which they run; None for the usual one."""
+        self.stored: dict[int, tuple[Any, int]] = {}
+        """The program that stored to each place last, and the bytes of a place, by tensor."""
+        self.ordered = -1
+        """The last program that carried out an atomic operation."""
+        self.atomic: set[int] = set()
+        """All programs that did."""
+        self._fresh: list[tuple[int, Any]] = []  # stored by `ordered` since its last one
+        self._late: dict[int, Any] = {}  # like `stored`, of stores that no atomic followed
+
+    def note_atomic(self, program: int) -> None:
+        """Note an atomic operation: what the program stored before it is published."""
+        if self.ordered != program:
+            for start, places in self._fresh:
+                owners = self.stored[start][0]
+                self._late.setdefault(start, owners * 0 - 1)[places] = self.ordered
+        self._fresh = []
+        self.ordered = program
+        self.atomic.add(program)
+
+    def note_store(self, program: int, start: int, places: Any) -> None:
+        """Note a store of a program that has carried out an atomic operation."""
+        if self.ordered == program:
+            self._fresh.append((start, places))
+
+    def unordered(self, program: int, start: int, places: Any, owners: Any) -> Any:
+        """Return which places no atomic operations order between their owner and a program."""
+        if self.ordered != program:
+            return owners >= 0
+        late = self._late.get(start)
+        apart = owners < 0 if late is None else late[places] == owners
+        return apart | [owner not in self.atomic for owner in owners.tolist()]
+
+
 class Races:
     """Keeps which program stored what; without effect until switched on."""
 
     def __init__(self) -> None:
         self.on = False
         """Whether races are looked for."""
-        self._stored: dict[int, tuple[Any, int]] = {}
-        self._ordered = -1
+        self._launches = 0
+        self._launch = _Launch(("", 0))
+        self._atomic: dict[tuple[str, int], bool] = {}
+        """Whether a function carried out an atomic operation, by its name and line."""
 
-    def begin(self) -> tuple[dict[int, tuple[Any, int]], int]:
+    def shuffle(self, builder: Any) -> None:
+        """Have launches run their programs in an order of this object's choice.
+
+        Args:
+            builder: The class of the interpreter's builder.
+        """
+        dim, index = builder.set_grid_dim, builder.set_grid_idx
+
+        def set_grid_dim(this: Any, *sizes: int) -> None:
+            dim(this, *sizes)
+            launch, self._launch.order = self._launch, None
+            if self.on and self._atomic.get(launch.function) is False:
+                launch.order = _drawn(math.prod(sizes), self._launches)
+
+        def set_grid_idx(this: Any, x: int, y: int, z: int) -> None:
+            if (order := self._launch.order) is not None:
+                _, rows, columns = this.grid_dim
+                rest, z = divmod(order[(x * rows + y) * columns + z], columns)
+                x, y = divmod(rest, rows)
+            index(this, x, y, z)
+
+        builder.set_grid_dim, builder.set_grid_idx = set_grid_dim, set_grid_idx
+
+    def begin(self, function: Any) -> _Launch:
         """Begin a launch; return the state of the interrupted one."""
-        before = self._stored, self._ordered
-        self._stored, self._ordered = {}, -1
+        code, before = getattr(function, "__code__", None), self._launch
+        line = 0 if code is None else code.co_firstlineno
+        self._launch = _Launch((getattr(function, "__name__", ""), line))
+        self._launches += 1
         return before
 
-    def end(self, before: tuple[dict[int, tuple[Any, int]], int]) -> None:
+    def end(self, before: _Launch) -> None:
         """Go on with the launch that was interrupted."""
-        self._stored, self._ordered = before
+        known = self._atomic.get(self._launch.function, False)
+        self._atomic[self._launch.function] = known or self._launch.ordered >= 0
+        self._launch = before
 
     def access(
         self, kind: str, builder: Any, addresses: Any, span: tuple[int, int, str], size: int,
@@ -66,7 +144,8 @@ class Races:
             DataRaceError: If the order of the programs matters.
         """
         start, end, name = span
-        kept = self._stored.get(start)
+        launch = self._launch
+        kept = launch.stored.get(start)
         if kept is None and kind == "load":
             return
         import numpy as np
@@ -74,18 +153,22 @@ class Races:
         program = _number(builder)
         if kept is None:
             kept = np.full(-(-(end - start) // size), -1, dtype=np.int32), size
-            self._stored[start] = kept
+            launch.stored[start] = kept
         owners, unit = kept
         places = (addresses - np.uint64(start)) // np.uint64(unit)
         if kind == "atomic":
-            self._ordered = program
-        elif self._ordered != program:
+            launch.note_atomic(program)
+        else:
             owner = owners[places]
             foreign = (owner >= 0) & (owner != program)
+            if foreign.any():
+                foreign &= launch.unordered(program, start, places, owner)
             if foreign.any():
                 self._refuse_unless_same(kind, addresses, values, foreign, owner, builder, name)
         if kind != "load":
             owners[places] = program
+        if kind == "store":
+            launch.note_store(program, start, places)
 
     def _refuse_unless_same(
         self,
@@ -118,6 +201,15 @@ class Races:
             "same time: let each program store to places of its own, use a second launch, or "
             "atomic operations"
         )
+
+
+def _drawn(count: int, launches: int) -> list[int]:
+    """Return an order of programs, the same whenever a verdict is repeated."""
+    import torch
+
+    order = list(range(count))
+    random.Random(torch.initial_seed() * 1_000_003 + launches).shuffle(order)
+    return order
 
 
 def _number(builder: Any) -> int:

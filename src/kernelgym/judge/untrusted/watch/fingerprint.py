@@ -18,6 +18,9 @@ import torch
 
 __all__ = ["fingerprint", "poison", "without_numbers"]
 
+# A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
+_device_of = torch._C.TensorBase.device.__get__
+
 _ROW = 1 << 20
 _ROWS_AT_ONCE = 32  # 128 MB of words, twice as much for their products
 
@@ -65,7 +68,7 @@ def _sums(words: torch.Tensor) -> tuple[Any, Any]:
     The random weights depend on a word's row and its place in that row. Words have at most 32 bits.
     Even weights would lose the highest bits of a sum, such as the signs of all elements.
     """
-    weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(words.device))
+    weights = _weights(min(_ROW, 1 << words.numel().bit_length()), str(_device_of(words)))
     row = weights.numel()
     whole = words[: words.numel() // row * row].view(-1, row)
     sums = [(words[whole.numel() :] * weights[: words.numel() % row]).sum()]

@@ -33,6 +33,9 @@ import torch
 
 __all__ = ["HostTransfers"]
 
+# A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
+_device_of = torch._C.TensorBase.device.__get__
+
 _OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__", "apply_", "map_", "map2_")
 _IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_tensor", "asarray")
 _SHARING = frozenset(
@@ -167,7 +170,7 @@ class HostTransfers:
             return
         if not isinstance(tensor, torch.Tensor):
             return
-        if tensor.device.type != "cpu":
+        if _device_of(tensor).type != "cpu":
             return
         if len(self._shared) < _SHARED_KEPT:
             self._shared[tensor.data_ptr()] = tensor.detach()

@@ -38,6 +38,9 @@ __all__ = [
     "tensors_in",
 ]
 
+# A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
+_device_of = torch._C.TensorBase.device.__get__
+
 ALLOCATIONS = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize".split()
 )
@@ -236,7 +239,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
     def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a kernel's own operator; count torch's inside it."""
         given = next(tensors_in((args, kwargs)), None)
-        device = "cpu" if given is None else given.device.type
+        device = "cpu" if given is None else _device_of(given).type
         key = torch._C._parse_dispatch_key(torch._C._dispatch_key_for_device(device))
         within, self._within_own = self._within_own, True
         try:
@@ -262,9 +265,9 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             return
         if name == "_local_scalar_dense":
             self.on_item(args[0].element_size(), "item")
-        elif name in COPIES and any(t.device.type != "cpu" for t in _read(args, kwargs)):
+        elif name in COPIES and any(_device_of(t).type != "cpu" for t in _read(args, kwargs)):
             for tensor in tensors_in(result):
-                if tensor.device.type == "cpu":
+                if _device_of(tensor).type == "cpu":
                     self.on_item(_bytes(tensor), "copies to the host")
 
 

@@ -1,0 +1,209 @@
+"""Lets an interpreted kernel's Python code run as on a GPU: the device ``cuda`` means the CPU.
+
+Kernels written for a GPU assert that their inputs lie on one, make tensors there and ask for its
+number of processors. In this process
+
+- tensors of the CPU say that they lie on ``cuda:0``, and what is made on or moved to a CUDA device
+  stays on the CPU;
+- `torch.cuda` and Triton's driver describe an H100; streams, events and waiting do nothing.
+
+Not covered: CUDA graphs, operators registered for CUDA alone, `torch.ops.aten` functions that take
+a device, and a tensor that a kernel leaves on the CPU, which a GPU's verdict would refuse.
+
+Loaded by path in the untrusted process: standard library, torch and triton only. Like
+`bounds_check.py`, it serves honest kernels and is no security boundary.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+__all__ = ["take_cuda_for_cpu"]
+
+_CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
+_TARGET = ("cuda", 90, 32)
+_PROPERTIES = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "major": 9,
+    "minor": 0,
+    "total_memory": 80 << 30,
+    "multi_processor_count": 132,
+    "warp_size": 32,
+    "regs_per_multiprocessor": 65536,
+    "max_threads_per_multi_processor": 2048,
+    "shared_memory_per_block": 49152,
+    "shared_memory_per_block_optin": 232448,
+    "shared_memory_per_multiprocessor": 233472,
+    "L2_cache_size": 50 << 20,
+    "is_integrated": 0,
+    "is_multi_gpu_board": 0,
+}
+_OF_DRIVER = {
+    "max_shared_mem": 232448,
+    "max_num_regs": 65536,
+    "multiprocessor_count": 132,
+    "warpSize": 32,
+    "sm_clock_rate": 1980000,
+    "mem_clock_rate": 2619000,
+    "mem_bus_width": 5120,
+}
+_MADE_ON_A_DEVICE = (
+    *("arange", "as_tensor", "asarray", "bartlett_window", "blackman_window", "empty"),
+    *("empty_like", "empty_permuted", "empty_quantized", "empty_strided", "eye", "full"),
+    *("full_like", "hamming_window", "hann_window", "kaiser_window", "linspace", "logspace"),
+    *("ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like"),
+    *("randperm", "range", "scalar_tensor", "sparse_compressed_tensor", "sparse_coo_tensor"),
+    *("sparse_csr_tensor", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like"),
+)
+_NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
+_NOTHING = (
+    *("synchronize", "empty_cache", "set_device", "init", "ipc_collect", "set_stream"),
+    *("reset_peak_memory_stats", "reset_accumulated_memory_stats", "set_sync_debug_mode"),
+    *("reset_max_memory_allocated", "set_rng_state"),
+)
+_ZERO = (
+    *("current_device", "memory_allocated", "max_memory_allocated", "memory_reserved"),
+    "max_memory_reserved",
+)
+
+
+def take_cuda_for_cpu() -> None:
+    """Have the device ``cuda`` mean the CPU in this process, from now on."""
+    for name in _MADE_ON_A_DEVICE:
+        setattr(torch, name, _on_cpu(getattr(torch, name)))
+    for name in (*_NEW, "to"):
+        setattr(torch.Tensor, name, _on_cpu(getattr(torch.Tensor, name)))
+    _describe_tensors()
+    _describe_device()
+    _describe_driver()
+
+
+def _meant(device: Any) -> Any:
+    """Return the CPU for a CUDA device, anything else unchanged."""
+    if isinstance(device, torch.device):
+        return _CPU if device.type == "cuda" else device
+    return _CPU if isinstance(device, str) and device.partition(":")[0] == "cuda" else device
+
+
+def _on_cpu(function: Any) -> Any:
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if (device := kwargs.get("device")) is not None:
+            kwargs["device"] = _CPU if type(device) is int else _meant(device)
+        elif len(args) > 1 and isinstance(args[1], (str, torch.device)):  # `Tensor.to`
+            args = (args[0], _meant(args[1]), *args[2:])
+        return function(*args, **kwargs)
+
+    return made
+
+
+def _describe_tensors() -> None:
+    tensor = torch.Tensor
+    real = torch._C.TensorBase.device.__get__
+
+    def device(self: Any) -> torch.device:
+        found: torch.device = real(self)
+        return _CUDA if found.type == "cpu" else found
+
+    def same(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    tensor.device = property(device)
+    tensor.is_cuda = property(lambda self: device(self).type == "cuda")
+    tensor.is_cpu = property(lambda self: False)
+    tensor.get_device = lambda self: 0
+    tensor.cuda = tensor.pin_memory = same
+    tensor.record_stream = lambda self, stream: None
+    torch.nn.Module.cuda = same
+
+    class Generator(torch.Generator):  # type: ignore[misc]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, _meant(device))
+
+    torch.Generator = Generator
+    from torch.utils import _device
+
+    begin = _device.DeviceContext.__init__
+    _device.DeviceContext.__init__ = lambda self, device: begin(self, _meant(torch.device(device)))
+
+
+class _Stream:
+    """A stream on which all work is done already."""
+
+    cuda_stream, device, priority = 0, _CUDA, 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def _nothing(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    synchronize = wait_stream = wait_event = record = wait = _nothing
+
+    def record_event(self, event: Any = None) -> Any:
+        return event or _Event()
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *args: Any) -> None:
+        pass
+
+
+class _Event(_Stream):
+    """An event that has happened."""
+
+    def elapsed_time(self, end: Any) -> float:
+        return 1.0  # nothing is measured here, and a kernel may divide by it
+
+
+class _Device(_Stream):
+    """The context of a device."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx, self.prev_idx = 0, -1
+
+
+def _describe_device() -> None:
+    cuda = torch.cuda
+    for name in _NOTHING:
+        setattr(cuda, name, lambda *args, **kwargs: None)
+    for name in _ZERO:
+        setattr(cuda, name, lambda *args, **kwargs: 0)
+    cuda.is_available = cuda.is_bf16_supported = lambda *args, **kwargs: True
+    cuda.device_count = lambda: 1
+    cuda.get_device_name = lambda device=None: _PROPERTIES["name"]
+    cuda.get_device_capability = lambda device=None: (9, 0)
+    cuda.get_device_properties = lambda device=None: SimpleNamespace(**_PROPERTIES)
+    cuda.mem_get_info = lambda device=None: (80 << 30, 80 << 30)
+    cuda.get_rng_state = lambda device=None: torch.get_rng_state()
+    cuda.is_current_stream_capturing = lambda: False
+    cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
+    cuda.stream = lambda stream: contextlib.nullcontext(stream)
+    cuda.Stream, cuda.Event = _Stream, _Event
+    cuda.device = cuda.device_of = _Device
+
+
+def _describe_driver() -> None:
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    driver.set_active(
+        SimpleNamespace(
+            get_active_torch_device=lambda: _CUDA,
+            get_current_device=lambda: 0,
+            get_current_stream=lambda device=None: 0,
+            get_current_target=lambda: GPUTarget(*_TARGET),
+            get_device_interface=lambda: torch.cuda,
+            set_current_device=lambda device: None,
+            utils=SimpleNamespace(get_device_properties=lambda device=0: {**_OF_DRIVER}),
+        )
+    )
