@@ -1,19 +1,21 @@
 """The report of a demonstration: a text table, and one HTML page.
 
 Contract: pure functions of a `Demonstration`. The page is whole in itself (plain SVG, no script, no
-font, nothing fetched), and says beside the numbers what they do not show. Every text of a model or
-a problem is escaped.
+font, nothing fetched), and says beside the numbers what they do not show. Its template is
+report.html; every text of a model or a problem is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from html import escape
+from collections.abc import Iterator
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
 
 from kernelgym.benchmark.numbers.intervals import RateEstimate
 from kernelgym.benchmark.pages.drawing import bars, lines
 from kernelgym.benchmark.pages.style import document
-from kernelgym_train.demo.results import Demonstration, Specimen
+from kernelgym_train.demo.results import Demonstration
 from kernelgym_train.demo.scores import Scores
 
 _RIGHT = ("right at the first turn", "right within the episode", "parsed", "refused as cheating")
@@ -74,38 +76,21 @@ def caveats(shown: Demonstration) -> Iterator[str]:
 
 def html_page(shown: Demonstration) -> str:
     """Return the report as one HTML page."""
-    title = escape(shown.title)
-    body = [f"<h1>{title}</h1>", f"<p>{escape(headline(shown))}</p>"]
-    chosen = {name: shown.curves[name] for name in _RIGHT if name in shown.curves}
-    if chosen:
-        body.append(lines(chosen, top=1.0, percent=True))
-        body.append("<p>Answers during training, on the problems trained on.</p>")
-    if shown.specimens:
-        body.append("<h2>What it wrote to a problem held out</h2>")
-    body += map(_specimen, shown.specimens)
-    body.append("<h2>Before and after, on problems held out</h2>")
-    for name, before in shown.before.items():
-        told = _nothing_right(name, before, shown.after[name])
-        if told:
-            body.append(f"<p>{escape(told)}</p>")
-        else:
-            body.append(_table(f"held out: {name}", before, shown.after[name]))
-    body += ["<h2>What was done</h2>", _facts(shown.facts)]
-    for name in ("reward", "entropy, nats per token"):
-        if name in shown.curves:
-            body.append(lines({name: shown.curves[name]}))
-    body.append("<h2>What became of first answers</h2>")
-    for name, before in shown.before.items():
-        body.append(f"<h3>{escape(name)}</h3>")
-        body.append(bars(_failures(before, shown.after[name]), ("before", "after")))
-    times = {name: shown.curves[name] for name in _TIMES if name in shown.curves}
-    if times:
-        body += ["<h2>Where the time of a step went</h2>", lines(times)]
-    body.append(_facts({name: f"{seconds:.0f} s" for name, seconds in shown.seconds.items()}))
-    body.append("<h2>What this shows, and what it does not</h2><ul>")
-    body += [f"<li>{escape(text)}</li>" for text in caveats(shown)]
-    body.append("</ul>")
-    return document(shown.title, body, scripted=False, kind="narrow")
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
+    body = page.from_string(template).render(
+        shown=shown,
+        headline=headline(shown),
+        caveats=caveats(shown),
+        right={name: shown.curves[name] for name in _RIGHT if name in shown.curves},
+        times={name: shown.curves[name] for name in _TIMES if name in shown.curves},
+        nothing_right=_nothing_right,
+        score_rows=score_rows,
+        failures=_failures,
+        lines=lines,
+        bars=bars,
+    )
+    return document(shown.title, [body], scripted=False, kind="narrow")
 
 
 def headline(shown: Demonstration) -> str:
@@ -141,16 +126,6 @@ def _nothing_right(name: str, before: Scores, after: Scores) -> str:
     )
 
 
-def _specimen(specimen: Specimen) -> str:
-    return (
-        f"<h3>{escape(specimen.problem)}</h3><pre>{escape(specimen.question)}</pre>"
-        f'<div class="pair"><div>before: {escape(specimen.before_verdict)}'
-        f"<pre>{escape(specimen.before)}</pre></div>"
-        f"<div>after: {escape(specimen.after_verdict)}"
-        f"<pre>{escape(specimen.after)}</pre></div></div>"
-    )
-
-
 def _told(rate: RateEstimate | None) -> str:
     return "-" if rate is None else str(rate)
 
@@ -160,22 +135,6 @@ def _sharpening(most: int, reached: RateEstimate, table: str) -> str:
     if reached.value >= _HIGH:
         return f"{told}: most of what was learned is sharpening, to give first what it gave rarely."
     return f"{told}: what is beyond that was not within its reach before."
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    rows = (f"<tr><th>{escape(n)}</th><td>{escape(text)}</td></tr>" for n, text in facts.items())
-    return f"<table>{''.join(rows)}</table>"
-
-
-def _table(caption: str, before: Scores, after: Scores) -> str:
-    rows = (
-        f"<tr><th>{escape(name)}</th><td>{escape(one)}</td><td>{escape(two)}</td></tr>"
-        for name, one, two in score_rows(before, after)
-    )
-    return (
-        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
-        f"<tr><th></th><th>before</th><th>after</th></tr>{''.join(rows)}</table></div>"
-    )
 
 
 def _failures(before: Scores, after: Scores) -> dict[str, tuple[float, float]]:
