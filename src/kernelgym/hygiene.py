@@ -18,13 +18,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from kernelgym.errors import DegenerateProblem
+from kernelgym.machine import installed_version
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 from kernelgym.whole_file import write_whole
@@ -151,14 +150,11 @@ def write_kept(folder: Path, problem: Problem, rules: Ruleset, device: str, foun
 
 
 def _place(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Path:
-    key = (problem.digest, rules.label, device.partition(":")[0], _torch_version())
+    key = (
+        problem.digest,
+        rules.label,
+        device.partition(":")[0],
+        installed_version("torch", missing=""),
+    )
     name = hashlib.sha256("\0".join(key).encode("utf-8", "surrogatepass")).hexdigest()[:24]
     return folder / f"{problem.digest}-{name}.json"
-
-
-@cache
-def _torch_version() -> str:
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return ""

@@ -5,6 +5,7 @@ Names hardware and versions, nothing that tells one machine of a kind from anoth
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -48,9 +49,10 @@ def _gpu(number: str) -> str:
     return found.stdout.strip() if found.returncode == 0 else "unknown"
 
 
-def installed_version(package: str) -> str:
-    """Return the version of a distribution, or ``not installed``."""
+@functools.cache
+def installed_version(package: str, missing: str = "not installed") -> str:
+    """Return the version of a distribution, or `missing` if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return missing

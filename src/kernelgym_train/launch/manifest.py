@@ -12,11 +12,11 @@ import os
 import platform
 import subprocess
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.machine import installed_version
 from kernelgym.retrieval.prompt_part import Retrieval
 from kernelgym.rulesets import Ruleset
 from kernelgym_train.config.config import Config
@@ -38,6 +38,7 @@ def manifest(
         ruleset: Ruleset of the run's verdicts.
         retrieval: Part of the prompts that shows entries of an index; None if no part does.
     """
+    versions = {name: installed_version(name, missing="") for name in _PACKAGES}
     shown = {}
     if retrieval is not None:
         shown["retrieval"] = {"index": retrieval.index, "digest": retrieval.digest}
@@ -49,7 +50,7 @@ def manifest(
         "rewards": {step: asdict(preset) for step, preset in config.schedule.entries},
         **shown,
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
+        "versions": {name: version for name, version in versions.items() if version},
         "machine": {
             "system": platform.platform(),
             "processor": platform.machine(),
@@ -106,13 +107,6 @@ def _about(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def _git() -> dict[str, Any]:
