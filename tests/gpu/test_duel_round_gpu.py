@@ -142,13 +142,15 @@ def test_kernels_that_do_not_fit_together_have_no_round(make, monkeypatch) -> No
     assert worker.judge(relu(), [FAST])[0].correct
 
 
-def test_round_has_a_compiled_baseline(make) -> None:  # type: ignore[no-untyped-def]
+def test_round_has_a_compiled_baseline(tmp_path: Path) -> None:
     strict = RULESETS["strict"]
     timing = dataclasses.replace(strict.timing, baseline="compile")
-    worker = make(dataclasses.replace(strict, timing=timing))
-    assert worker.judge(relu(), [FAST, SLOW]) is None, "none is prepared"
-    assert worker.prepare_baseline(relu()).prepared
-    verdicts = worker.judge(relu(), [FAST, SLOW])
+    rules = dataclasses.replace(strict, timing=timing)
+    with LocalEvaluator("cuda:0", rules, cache_dir=tmp_path) as evaluator:
+        assert evaluator.duel_round(relu(), [FAST, SLOW]) is None, "none is prepared"
+        prepared = evaluator.prepare_baseline(relu())
+        assert prepared.prepared, prepared.message
+        verdicts = evaluator.duel_round(relu(), [FAST, SLOW])
     assert verdicts is not None
     assert {v.timing.baseline for v in verdicts} == {"compile"}
 

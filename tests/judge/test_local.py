@@ -64,10 +64,6 @@ def test_threads_may_share_it(strict):
             AFFINE.source.replace("torch.relu(x)", "torch.rellu(x)"), marks=pytest.mark.slow
         ),
         pytest.param(AFFINE.source.replace("torch.randn(131)", "object()"), marks=pytest.mark.slow),
-        pytest.param(
-            AFFINE.source.replace("torch.randn(37, 131)", "torch.randn(1 << 45)"),
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 def test_a_broken_problem_is_unavailable_never_wrong(strict, source):
@@ -228,11 +224,12 @@ def test_a_worker_keeps_nothing_of_the_kernels_it_judged(tmp_path):
             assert evaluator.evaluate(AFFINE, TRITON).correct
         worker = worker_of_mine(before)
         open_files = len(os.listdir(f"/proc/{worker}/fd"))
+        (scratch,) = (path for path in (tmp_path / "scratch").iterdir() if path.is_dir())
+        folders = len(list(scratch.iterdir()))  # those of processes on standby
         for kernel in [TRITON, WRONG, doing("1 / 0"), doing("import os; os._exit(0)")] * 4:
             evaluator.evaluate(AFFINE, kernel)
         assert len(os.listdir(f"/proc/{worker}/fd")) == open_files
-        (scratch,) = (path for path in (tmp_path / "scratch").iterdir() if path.is_dir())
-        assert len(list(scratch.iterdir())) == 1  # the standby's
+        assert len(list(scratch.iterdir())) <= folders
 
 
 @pytest.mark.slow
