@@ -25,6 +25,7 @@ from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
 from kernelgym.precision import judged_precisions
+from kernelgym.records.foreign_json import read_foreign_json
 from kernelgym.reference_time import ReferenceTime
 from kernelgym.rulesets import Ruleset, recorded_ruleset
 from kernelgym.types import Problem
@@ -110,11 +111,13 @@ def _ours(
 def _theirs(
     path: Path, problems: Mapping[str, Problem], run: RecordedRun
 ) -> dict[str, list[BaselineTime]]:
-    data = read_baselines(path)
+    data, _ = read_baselines(path)
     found: dict[str, list[BaselineTime]] = {}
     for identity, problem in problems.items():
         entry = entry_of(data, problem)
         if entry is None or entry.get("num_trials") == 0:  # an export of ours names untimed ones
+            continue
+        if entry.get("mean", "") is None:  # it was NaN or infinite
             continue
         _check(path, {**data, **entry}, run, problem)
         found[identity] = [_time(path, problem, entry)]
@@ -134,8 +137,8 @@ def _time(path: Path, problem: Problem, entry: Mapping[str, Any]) -> BaselineTim
     try:
         return BaselineTime(
             float(entry["mean"]),
-            float(entry.get("std", 0.0)),
-            int(entry.get("num_trials", 1)),
+            float(entry.get("std") or 0.0),
+            int(entry.get("num_trials") or 1),
             baseline_mode(path),
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -182,24 +185,25 @@ def _check(path: Path, says: Mapping[str, Any], run: RecordedRun, problem: Probl
             )
 
 
-def read_baselines(path: Path) -> Mapping[str, Any]:
-    """Return the data of a file of baselines in KernelBench's layout.
+def read_baselines(path: Path) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the data of a file of baselines in KernelBench's layout, and what is missing in it.
 
     Raises:
         UsageError: If the file cannot be read, or holds no baselines.
     """
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"cannot read the baselines in {str(path)!r} ({error}); give a file that `kernelgym "
-            "baseline --modes` or KernelBench wrote"
-        ) from None
+    remedy = "give a file that `kernelgym baseline --modes` or KernelBench wrote"
+    data, notes = read_foreign_json(path, "baselines", remedy)
     if not isinstance(data, dict) or not any(name.startswith("level") for name in data):
         raise UsageError(
             f'{path} holds no baselines; a file begins with {{"level1": {{"23_Softmax.py": ...}}}}'
         )
-    return data
+    return data, notes
+
+
+def missing_times(paths: Sequence[str | Path]) -> tuple[str, ...]:
+    """Return sentences on times in files of KernelBench's layout that are read as missing."""
+    theirs = [path for path in map(Path, paths) if path.suffix != ".jsonl"]
+    return tuple(note for path in theirs for note in read_baselines(path)[1])
 
 
 def write_baselines(

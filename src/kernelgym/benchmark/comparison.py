@@ -95,6 +95,13 @@ def _turns(run: RecordedRun) -> int:
 
 
 def _cautions(one: RecordedRun, other: RecordedRun) -> Iterator[str]:
+    for run in (one, other):
+        if run.missing:
+            total = len({each.key for each in run.episodes} | set(run.missing))
+            yield (
+                f"{run.name} lacks {len(run.missing)} of {total} episodes, which are in no rate: "
+                "what is compared is the rest."
+            )
     devices = [{each.record.device for each in run.episodes} for run in (one, other)]
     if devices[0] != devices[1]:
         yield (

@@ -10,7 +10,6 @@ has the limit that its bytes set.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from kernelgym.benchmark.recorded_runs import RecordedRun
 from kernelgym.benchmark.times_file import TimesFile
 from kernelgym.errors import UsageError
 from kernelgym.precision import judged_precisions
+from kernelgym.records.foreign_json import read_foreign_json
 from kernelgym.rulesets import Ruleset, recorded_ruleset
 from kernelgym.suites.kernelbench_facts import fact
 from kernelgym.types import Problem
@@ -44,15 +44,14 @@ class DeviceRates:
         Raises:
             UsageError: If it cannot be read, or holds no rates.
         """
+        remedy = "`kernelgym device cuda:0 --json > FILE` writes one"
+        data, _ = read_foreign_json(Path(path), "rates", remedy)
         try:
-            data = json.loads(Path(path).read_text("utf-8"))
             found = {
                 name: 1e12 * float(rate) for name, rate in data["matmul_tflops"].items() if rate
             }
             name = str(data.get("gpu") or data["cpu"]).partition(",")[0].strip()
             copies = 1e9 * float(data["copy_gb_s"])
-        except OSError as error:
-            raise UsageError(f"cannot read the rates in {str(path)!r}: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
                 f"{str(path)!r} holds no device's rates ({type(error).__name__}: {error}); "

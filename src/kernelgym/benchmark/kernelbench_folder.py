@@ -10,6 +10,7 @@ averages are too low where a problem has fewer samples than k.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from typing import Any
 
 from kernelgym.benchmark.claims import Claim
 from kernelgym.errors import UsageError
+from kernelgym.records.foreign_json import read_foreign_json
 
 MODAL_WARNING = (
     "The claims come from KernelBench's Modal evaluation, which ignores `backend` and `precision`: "
@@ -42,6 +44,8 @@ class KernelBenchFolder:
     config: Mapping[str, Any]
     claims: Mapping[Place, Claim]
     """Claims about the folder's kernels."""
+    notes: tuple[str, ...] = ()
+    """Sentences on values that are read as missing."""
 
     @property
     def gaps(self) -> dict[int, list[int]]:
@@ -79,12 +83,15 @@ def read_folder(path: Path, level: int) -> KernelBenchFolder:
         beside = file.with_name(file.name.replace("_kernel.py", "_prompt.txt"))
         if beside.exists():
             prompts[place] = read_text(beside, "prompt")
-    config = _config(path / _CONFIG) if (path / _CONFIG).exists() else {}
+    config, notes = _config(path / _CONFIG) if (path / _CONFIG).exists() else ({}, ())
     claims = {}
     if (path / _RESULTS).exists():
         warnings = (MODAL_WARNING,) if _is_modal(config) else ()
-        claims = dict(_claims(path / _RESULTS, level, kernels, warnings))
-    return KernelBenchFolder(path, level, kernels, prompts, config, claims)
+        remedy = "restore it, or remove it to import without claims"
+        data, more = read_foreign_json(path / _RESULTS, "results", remedy)
+        notes += more
+        claims = dict(_claims(path / _RESULTS, data, level, kernels, warnings))
+    return KernelBenchFolder(path, level, kernels, prompts, config, claims, notes)
 
 
 def kernel_files(path: Path) -> dict[tuple[int, int, int], Path]:
@@ -129,8 +136,11 @@ def read_text(file: Path, what: str) -> str:
         raise UsageError(f"cannot read {what} {str(file)!r}: {error.strerror}") from None
 
 
-def _config(file: Path) -> Mapping[str, Any]:
-    """Return a configuration as plain data, without the tags of Python types."""
+def _config(file: Path) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return a configuration as plain data, and sentences on numbers that are not finite.
+
+    Tags of Python types are dropped.
+    """
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -149,7 +159,10 @@ def _config(file: Path) -> Mapping[str, Any]:
     except yaml.YAMLError as error:
         told = " ".join(str(error).split())
         raise UsageError(f"{file} is not YAML: {told[:200]}") from None
-    return {str(k): v for k, v in found.items()} if isinstance(found, dict) else {}
+    config = {str(k): v for k, v in found.items()} if isinstance(found, dict) else {}
+    odd = [k for k, v in config.items() if isinstance(v, float) and not math.isfinite(v)]
+    notes = tuple(f"{file.name}: {k} is {config.pop(k)}; it is read as missing" for k in odd)
+    return config, notes
 
 
 def _is_modal(config: Mapping[str, Any]) -> bool:
@@ -157,20 +170,19 @@ def _is_modal(config: Mapping[str, Any]) -> bool:
 
 
 def _claims(
-    file: Path, level: int, kernels: Mapping[Place, str], warnings: tuple[str, ...]
+    file: Path, data: Any, level: int, kernels: Mapping[Place, str], warnings: tuple[str, ...]
 ) -> Iterator[tuple[Place, Claim]]:
-    try:
-        data = json.loads(read_text(file, "results"))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{file} is not JSON ({error}); restore it, or remove it to import without claims"
-        ) from None
     if not isinstance(data, dict):
         raise UsageError(f'{file} holds no results; it begins with {{"PROBLEM": [...]}}')
     seen: set[Place] = set()
     for number, entries in data.items():
         # Before several samples were known, a problem had one entry and not a list.
         for entry in entries if isinstance(entries, list) else [entries]:
+            if not isinstance(entry, dict):
+                raise UsageError(
+                    f"{file}: the entry of problem {number} is {json.dumps(entry)[:60]}, not an "
+                    "object with sample_id, compiled and correctness; remove or restore it"
+                )
             try:
                 place = int(number), int(entry["sample_id"])
                 runtime = float(entry.get("runtime") or -1.0)
@@ -185,9 +197,14 @@ def _claims(
                     dict(metadata),
                     warnings,
                 )
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except KeyError as error:
                 raise UsageError(
-                    f"{file}: the entry of problem {number} makes no sense: {error}"
+                    f"{file}: the entry of problem {number} has no {error}; remove or restore it"
+                ) from None
+            except (TypeError, ValueError, OverflowError) as error:
+                raise UsageError(
+                    f"{file}: the entry of problem {number} makes no sense ({error}); remove or "
+                    "restore it"
                 ) from None
             if place in seen:
                 raise UsageError(

@@ -232,8 +232,7 @@ def _planned(path: Path) -> RecordedRun:
         failures,
         claims,
         ids,
-        # Not every problem of an import has the same number of kernels: gaps are not failures.
-        plan.samples if plan.kind == "eval" else None,
+        plan.samples,
         notes=tuple(notes),
     )
 

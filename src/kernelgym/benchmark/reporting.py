@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelgym.benchmark.baseline_files import baselines_of
+from kernelgym.benchmark.baseline_files import baselines_of, missing_times
 from kernelgym.benchmark.claims import compare
 from kernelgym.benchmark.comparison import RunComparison, compare_runs
 from kernelgym.benchmark.device_rates import DeviceRates, limits_of
@@ -146,9 +146,13 @@ def report(
     """
     if not runs:
         raise UsageError("a report needs a run: a folder of `kernelgym eval`, or trajectories")
-    read = _named_apart(
-        [each if isinstance(each, RecordedRun) else read_run(each) for each in runs]
-    )
+    notes = missing_times(baselines)
+    read = [
+        dataclasses.replace(run, notes=run.notes + notes)
+        for run in _named_apart(
+            [each if isinstance(each, RecordedRun) else read_run(each) for each in runs]
+        )
+    ]
     comparisons = tuple(compare_runs(read[0], other) for other in read[1:])
     measured = None if rates is None else DeviceRates.read(rates)
     views = tuple(

@@ -47,6 +47,7 @@ class ImportCommand(MemoryOption, JudgingOptions):
 
     def run(self) -> int:
         """Import the folder; return the exit code."""
+        from kernelgym.benchmark.baseline_files import missing_times
         from kernelgym.benchmark.interchange.importing import import_run, judge_import
         from kernelgym.benchmark.kernelbench_folder import read_folder
         from kernelgym.devices import check_device
@@ -76,6 +77,11 @@ class ImportCommand(MemoryOption, JudgingOptions):
             baseline=Path(self.baseline) if self.baseline else None,
         )
         print_text(f"{count} kernels and {len(found.claims)} claims imported to {out}")
+        lost = sum(map(len, found.gaps.values()))
+        if lost:
+            print_text(f"{lost} of {count + lost} samples are missing in {source}", "yellow")
+        for note in found.notes + missing_times([self.baseline] if self.baseline else []):
+            print_text(f"note: {note}", "yellow")
         if not self.judge:
             print_text("judge them by the same command with --judge", "dim")
             return 0

@@ -90,7 +90,7 @@ def check_columns(row: Row, needed: Sequence[str], where: str) -> None:
 def text_of(row: Row, name: str) -> str:
     """Return a column of a row as text; items of a list are joined by commas."""
     value = row.get(name)
-    if value is None:
+    if value is None or value != value:  # tables spell a missing text as NaN
         return ""
     if isinstance(value, list | tuple):
         return ", ".join(sorted({str(item) for item in value}))

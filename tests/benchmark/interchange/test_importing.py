@@ -177,6 +177,56 @@ def test_gaps_are_refused_unless_asked_for(
         import_run(found, tmp_path / "ours", **EVERY)
     count = import_run(found, tmp_path / "ours", gaps=True, **EVERY)
     assert count == 3 and len(found.claims) == 3, "a claim of a kernel that is not there is none"
+    judge_import(tmp_path / "ours", judged)
+    done = report(tmp_path / "ours", tmp_path / "ours")
+    data = done.to_dict()
+    assert data["runs"][0]["counts"]["missing"] == 1
+    assert [each["sample"] for each in data["runs"][0]["missing"]] == [0]
+    assert any("lacks 1 of 4 episodes" in told for told in data["comparisons"][0]["cautions"])
+
+
+ODD_NUMBERS = {
+    "eval_results.json": '{"1": [{"sample_id": 0, "compiled": true, "correctness": true, '
+    '"runtime": Infinity, "metadata": {"max_difference": [NaN]}}]}',
+    "generation_config.yaml": "temperature: .nan\nmodel_name: some/model\n",
+}
+
+
+def test_import_of_numbers_that_are_not_finite_reads_them_as_missing(
+    theirs: Path, tmp_path: Path, kernelbench: KernelBenchSuite
+) -> None:
+    for name, content in ODD_NUMBERS.items():
+        (theirs / name).write_text(content)
+    name = kernelbench.problems(1)[0].name
+    baseline = tmp_path / "base.json"
+    baseline.write_text(f'{{"level1": {{"{name}.py": {{"mean": NaN}}}}}}')
+    found = read_folder(theirs, 1)
+    assert found.notes == (
+        "generation_config.yaml: temperature is nan; it is read as missing",
+        "eval_results.json: entry 1[0].runtime is Infinity; it is read as missing",
+        "eval_results.json: entry 1[0].metadata.max_difference[0] is NaN; it is read as missing",
+    )
+    out = tmp_path / "ours"
+    assert import_run(found, out, baseline=baseline, **EVERY) == 4
+    judge_import(out, judged)
+    run = read_run(out)
+    claim = run.claims[run.episodes[0].key]
+    assert (claim.runtime_ms, claim.reference_ms, claim.correct) == (None, None, True)
+    with pytest.raises(UsageError, match="a time of none of the problems"):
+        report(out, baselines=[baseline])
+
+
+def test_import_that_fails_half_way_leaves_nothing(
+    theirs: Path, tmp_path: Path, kernelbench: KernelBenchSuite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr("kernelgym.benchmark.interchange.importing.write_plan", fail)
+    with pytest.raises(UsageError, match="No space left"):
+        import_run(read_folder(theirs, 1), tmp_path / "ours", **EVERY)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_an_id_beyond_the_level_is_refused(
@@ -197,7 +247,9 @@ def test_an_id_beyond_the_level_is_refused(
         ("generation_config.yaml", b"a: [1\n", "is not YAML"),
         ("eval_results.json", b"{", "is not JSON .* remove it to import"),
         ("eval_results.json", b"[]", "holds no results"),
-        ("eval_results.json", b'{"1": [{}]}', "makes no sense"),
+        ("eval_results.json", b'{"1": [{}]}', "problem 1 has no 'sample_id'"),
+        ("eval_results.json", b'{"1": null}', "problem 1 is null, not an object"),
+        ("eval_results.json", b'{"1": ["x"]}', 'problem 1 is "x", not an object'),
         (
             "eval_results.json",
             json.dumps({"1": [entry(0, True, True), entry(0, True, True)]}).encode(),

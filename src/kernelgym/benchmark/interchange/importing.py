@@ -1,17 +1,20 @@
 """Imports: runs made from a folder of KernelBench's scripts, and their verdicts.
 
 Contract: `import_run` writes ``plan.json`` (kind ``import``), ``generations.jsonl`` and
-``claims.jsonl``; importing the same folder again changes nothing, and another folder into the same
-place is refused. `judge_import` adds verdicts to ``verdicts.jsonl`` as they come, continues where
-it stopped, judges `unavailable` ones again, and writes ``trajectories.jsonl`` at the end. Claims
-are kept apart from verdicts and decide nothing.
+``claims.jsonl``, all of them or none; importing the same folder again changes nothing, and another
+folder into the same place is refused. `judge_import` adds verdicts to ``verdicts.jsonl`` as they
+come, continues where it stopped, judges `unavailable` ones again, and writes
+``trajectories.jsonl`` at the end. Claims are kept apart from verdicts and decide nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -113,18 +116,35 @@ def import_run(
     )
     if (out / PLAN_FILE).exists():
         check_continues(read_plan(out), plan, out)
-    else:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot write in {str(out)!r}: {error.strerror}") from None
-        write_plan(out, plan)
-    rows = (_row(problems[place[0]].id, place, found) for place in found.kernels)
-    count = write_lines(out / GENERATIONS, rows)
-    if found.claims:
-        claims = (_claim(found.claims[p], problems[p[0]], baseline) for p in found.claims)
-        write_lines(out / CLAIMS_FILE, (claim.to_dict() for claim in claims))
+    times = {} if baseline is None else read_baselines(baseline)[0]
+    claims = [_claim(found.claims[p], problems[p[0]], times) for p in found.claims]
+    try:
+        with _draft_of(out) as draft:
+            rows = (_row(problems[place[0]].id, place, found) for place in found.kernels)
+            count = write_lines(draft / GENERATIONS, rows)
+            if claims:
+                write_lines(draft / CLAIMS_FILE, (claim.to_dict() for claim in claims))
+            if not (out / PLAN_FILE).exists():
+                write_plan(draft, plan)
+    except OSError as error:
+        raise UsageError(f"cannot write in {str(out)!r}: {error.strerror}") from None
     return count
+
+
+@contextlib.contextmanager
+def _draft_of(folder: Path) -> Iterator[Path]:
+    """Yield a new folder whose files are moved into `folder` if all of them could be written."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    draft.mkdir()
+    try:
+        yield draft
+        folder.mkdir(exist_ok=True)
+        # The plan comes last: without it a folder is no run.
+        for file in sorted(draft.iterdir(), key=lambda each: each.name == PLAN_FILE):
+            file.replace(folder / file.name)
+    finally:
+        shutil.rmtree(draft)
 
 
 def judge_import(
@@ -197,11 +217,9 @@ def _row(identity: str, place: Place, found: KernelBenchFolder) -> dict[str, Any
     return row
 
 
-def _claim(claim: Claim, problem: Problem, baseline: Path | None) -> Claim:
-    reference = None
-    if baseline is not None:
-        entry = entry_of(read_baselines(baseline), problem)
-        reference = float(entry["mean"]) if entry is not None else None
+def _claim(claim: Claim, problem: Problem, baselines: Mapping[str, Any]) -> Claim:
+    mean = (entry_of(baselines, problem) or {}).get("mean")
+    reference = float(mean) if isinstance(mean, int | float) else None
     return dataclasses.replace(claim, problem=problem.id, reference_ms=reference)
 
 

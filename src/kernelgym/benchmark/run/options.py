@@ -167,6 +167,7 @@ def json_object(option: str, given: str) -> dict[str, Any]:
     """
     try:
         found = json.loads(given)
+        json.dumps(found, allow_nan=False)
     except ValueError as error:
         raise UsageError(f"{option} takes JSON, got {given!r}: {error}") from None
     if not isinstance(found, dict):
