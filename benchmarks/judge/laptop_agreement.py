@@ -9,8 +9,9 @@ kernels of Synthetic, the conformance kernels in sizes for the CPU, and the samp
 by `strict`, without timing. A run goes on where the last one with the same file stopped. A kernel
 counts once both machines have judged it; `unavailable` says nothing and is left out.
 
-A disagreement is explained if the CPU's verdict tells of it, by a finding or, where the CPU
-refuses the kernel, by its message.
+Two statuses may differ although both refuse a kernel: an access outside a tensor is an error in the
+interpreter and gives wrong values on a GPU. So the comparison also counts equal answers to whether
+the kernel is correct. A disagreement is explained if the CPU's verdict has a finding.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ CORPUS = Path(__file__).parents[2] / "tests" / "adversarial"
 GOAL = 0.99
 SYNTHETIC = 12
 """Problems of each level of Synthetic."""
+_COUNTS = ("kernels", "equal", "same_answer", "unexplained")
 LIMITS = Limits(run_s=20.0)  # some kernels never end
 
 
@@ -106,12 +108,21 @@ def compare(cpu: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
     pairs = [pair for pair in pairs if "unavailable" not in {each["status"] for each in pair}]
     unlike = [pair for pair in pairs if pair[0]["status"] != pair[1]["status"]]
     equal = len(pairs) - len(unlike)
+    groups: dict[str, dict[str, int]] = {}
+    for mine, theirs in pairs:
+        counts = groups.setdefault(_group(mine["name"]), dict.fromkeys(_COUNTS, 0))
+        same = mine["status"] == theirs["status"]
+        counts["kernels"] += 1
+        counts["equal"] += same
+        counts["same_answer"] += (mine["status"] == "correct") == (theirs["status"] == "correct")
+        counts["unexplained"] += not same and not mine["findings"]
     return {
         "machines": {"cpu": cpu["machine"], "gpu": device["machine"]},
         "rulesets": sorted({cpu["ruleset"], device["ruleset"]}),
         "kernels": len(pairs),
         "unavailable": len(both) - len(pairs),
         "equal": equal,
+        "groups": dict(sorted(groups.items())),
         "share": equal / len(pairs) if pairs else 0.0,
         "goal_met": equal >= GOAL * len(pairs) > 0,
         "statuses": dict(
@@ -131,6 +142,16 @@ def compare(cpu: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _group(name: str) -> str:
+    """Return the kind of kernel that a name stands for."""
+    first, *_, last = name.split("/")
+    if first == "redteam":
+        return name.rpartition("/")[0]
+    return (
+        f"Synthetic/{'right' if last == 'right' else 'broken'}" if first == "Synthetic" else first
+    )
+
+
 def main() -> int:
     """Judge on one machine, or compare two; returns the exit code."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
@@ -145,6 +166,8 @@ def main() -> int:
         result = compare(*(json.loads(path.read_text()) for path in given.compare))
         given.out.write_text(json.dumps(result, indent=1) + "\n")
         print(f"{result['equal']} of {result['kernels']} equal ({result['share']:.1%})")
+        for group, counts in result["groups"].items():
+            print(f"{group}: {counts}")
         for each in result["disagreements"]:
             print(each["name"], each["cpu"], each["gpu"], each["findings"], each["cpu_message"])
         return 0 if result["goal_met"] else 1

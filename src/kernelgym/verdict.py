@@ -31,6 +31,9 @@ CUDA_ON_CPU = "cuda_on_cpu"
 """Code of the finding on an interpreted kernel that names the device ``cuda``, which meant the CPU.
 """
 
+INTERPRETER_CHECK = "interpreter_check"
+"""Code of the finding on an error that Triton's interpreter checks for and a GPU does not."""
+
 HOST_BUSY = "host_busy"
 """Code of the finding that other programs took the processors while a kernel was timed on them.
 Its interval is wide, and judging again on an idle host gives a better one."""

@@ -126,6 +126,15 @@ class JudgeOutcome:
     log: str = ""
     """The kernel's output."""
 
+    def note(self, *found: Finding) -> None:
+        """Add findings to those of the verdict, however the attempt ended."""
+        self.noticed = (*self.noticed, *found)
+        if self.end is not None:
+            self.end = dataclasses.replace(self.end, findings=(*self.end.findings, *found))
+        if self.refusal is not None:
+            refused = (*self.refusal.findings, *found)
+            self.refusal = dataclasses.replace(self.refusal, findings=refused)
+
     @property
     def is_right(self) -> bool:
         """Whether the judged calls and the extensions' symbols speak for the kernel."""

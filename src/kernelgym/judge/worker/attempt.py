@@ -36,7 +36,7 @@ from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.types import Finding, Kernel, Severity, Status
-from kernelgym.verdict import CUDA_ON_CPU
+from kernelgym.verdict import CUDA_ON_CPU, INTERPRETER_CHECK
 
 __all__ = ["Attempt", "Equipment"]
 
@@ -72,6 +72,7 @@ class Equipment:
 
 
 _NAMES_CUDA = re.compile(r"is_cuda|\.cuda\(|torch\.cuda|[\"']cuda\b|driver\.active|\.device\.type")
+_CHECKED = ("IndexError: out-of-bounds ", "DataRaceError: ")
 
 
 class Attempt:
@@ -136,6 +137,7 @@ class Attempt:
             except Rejected as end:
                 self._outcomes[end.kernel].end = RunEnd.of(end)
             for case, session, outcome in zip(self._cases, sessions, self._outcomes, strict=True):
+                outcome.note(*self._unlike_a_gpu(case.kernel, outcome))
                 outcome.loaded, outcome.log = session.model.loaded, session.channel.log()
                 if not session.channel.build_failed:
                     outcome.build = build_of(session.channel.made.values())
@@ -229,7 +231,6 @@ class Attempt:
         kernel's calls have the device.
         """
         session, reference = run.session, run.reference
-        outcome.noticed = tuple(filter(None, (self._cuda_on_cpu(run.case.kernel),)))
         session.model.construct(reference)
         self._call(run, outcome)
         self._check_launches(run, outcome)
@@ -287,16 +288,24 @@ class Attempt:
         except Rejected as end:
             outcome.refusal = RunEnd.of(end)
 
-    def _cuda_on_cpu(self, kernel: Kernel) -> Finding | None:
-        """Return a finding if an interpreted kernel names the device that the CPU stood for."""
-        interpreted = is_interpreted(kernel.language, self._equipment.device)
-        if not (interpreted and self._ruleset.cuda_on_cpu and _NAMES_CUDA.search(kernel.source)):
-            return None
-        message = (
-            "the kernel names the device cuda, which meant the CPU here: guards passed, tensors "
-            "stayed on the CPU, streams and events did nothing; judge it on a GPU to be sure"
-        )
-        return Finding(CUDA_ON_CPU, message, Severity.SOFT)
+    def _unlike_a_gpu(self, kernel: Kernel, outcome: JudgeOutcome) -> tuple[Finding, ...]:
+        """Return findings on what a GPU may do otherwise with an interpreted kernel."""
+        found = []
+        if not is_interpreted(kernel.language, self._equipment.device):
+            return ()
+        if self._ruleset.cuda_on_cpu and _NAMES_CUDA.search(kernel.source):
+            message = (
+                "the kernel names the device cuda, which meant the CPU here: guards passed, "
+                "tensors stayed on the CPU, and streams did nothing; judge it on a GPU to be sure"
+            )
+            found.append(Finding(CUDA_ON_CPU, message, Severity.SOFT))
+        if outcome.end is not None and outcome.end.message.startswith(_CHECKED):
+            message = (
+                "the interpreter checks every access, which a GPU does not: there such a kernel "
+                "returns right or wrong values by chance, or ends with an error"
+            )
+            found.append(Finding(INTERPRETER_CHECK, message, Severity.INFO))
+        return tuple(found)
 
     def _is_custom(self, run: LiveRun, outcome: JudgeOutcome) -> bool:
         """Check evidence that the custom kernel, not torch, did the work."""

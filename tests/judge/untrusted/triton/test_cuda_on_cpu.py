@@ -7,7 +7,7 @@ import pytest
 from kernelgym.judge import LocalEvaluator
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
-from kernelgym.verdict import CUDA_ON_CPU
+from kernelgym.verdict import CUDA_ON_CPU, INTERPRETER_CHECK
 from support.interpreted import RELU, relu
 
 LAUNCH = "relu_kernel[(triton.cdiv(x.numel(), 1024),)](x, out, x.numel(), BLOCK=1024)"
@@ -88,3 +88,23 @@ def test_bare_assertion_quotes_its_line(cache_dir):
     assert bare.message.startswith("AssertionError: assert x.is_cuda (line "), bare.message
     assert worded.message.startswith("AssertionError: no GPU (line ")
     assert CUDA_ON_CPU not in {finding.code for finding in bare.findings}
+
+
+def test_cuda_graph_is_refused_in_a_sentence_and_with_the_finding(strict):
+    verdict = strict.evaluate(RELU, _forward("graph = torch.cuda.CUDAGraph()"))
+    assert verdict.status is Status.RUNTIME_ERROR
+    assert "a CUDA graph cannot be captured here" in verdict.message
+    assert [finding.code for finding in verdict.findings] == [CUDA_ON_CPU]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "v = tl.load(x + at + n)",
+        "v = tl.load(x + tl.program_id(0))\ntl.store(out, v)",
+    ],
+)
+def test_error_that_a_gpu_does_not_check_for_has_a_finding(strict, lines):
+    verdict = strict.evaluate(RELU, relu(lines, store="v"))
+    assert verdict.status is Status.RUNTIME_ERROR, verdict.message
+    assert [finding.code for finding in verdict.findings] == [INTERPRETER_CHECK]

@@ -172,6 +172,14 @@ class _Device(_Stream):
         self.idx, self.prev_idx = 0, -1
 
 
+class _Graph:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "a CUDA graph cannot be captured here, where cuda means the CPU; judge the kernel on a "
+            "GPU, or launch without a graph"
+        )
+
+
 def _describe_device() -> None:
     cuda = torch.cuda
     for name in _NOTHING:
@@ -190,6 +198,7 @@ def _describe_device() -> None:
     cuda.stream = lambda stream: contextlib.nullcontext(stream)
     cuda.Stream, cuda.Event = _Stream, _Event
     cuda.device = cuda.device_of = _Device
+    cuda.CUDAGraph = cuda.graph = _Graph
 
 
 def _describe_driver() -> None:
