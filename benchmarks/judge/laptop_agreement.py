@@ -7,7 +7,7 @@ until it says that nothing is left, then ``--compare cpu.json gpu.json --out FIL
 The kernels are all those in Triton that the project has: the red team's corpus, right and broken
 kernels of Synthetic, the conformance kernels in sizes for the CPU, and the sample. Each is judged
 by `strict`, without timing. A run goes on where the last one with the same file stopped. A kernel
-counts once both machines have judged it; `unavailable` says nothing and is left out.
+counts once both machines have judged it; one that is `unavailable` is left to the next run.
 
 Two statuses may differ although both refuse a kernel: an access outside a tensor is an error in the
 interpreter and gives wrong values on a GPU. So the comparison also counts equal answers to whether
@@ -35,7 +35,7 @@ from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.suites.kernelbench import KernelBenchSuite
 from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, solve
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
-from kernelgym.types import Job
+from kernelgym.types import Job, Status
 
 CORPUS = Path(__file__).parents[2] / "tests" / "adversarial"
 GOAL = 0.99
@@ -89,6 +89,9 @@ def judge(
             chunk, todo = todo[:at_once], todo[at_once:]
             for index, verdict in judge_many(evaluator, [job for _, job in chunk]):
                 name, job = chunk[index]
+                if verdict.status is Status.UNAVAILABLE:  # another run may judge it
+                    print(f"{name}: {verdict.message}")
+                    continue
                 findings = sorted({finding.code for finding in verdict.findings})
                 rows[mark(job)] = {
                     "name": name,
@@ -105,7 +108,6 @@ def compare(cpu: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
     """Return how often two machines agree, and where they do not."""
     both = sorted(cpu["rows"].keys() & device["rows"].keys())
     pairs = [(cpu["rows"][key], device["rows"][key]) for key in both]
-    pairs = [pair for pair in pairs if "unavailable" not in {each["status"] for each in pair}]
     unlike = [pair for pair in pairs if pair[0]["status"] != pair[1]["status"]]
     equal = len(pairs) - len(unlike)
     groups: dict[str, dict[str, int]] = {}
@@ -120,7 +122,6 @@ def compare(cpu: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
         "machines": {"cpu": cpu["machine"], "gpu": device["machine"]},
         "rulesets": sorted({cpu["ruleset"], device["ruleset"]}),
         "kernels": len(pairs),
-        "unavailable": len(both) - len(pairs),
         "equal": equal,
         "groups": dict(sorted(groups.items())),
         "share": equal / len(pairs) if pairs else 0.0,
