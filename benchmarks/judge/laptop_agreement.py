@@ -145,12 +145,12 @@ def compare(cpu: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
 
 def _group(name: str) -> str:
     """Return the kind of kernel that a name stands for."""
-    first, *_, last = name.split("/")
+    first = name.partition("/")[0]
     if first == "redteam":
         return name.rpartition("/")[0]
-    return (
-        f"Synthetic/{'right' if last == 'right' else 'broken'}" if first == "Synthetic" else first
-    )
+    if first == "Synthetic":
+        return "Synthetic/right" if name.endswith("/right") else "Synthetic/broken"
+    return first
 
 
 def main() -> int:
