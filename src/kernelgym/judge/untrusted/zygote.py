@@ -92,11 +92,12 @@ def _import_libraries(on_gpu: bool) -> Callable[[bool, bool], None]:
         _untrusted("triton/bf16").compute_in_bf16()
         values = _untrusted("triton/gpu_values").GpuValues()
         cuda = _untrusted("triton/cuda_on_cpu")
+        prepared = cuda.changes()
 
         def as_gpu(values_too: bool, cuda_too: bool) -> None:
             races.on = values.on = turns.on = values_too
             if cuda_too:
-                cuda.take_cuda_for_cpu()
+                cuda.take_cuda_for_cpu(prepared)
 
         return as_gpu
     return lambda *_: None

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["take_cuda_for_cpu"]
+__all__ = ["changes", "take_cuda_for_cpu"]
 
 _CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
 _TARGET = ("cuda", 90, 32)
@@ -72,15 +72,25 @@ _ZERO = (
 )
 
 
-def take_cuda_for_cpu() -> None:
+_Changes = list[tuple[Any, str, Any]]
+"""Owners, names of attributes, and their new values."""
+
+
+def changes() -> _Changes:
+    """Return what has to be set in a process so that the device ``cuda`` means the CPU there.
+
+    A zygote prepares it: making the functions takes several times as long as setting them.
+    """
+    made = [(torch, name, _on_cpu(getattr(torch, name))) for name in _MADE_ON_A_DEVICE]
+    tensor = torch.Tensor
+    made += [(tensor, name, _on_cpu(getattr(tensor, name))) for name in (*_NEW, "to")]
+    return [*made, *_of_tensors(), *_of_device(), _of_driver()]
+
+
+def take_cuda_for_cpu(prepared: _Changes) -> None:
     """Have the device ``cuda`` mean the CPU in this process, from now on."""
-    for name in _MADE_ON_A_DEVICE:
-        setattr(torch, name, _on_cpu(getattr(torch, name)))
-    for name in (*_NEW, "to"):
-        setattr(torch.Tensor, name, _on_cpu(getattr(torch.Tensor, name)))
-    _describe_tensors()
-    _describe_device()
-    _describe_driver()
+    for owner, name, value in prepared:
+        setattr(owner, name, value)
 
 
 def _meant(device: Any) -> Any:
@@ -102,7 +112,7 @@ def _on_cpu(function: Any) -> Any:
     return made
 
 
-def _describe_tensors() -> None:
+def _of_tensors() -> _Changes:
     tensor = torch.Tensor
     real = torch._C.TensorBase.device.__get__
 
@@ -113,23 +123,28 @@ def _describe_tensors() -> None:
     def same(self: Any, *args: Any, **kwargs: Any) -> Any:
         return self
 
-    tensor.device = property(device)
-    tensor.is_cuda = property(lambda self: device(self).type == "cuda")
-    tensor.is_cpu = property(lambda self: False)
-    tensor.get_device = lambda self: 0
-    tensor.cuda = tensor.pin_memory = same
-    tensor.record_stream = lambda self, stream: None
-    torch.nn.Module.cuda = same
-
     class Generator(torch.Generator):  # type: ignore[misc]
         def __new__(cls, device: Any = "cpu") -> Any:
             return super().__new__(cls, _meant(device))
 
-    torch.Generator = Generator
     from torch.utils import _device
 
     begin = _device.DeviceContext.__init__
-    _device.DeviceContext.__init__ = lambda self, device: begin(self, _meant(torch.device(device)))
+    return [
+        (tensor, "device", property(device)),
+        (tensor, "is_cuda", property(lambda self: device(self).type == "cuda")),
+        (tensor, "is_cpu", property(lambda self: False)),
+        (tensor, "get_device", lambda self: 0),
+        (tensor, "cuda", same),
+        (tensor, "pin_memory", same),
+        (tensor, "record_stream", lambda self, stream: None),
+        (torch.nn.Module, "cuda", same),
+        (torch, "Generator", Generator),
+        (
+            *(_device.DeviceContext, "__init__"),
+            lambda self, device: begin(self, _meant(torch.device(device))),
+        ),
+    ]
 
 
 class _Stream:
@@ -180,39 +195,37 @@ class _Graph:
         )
 
 
-def _describe_device() -> None:
-    cuda = torch.cuda
-    for name in _NOTHING:
-        setattr(cuda, name, lambda *args, **kwargs: None)
-    for name in _ZERO:
-        setattr(cuda, name, lambda *args, **kwargs: 0)
-    cuda.is_available = cuda.is_bf16_supported = lambda *args, **kwargs: True
-    cuda.device_count = lambda: 1
-    cuda.get_device_name = lambda device=None: _PROPERTIES["name"]
-    cuda.get_device_capability = lambda device=None: (9, 0)
-    cuda.get_device_properties = lambda device=None: SimpleNamespace(**_PROPERTIES)
-    cuda.mem_get_info = lambda device=None: (80 << 30, 80 << 30)
-    cuda.get_rng_state = lambda device=None: torch.get_rng_state()
-    cuda.is_current_stream_capturing = lambda: False
-    cuda.current_stream = cuda.default_stream = lambda device=None: _Stream()
-    cuda.stream = lambda stream: contextlib.nullcontext(stream)
-    cuda.Stream, cuda.Event = _Stream, _Event
-    cuda.device = cuda.device_of = _Device
-    cuda.CUDAGraph = cuda.graph = _Graph
+def _of_device() -> _Changes:
+    made: dict[str, Any] = dict.fromkeys(_NOTHING, lambda *args, **kwargs: None)
+    made |= dict.fromkeys(_ZERO, lambda *args, **kwargs: 0)
+    made |= dict.fromkeys(("is_available", "is_bf16_supported"), lambda *args, **kwargs: True)
+    made |= dict.fromkeys(("current_stream", "default_stream"), lambda device=None: _Stream())
+    made |= {
+        "device_count": lambda: 1,
+        "get_device_name": lambda device=None: _PROPERTIES["name"],
+        "get_device_capability": lambda device=None: (9, 0),
+        "get_device_properties": lambda device=None: SimpleNamespace(**_PROPERTIES),
+        "mem_get_info": lambda device=None: (80 << 30, 80 << 30),
+        "get_rng_state": lambda device=None: torch.get_rng_state(),
+        "is_current_stream_capturing": lambda: False,
+        "stream": lambda stream: contextlib.nullcontext(stream),
+        **{"Stream": _Stream, "Event": _Event, "device": _Device, "device_of": _Device},
+        **{"CUDAGraph": _Graph, "graph": _Graph},
+    }
+    return [(torch.cuda, name, value) for name, value in made.items()]
 
 
-def _describe_driver() -> None:
+def _of_driver() -> tuple[Any, str, Any]:
     from triton.backends.compiler import GPUTarget
     from triton.runtime.driver import driver
 
-    driver.set_active(
-        SimpleNamespace(
-            get_active_torch_device=lambda: _CUDA,
-            get_current_device=lambda: 0,
-            get_current_stream=lambda device=None: 0,
-            get_current_target=lambda: GPUTarget(*_TARGET),
-            get_device_interface=lambda: torch.cuda,
-            set_current_device=lambda device: None,
-            utils=SimpleNamespace(get_device_properties=lambda device=0: {**_OF_DRIVER}),
-        )
+    active = SimpleNamespace(
+        get_active_torch_device=lambda: _CUDA,
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device=None: 0,
+        get_current_target=lambda: GPUTarget(*_TARGET),
+        get_device_interface=lambda: torch.cuda,
+        set_current_device=lambda device: None,
+        utils=SimpleNamespace(get_device_properties=lambda device=0: {**_OF_DRIVER}),
     )
+    return driver, "_active", active
