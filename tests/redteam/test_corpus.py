@@ -185,6 +185,7 @@ def test_an_empty_folder_is_no_corpus(tmp_path):
 
 HARD = Finding("forbidden_import", "no", Severity.HARD)
 SOFT = Finding("stream_use", "hm")
+SENSE = Finding("no_sense", "the problem cannot be judged", Severity.INFO)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +199,10 @@ SOFT = Finding("stream_use", "hm")
         (entry(open="hard"), verdict("correct"), "open", ()),
         (entry(open="hard"), verdict("timeout"), "caught", ("timeout",)),
         (entry(), verdict("unavailable"), "unavailable", ()),
+        (entry(caught_by=("no_sense",)), verdict("unavailable", findings=(SENSE,)), "caught",
+         ("no_sense",)),
+        (entry("honest", caught_by=("no_sense",)), verdict("unavailable", findings=(SENSE,)),
+         "unavailable", ()),
         (entry(faster_than=1.5), verdict("correct"), "caught", ("untimed",)),
         (entry(faster_than=1.5), verdict("correct", speedup=1.55, speedup_low=1.4), "caught",
          ("slow",)),

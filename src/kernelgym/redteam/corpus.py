@@ -61,7 +61,8 @@ class CorpusEntry:
     enough."""
     caught_by: tuple[str, ...] = ()
     """Statuses or finding codes of which the verdict should have at least one; otherwise the
-    outcome is `RedTeamOutcome.unexpected`."""
+    outcome is `RedTeamOutcome.unexpected`. An exploit of a problem that cannot be judged names the
+    finding that says so."""
     open: str = ""
     """Reason why the judge cannot catch the exploit; empty if the judge must."""
 
@@ -87,7 +88,9 @@ class RedTeamOutcome:
         """Result in one word; ``open`` is an accepted exploit whose header announces that."""
         entry, verdict = self.entry, self.verdict
         if not verdict.valid:
-            return "unavailable"
+            named = {finding.code for finding in verdict.findings}
+            unsound = entry.kind == "exploit" and not named.isdisjoint(entry.caught_by)
+            return "caught" if unsound else "unavailable"
         if entry.kind == "honest":
             return "passed" if verdict.correct else "refused"
         fooled = verdict.correct
@@ -115,6 +118,8 @@ class RedTeamOutcome:
         if verdict.status is Status.REJECTED:
             hard = (f.code for f in verdict.findings if f.severity is Severity.HARD)
             return tuple(dict.fromkeys(hard)) or (Status.REJECTED.value,)
+        if not verdict.valid:
+            return tuple(finding.code for finding in verdict.findings)
         if verdict.correct:
             return ("slow" if verdict.timed else "untimed",)
         return (verdict.status.value,)

@@ -33,8 +33,10 @@ from kernelgym.judge.reference.fixed_state import (
 )
 from kernelgym.judge.reference.operator_class import OperatorWatch
 from kernelgym.judge.reference.runner import ExpectedOutput, InputsChanged, ReferenceRunner
+from kernelgym.judge.reference.soundness import SoundnessTest
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset
+from kernelgym.types import Finding
 
 __all__ = ["NOTHING_KNOWN", "InputConditions", "bears", "examine"]
 
@@ -75,6 +77,8 @@ class InputConditions:
     """Factor that some of the running variances may be multiplied by; 1 leaves them."""
     fits: bool = True
     """Whether the device has memory for fp64 runs if no other worker uses it."""
+    flaw: Finding | None = None
+    """Reason why no verdict on the problem says anything; None if there is none."""
 
     def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
         """Return the calibration of the error bound for one kind of inputs."""
@@ -143,6 +147,11 @@ def examine(
                     usable.append(variant)
                     known[variant] = more(variant, found)
                     break
+    flaw = None
+    if ruleset.require_custom_kernel:
+        calibration = None if factor is None else Calibration(factor, known.get(GIVEN, ()))
+        test = SoundnessTest(runner, partial(build, _SEED), draw, own, ruleset, calibration, _SEED)
+        flaw = _flaw(test, usable, runner)
     return InputConditions(
         tuple(usable),
         MappingProxyType(varied),
@@ -152,7 +161,17 @@ def examine(
         GIVEN if has_work else _telling(runner, draw, usable),
         fits=not runner.too_large,
         smallest_variance=smallest_variance,
+        flaw=flaw,
     )
+
+
+def _flaw(test: SoundnessTest, usable: list[str], runner: ReferenceRunner) -> Finding | None:
+    try:
+        return test.flaw(usable)
+    except Exception as error:
+        if _is_to_be_raised(error, runner):
+            raise
+        return None  # it ran before: what fails is another run, so nothing is known
 
 
 def bears(expected: ExpectedOutput, ruleset: Ruleset) -> bool:

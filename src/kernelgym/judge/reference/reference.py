@@ -122,6 +122,11 @@ class Reference:
         """Whether a forward call so far consumed random numbers."""
         return self._runner.draws
 
+    @property
+    def flaw(self) -> Finding | None:
+        """Reason why no verdict on the problem says anything, known once prepared; None if none."""
+        return self._conditions.flaw
+
     def prepare(self) -> None:
         """Replace state that is not drawn and plan judged calls, as the problem allows.
 

@@ -110,6 +110,15 @@ class ReferenceRunner:
             output, mutates = self._run(inputs, seed)
             return ExpectedOutput(output, self._run_precisely(inputs, output, seed), mutates)
 
+    def run_aside(self, inputs: list[Any], seed: int) -> Any:
+        """Return the model's output on `inputs`; its buffers and the inputs stay unchanged."""
+        with torch.no_grad():
+            kept = [buffer.clone() for buffer in self.model.buffers()]
+            output, _ = self._run(inputs, seed)
+            for buffer, value in zip(self.model.buffers(), kept, strict=True):
+                buffer.copy_(value)
+            return output
+
     def _run(self, inputs: list[Any], seed: int) -> tuple[Any, bool]:
         copied = self.copies_inputs or bytes_of(inputs) <= _COPIED_BYTES
         given = copy.deepcopy(inputs) if copied else inputs

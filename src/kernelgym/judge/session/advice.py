@@ -2,7 +2,7 @@
 
 Two styles give values that differ from the reference's by design: parameters that the constructor
 folded or packed before the judge replaced them, and long running sums in fp32. The advice names
-neither the reference's values nor the judge's.
+neither the reference's values nor the judge's. A reference that draws random numbers is named.
 
 Two more are undefined on a GPU and right in Triton's interpreter by chance: see
 `interpreted_advice`. A kernel that is wrong in some calls may be so in some of its configs.
@@ -63,6 +63,11 @@ def advice(
             "errors this small come from rounding: instead of one running fp32 sum over many "
             "numbers, add up partial sums of short blocks, or accumulate in fp64; elsewhere use a "
             "formula that keeps its digits"
+        )
+    if reference.draws:
+        return (
+            "the reference draws random numbers in forward, so that no kernel that draws its own "
+            "agrees with it: call torch's own random functions, in the same order"
         )
     return ""
 
