@@ -87,7 +87,7 @@ def read_folder(path: Path, level: int) -> KernelBenchFolder:
     claims = {}
     if (path / _RESULTS).exists():
         warnings = (MODAL_WARNING,) if _is_modal(config) else ()
-        remedy = "restore it, or remove it to import without claims"
+        remedy = "restore it, or remove it to import the kernels without KernelBench's results"
         data, more = read_foreign_json(path / _RESULTS, "results", remedy)
         notes += more
         claims = dict(_claims(path / _RESULTS, data, level, kernels, warnings))

@@ -55,7 +55,7 @@ class RunCounts:
     """Number of planned problems; without a plan, of played ones."""
     episodes: int
     answers: int
-    """Number of turns that were judged."""
+    """Number of turns of all episodes for which the judge gave a valid verdict."""
     missing: int
     """Number of planned episodes that are missing or were cut."""
     unavailable: int

@@ -53,12 +53,12 @@ class LintCommand(MemoryOption):
     sizes: str = "full"
     """Sizes of KernelBench's problems: full, or small for a laptop."""
     timeout: float = 600.0
-    """Wall seconds for one problem."""
+    """Largest number of wall seconds that the test of one problem may take."""
     refresh: bool = False
     """Test problems again that were tested before."""
 
     def run(self) -> int:
-        """Test the problems; returns the exit code."""
+        """Test whether a worthless kernel passes each given problem; returns the exit code."""
         from kernelgym.devices import find_device
 
         rules = precise_rules(self.ruleset, self.precision)

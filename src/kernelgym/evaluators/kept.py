@@ -34,7 +34,7 @@ class _Asked:
 
     job: Job
     started: float
-    """Time of the call, by `time.monotonic`."""
+    """Moment at which the caller asked for the verdict, by `time.monotonic`."""
     verdict: Future[Verdict] = field(default_factory=Future)
 
 

@@ -64,7 +64,7 @@ class EpisodeRecord:
     writer: str = "env"
     """Program that played: ``env``, or the name of a trainer or search."""
     key: str = ""
-    """Name that the writer gave to the episode."""
+    """Name of the episode, given by the program that played it, such as step/problem/trajectory."""
     problem_digest: str = ""
     """`Problem.digest`, which stays when the problem's source is left out."""
 

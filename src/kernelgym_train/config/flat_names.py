@@ -36,7 +36,7 @@ _BATCH = "resume_from_batch"
 _MODES = ("single_turn", "multi_turn")
 _BUILDER = "dataset_builder"
 _RAICL = (f"{_BUILDER}.prompt_option", "raicl")
-"""What asks for retrieved entries; which index they come from is another setting."""
+"""Flat name and value that turn retrieval on; the index is named by a setting of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,7 +283,7 @@ def _best_without(session: SearchSession) -> dict[str, Any] | None:
 
 
 def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
-    """Return a result in one sentence."""
+    """Return one sentence on what a search found: its speedup, or that nothing was faster."""
     done = f"after {result['evaluations']} evaluations in {result['seconds']:.0f} s"
     if not result["best"]["diff"]:
         return f"{result['task']}: nothing faster than the start was confirmed {done}."

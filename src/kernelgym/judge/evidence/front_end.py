@@ -144,7 +144,9 @@ def _read(said: Any) -> _Refusal:
 
 
 def with_texts(record: Any, source: str) -> dict[str, Any] | None:
-    """Return a report with each function's text; None if unreadable.
+    """Return a candidate's report of its Triton launches, with each function's source added.
+
+    None if the report is malformed, or if the kernel's module does not parse.
 
     Args:
         record: What a candidate sent.

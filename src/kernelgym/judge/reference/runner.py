@@ -99,7 +99,7 @@ class ReferenceRunner:
             return None  # some modules cannot be copied; the fixed tolerances apply then
 
     def expect(self, inputs: list[Any], seed: int) -> ExpectedOutput:
-        """Run the model and its twin on `inputs`, which stay unchanged.
+        """Run the reference model, and its fp64 copy if there is one, on unchanged `inputs`.
 
         Raises:
             InputsChanged: If the model changed large inputs on its first run. The runner has then

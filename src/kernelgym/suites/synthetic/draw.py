@@ -173,7 +173,7 @@ def _norm(rng: random.Random, preset: Preset) -> Spec:
 
 
 def norm_param(tail: Tail, shape: tuple[str, ...], vector: str) -> Param:
-    """Return the weights of a norm: a layer, or for RMS normalisation a vector of that name."""
+    """Return the declaration of a norm's weights: a layer, or for RMS normalisation a vector."""
     if tail == "layer_norm":
         return Param("norm", "layer_norm", shape)
     return Param(vector, "vector", shape)

@@ -29,7 +29,9 @@ class Realisation:
     target: str
     choice: str
     variant: Variant
-    """Variant after the move; the caller sets its `Variant.applied`."""
+    """Kernel text, compiler flags and meta-parameters after this move.
+
+    The caller sets the list of moves so far, `Variant.applied`."""
     risk: Risk = "exact"
 
 

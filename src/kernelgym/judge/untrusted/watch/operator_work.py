@@ -38,7 +38,8 @@ __all__ = [
     "tensors_in",
 ]
 
-# A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
+# `triton/cuda_on_cpu.py` patches `Tensor.device` to say ``cuda`` for tensors on the CPU; this is
+# the original getter, which tells the truth.
 _device_of = torch._C.TensorBase.device.__get__
 
 ALLOCATIONS = frozenset(
