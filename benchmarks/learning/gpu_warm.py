@@ -29,7 +29,7 @@ from kernelgym_train.demo.model import build_model, parameter_count
 from kernelgym_train.demo.tokenizer import train_tokenizer, within_budget
 from kernelgym_train.demo.warmstart import FitProgress, FitRule, encode, fit_rows
 from kernelgym_train.models import load_tokenizer
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 """Ids that are read, and ids that are answered."""

@@ -8,9 +8,9 @@ import pytest
 
 from kernelgym import hub
 from kernelgym.errors import UsageError
+from kernelgym.retrieval.embedding_models import find_embedder
 from kernelgym.retrieval.folder import read_index
 from kernelgym.retrieval.index import Index
-from kernelgym.retrieval.models import find_embedder
 from kernelgym.retrieval.nearest_rows import search_engine
 from kernelgym.retrieval.prompt_part import Retrieval, load_index
 from kernelgym.retrieval.synthetic import synthetic_index

@@ -318,7 +318,7 @@ def run(
     from kernelgym_train.backends.tinker.spending import Spending
     from kernelgym_train.backends.tinker.train import train
     from kernelgym_train.launch.assembly import make_steps
-    from kernelgym_train.rollout.policies import ChatText
+    from kernelgym_train.rollout.huggingface_policy import ChatText
     from kernelgym_train.run.runlog import RunLog
     from kernelgym_train.run.training import run_stretches
     from support import tiny

@@ -73,7 +73,7 @@ class IndexBuildCommand(MemoryOption):
         from kernelgym.indexing.build import IndexPlan, build_index
         from kernelgym.indexing.corpora import corpus_of
         from kernelgym.languages import language
-        from kernelgym.retrieval.models import find_embedder
+        from kernelgym.retrieval.embedding_models import find_embedder
         from kernelgym.retrieval.prompt_part import part_of_suite
 
         if not self.corpus:

@@ -81,7 +81,7 @@ def read_entry(
             if not language.is_timed(device):
                 raise UsageError(
                     f"accepted_if asks for a speedup, but {language.name} is not timed on "
-                    f"{device!r}, so this kernel could not reach it; remove that device from devices"
+                    f"{device!r}, so no verdict there can have one; remove it from devices"
                 )
     exploit_class = _exploit_class(fields, match["slug"]) if kind == "exploit" else ""
     return CorpusEntry(

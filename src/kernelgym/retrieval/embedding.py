@@ -4,7 +4,7 @@ Contract: an `Embedder` is a pure function of the sources of references, with a 
 dimension. The default, ``operators``, counts the operators of a reference
 (`kernelgym.retrieval.operators`), pairs and triples of neighbours, and the same of their families,
 and hashes the counts with signs into 512 numbers. It reads no file and needs no package but NumPy.
-Models of text are in `kernelgym.retrieval.models`.
+Models of text are in `kernelgym.retrieval.embedding_models`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
     @property
     def record(self) -> Mapping[str, str]:
-        """Arguments of `kernelgym.retrieval.models.find_embedder` that give this embedder."""
+        """Arguments of `kernelgym.retrieval.embedding_models.find_embedder` that give this embedder."""
 
     def embed(self, references: Sequence[str], *, query: bool = False) -> Vectors:
         """Return one row of length 1 per reference; zeros where nothing is found to embed.

@@ -24,10 +24,10 @@ import numpy as np
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.retrieval.embedding import embedded
+from kernelgym.retrieval.embedding_models import find_embedder
 from kernelgym.retrieval.entry import TEXTS, IndexEntry, unusable
 from kernelgym.retrieval.exclusion import REASONS
 from kernelgym.retrieval.index import Index
-from kernelgym.retrieval.models import find_embedder
 from kernelgym.retrieval.nearest_rows import search_engine
 
 _FORMAT = 1

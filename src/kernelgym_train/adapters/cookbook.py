@@ -53,7 +53,7 @@ from kernelgym_train.launch.assembly import (
 )
 from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 _STOP_REASONS = {"solved": "completed", "no_improvement": "completed", "budget": "max_turns"}
 """The cookbook's names for why an episode ended."""

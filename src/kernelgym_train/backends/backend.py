@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from kernelgym import Problem, UnknownName, UsageError
 from kernelgym_train.config.config import Config
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy, Policy
-from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
 BACKENDS = {

@@ -35,8 +35,8 @@ from kernelgym_train.demo.stages import Prepared, config_of
 from kernelgym_train.demo.warmstart import fit
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import play, tasks_of
-from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import Watcher
 from kernelgym_train.run.training import PolicyFor

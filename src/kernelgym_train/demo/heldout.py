@@ -16,8 +16,8 @@ from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.demo.scores import PASS_AT, Scores, scores_of
+from kernelgym_train.rollout.huggingface_policy import HFPolicy, SamplingRule
 from kernelgym_train.rollout.play import play, tasks_of
-from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
 

@@ -25,7 +25,7 @@ from kernelgym.suites.synthetic import solve
 from kernelgym.types import Problem
 from kernelgym_train.demo.corpus import Example
 from kernelgym_train.demo.dialogue import answer_of
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 MODULE_TOKENS = 60
 """Most tokens of an answer."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from kernelgym.errors import UsageError
 from kernelgym_train.demo.corpus import Example
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 _WARMUP = 0.05
 _LEAST_RATE = 0.05

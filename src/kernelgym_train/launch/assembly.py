@@ -26,7 +26,7 @@ from kernelgym.types import Evaluator
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.reference_sizes import reference_sizes
 from kernelgym_train.rollout.device_share import DeviceHold
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.interrupts import Activity
 from kernelgym_train.run.runlog import RunLog

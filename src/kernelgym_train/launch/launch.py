@@ -40,8 +40,8 @@ from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Activity, Interrupts
 from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
 from kernelgym_train.run.training import PolicyFor, run_stretches

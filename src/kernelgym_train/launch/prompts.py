@@ -14,7 +14,7 @@ from typing import Any
 from kernelgym import Problem, UsageError
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import TokenCounter, training_observer
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 _TRIED = 200
 

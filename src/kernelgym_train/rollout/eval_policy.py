@@ -25,8 +25,8 @@ from kernelgym.errors import UsageError
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import load_model, load_tokenizer, model_device
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
+from kernelgym_train.rollout.huggingface_policy import HFPolicy, SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
 from kernelgym_train.types import Completion, Key, PromptTooLong, SampleRequest
 
 MAX_TOKENS = 4096

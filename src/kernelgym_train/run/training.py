@@ -33,8 +33,8 @@ from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.config.config import Config
 from kernelgym_train.metrics.guards import Alarm, rolled_back
 from kernelgym_train.metrics.step_metrics import staleness
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy, Policy
-from kernelgym_train.rollout.policies import SamplingRule
 from kernelgym_train.run.interrupts import Interrupts
 from kernelgym_train.run.runlog import Checkpoint, RunLog, Watcher
 from kernelgym_train.run.steps import Steps, TrainingStep

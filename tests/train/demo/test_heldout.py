@@ -9,7 +9,7 @@ from kernelgym.prompts.short import ShortObserver
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, reply
 from kernelgym.types import Problem
 from kernelgym_train.demo.heldout import evaluate_policy
-from kernelgym_train.rollout.policies import SamplingRule
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.types import Completion, SampleRequest
 
 OBSERVER = ShortObserver("triton", "cpu", "strict", 2)

@@ -27,7 +27,7 @@ from kernelgym_train.demo.tokenizer import (
     train_tokenizer,
     within_budget,
 )
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 
 @functools.cache

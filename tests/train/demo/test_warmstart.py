@@ -20,7 +20,7 @@ from kernelgym_train.demo.splits import Scope, draw_splits
 from kernelgym_train.demo.tokenizer import train_tokenizer
 from kernelgym_train.demo.warmstart import FitRule, batches_of, encode, fit
 from kernelgym_train.models import weights_digest
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = ModelSize(hidden=32, layers=1, heads=2, key_value_heads=1, feed_forward=32, context=1024)

@@ -32,8 +32,8 @@ from kernelgym_train.launch.assembly import (
 )
 from kernelgym_train.launch.manifest import check_retrieval, manifest
 from kernelgym_train.metrics.retrieval_metrics import copied_share, retrieval_metrics
+from kernelgym_train.rollout.huggingface_policy import ChatText
 from kernelgym_train.rollout.play import play, tasks_of
-from kernelgym_train.rollout.policies import ChatText
 from kernelgym_train.rollout.records import rollout_record
 from kernelgym_train.types import Completion, Rollout, SampleRequest
 from support import tiny

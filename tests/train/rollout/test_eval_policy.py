@@ -21,7 +21,7 @@ from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import load_tokenizer
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.eval_policy import BatchedAnswers, HFEvalPolicy, make
-from kernelgym_train.rollout.policies import ChatText
+from kernelgym_train.rollout.huggingface_policy import ChatText
 from kernelgym_train.types import Completion, Key, PromptTooLong, SampleRequest
 from support import tiny
 from support.evals import lines_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym import Message, UsageError
 from kernelgym.answers.parsing import parse
-from kernelgym_train.rollout.policies import (
+from kernelgym_train.rollout.huggingface_policy import (
     ChatText,
     HFPolicy,
     SamplingRule,

@@ -32,7 +32,7 @@ from kernelgym_train.backends.tinker.spending import Spending
 from kernelgym_train.backends.tinker.train import train
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
-from kernelgym_train.rollout.policies import ChatText, SamplingRule
+from kernelgym_train.rollout.huggingface_policy import ChatText, SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
 

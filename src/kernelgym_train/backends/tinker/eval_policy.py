@@ -22,7 +22,7 @@ from kernelgym_train.backends.tinker.settings import check_address
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.eval_policy import generation_of, sampling_of
-from kernelgym_train.rollout.policies import ChatText, SamplingRule
+from kernelgym_train.rollout.huggingface_policy import ChatText, SamplingRule
 from kernelgym_train.types import Key, SampleRequest
 
 _LIMIT_S = 600.0

@@ -15,7 +15,7 @@ from kernelgym import PolicyFailure, UsageError
 from kernelgym_train.backends.tinker.recovery import ATTEMPTS, asked_again
 from kernelgym_train.backends.tinker.service import Answered, Sampler
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.rollout.policies import ChatText, SamplingRule, refuse_long_prompts
+from kernelgym_train.rollout.huggingface_policy import ChatText, SamplingRule, refuse_long_prompts
 from kernelgym_train.types import Completion, SampleRequest
 
 

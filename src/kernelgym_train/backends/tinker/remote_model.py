@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from kernelgym_train.backends.tinker.policy import OpenedLater, TinkerPolicy
 from kernelgym_train.backends.tinker.service import Sampler, Service
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.rollout.policies import ChatText, SamplingRule
+from kernelgym_train.rollout.huggingface_policy import ChatText, SamplingRule
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ from kernelgym_train.backends.tinker.reference import (
 from kernelgym_train.backends.tinker.remote_model import Remote
 from kernelgym_train.backends.tinker.service import Learner, Sampler
 from kernelgym_train.backends.tinker.settings import EVERYWHERE
-from kernelgym_train.rollout.policies import SamplingRule
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.run.interrupts import finish_within
 from kernelgym_train.run.runlog import Checkpoint
 from kernelgym_train.run.steps import Played, TrainingStep

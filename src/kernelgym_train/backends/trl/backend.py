@@ -24,7 +24,7 @@ from kernelgym_train.models import (
     model_device,
     save_model,
 )
-from kernelgym_train.rollout.policies import HFPolicy, SamplingRule
+from kernelgym_train.rollout.huggingface_policy import HFPolicy, SamplingRule
 from kernelgym_train.run.training import Progress, TrainingOutcome
 
 _PACKAGES = ("trl", "transformers", "peft", "accelerate")

@@ -12,7 +12,7 @@ from kernelgym.benchmark import evaluate
 from kernelgym.benchmark.run.options import PolicyOptions
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.backends.tinker.eval_policy import TinkerEvalPolicy, make
-from kernelgym_train.rollout.policies import SamplingRule
+from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from support import tiny
 from support.evals import lines_of
 from support.fake_tinker import FakeService, Store

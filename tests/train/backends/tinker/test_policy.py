@@ -11,7 +11,7 @@ from kernelgym.prices import Tokens
 from kernelgym_train.backends.tinker.policy import TinkerPolicy
 from kernelgym_train.backends.tinker.service import Answered, ServiceTimeout
 from kernelgym_train.backends.tinker.spending import Spending
-from kernelgym_train.rollout.policies import ChatText, SamplingRule
+from kernelgym_train.rollout.huggingface_policy import ChatText, SamplingRule
 from kernelgym_train.types import Key, PromptTooLong, SampleRequest
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from kernelgym import Kernel, Problem, Verdict
 from kernelgym.testing import verdict
-from kernelgym_train.rollout.policies import HFPolicy
+from kernelgym_train.rollout.huggingface_policy import HFPolicy
 from kernelgym_train.run.runlog import RunLog
 from support import tiny
 

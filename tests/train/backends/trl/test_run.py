@@ -17,7 +17,7 @@ from kernelgym import Kernel, Problem, UsageError, Verdict, read_records
 from kernelgym.testing import verdict
 from kernelgym.types import Status
 from kernelgym_train.rollout.device_share import DeviceHold
-from kernelgym_train.rollout.policies import HFPolicy
+from kernelgym_train.rollout.huggingface_policy import HFPolicy
 from kernelgym_train.run import steps
 from kernelgym_train.run.runlog import RunLog
 from support import tiny
@@ -71,7 +71,7 @@ def test_sampled_ids_are_trained_on_as_they_are(finished: tuple[Path, Any]) -> N
         for record in read_records(folder / "trajectories.jsonl")
         for turn in record.trajectory.turns
     ]
-    from kernelgym_train.rollout.policies import ChatText
+    from kernelgym_train.rollout.huggingface_policy import ChatText
 
     text = ChatText(words)
     assert [text.answer(row["ids"]) for row in rows(folder, "tokens.jsonl")] == actions
