@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
     @property
     def record(self) -> Mapping[str, str]:
-        """Arguments of `kernelgym.retrieval.embedding_models.find_embedder` that give this embedder."""
+        """Arguments of `embedding_models.find_embedder` that give this embedder."""
 
     def embed(self, references: Sequence[str], *, query: bool = False) -> Vectors:
         """Return one row of length 1 per reference; zeros where nothing is found to embed.
