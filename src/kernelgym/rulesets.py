@@ -178,6 +178,10 @@ class Ruleset:
     """End at the first failing call; off where rewards use the fraction of trials."""
     forbid_input_mutation: bool = True
     """A kernel that changes its inputs in place is wrong, unless the reference does too."""
+    as_layer: bool = True
+    """Whether a kernel is called as a layer of a model is. Outputs that are new memory in the
+    reference are overwritten after a judged call; on a GPU, the inputs of some calls are written
+    late, on the current stream. Timing, too, makes such calls now and then, without timing them."""
     front_end: str = ""
     """A GPU, such as ``cuda:90``: what Triton's front end refuses to compile for it is an error of
     an interpreted kernel. Empty to let an interpreted kernel say what no GPU compiles."""
@@ -279,6 +283,7 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
                 secret_seed=False,
                 tolerance="allclose",
                 forbid_input_mutation=False,
+                as_layer=False,
                 hard_findings=(),
                 tf32="torch",
                 distributions=(),

@@ -12,6 +12,7 @@ moves to the device; `kernelbench_bits.draw` makes the same bits in less time wh
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -218,9 +219,8 @@ class Reference:
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
         known = self._conditions.calibration(kind, self.rules)
-        return ExpectedOutput(
-            found.output, found.precise, found.mutates_inputs, kind, known, self.rules.precision
-        )
+        precision = self.rules.precision
+        return dataclasses.replace(found, kind=kind, calibration=known, precision=precision)
 
     def judged_call(
         self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None
@@ -297,7 +297,7 @@ class Reference:
         except Exception:  # for a message only: the verdict stands without it
             return None
         known = self._conditions.calibration(GIVEN, self.rules)
-        return ExpectedOutput(found.output, found.precise, found.mutates_inputs, GIVEN, known)
+        return dataclasses.replace(found, calibration=known)
 
     def findings(self) -> tuple[Finding, ...]:
         """Return findings on how outputs were compared, for the verdict."""

@@ -50,6 +50,9 @@ class ExpectedOutput:
     precise: Any
     """Output computed in fp64, or some `RowBlocks` of it; None if that is impossible."""
     mutates_inputs: bool
+    new: tuple[bool, ...] = ()
+    """Whether each of the output's tensors lies in memory that neither the inputs nor the model
+    hold."""
     kind: str = "given"
     """The kind of inputs (see `kernelgym.judge.inputs.kinds`)."""
     calibration: Calibration | None = None
@@ -107,19 +110,19 @@ class ReferenceRunner:
             JudgeError: If the model did so on a later run, where its buffers were not saved.
         """
         with torch.no_grad():
-            output, mutates = self._run(inputs, seed)
-            return ExpectedOutput(output, self._run_precisely(inputs, output, seed), mutates)
+            output, mutates, new = self._run(inputs, seed)
+            return ExpectedOutput(output, self._run_precisely(inputs, output, seed), mutates, new)
 
     def run_aside(self, inputs: list[Any], seed: int) -> Any:
         """Return the model's output on `inputs`; its buffers and the inputs stay unchanged."""
         with torch.no_grad():
             kept = [buffer.clone() for buffer in self.model.buffers()]
-            output, _ = self._run(inputs, seed)
+            output, _, _ = self._run(inputs, seed)
             for buffer, value in zip(self.model.buffers(), kept, strict=True):
                 buffer.copy_(value)
             return output
 
-    def _run(self, inputs: list[Any], seed: int) -> tuple[Any, bool]:
+    def _run(self, inputs: list[Any], seed: int) -> tuple[Any, bool, tuple[bool, ...]]:
         copied = self.copies_inputs or bytes_of(inputs) <= _COPIED_BYTES
         given = copy.deepcopy(inputs) if copied else inputs
         versions = [tensor._version for tensor in tensors_of(inputs)]
@@ -128,10 +131,12 @@ class ReferenceRunner:
         seed_all(seed, self.device)
         before = random_state(self.device)
         output = self.model(*given)
+        held = tensors_of([given, *map(vars, self.model.modules())])
+        new = _lie_apart(tensors_of(output), held)
         self.draws = self.draws or before != random_state(self.device)
         if copied:
             pairs = zip(tensors_of(given), tensors_of(inputs), strict=True)
-            return output, not all(same_bytes(a, b) for a, b in pairs)
+            return output, not all(same_bytes(a, b) for a, b in pairs), new
         if versions != [tensor._version for tensor in tensors_of(inputs)]:
             if not first:
                 raise JudgeError("the reference changed inputs that it had left alone before")
@@ -140,7 +145,7 @@ class ReferenceRunner:
                 buffer.copy_(value)
             raise InputsChanged("the reference changed its inputs before they were copied")
         self._leaves_inputs = True
-        return output, False
+        return output, False, new
 
     def _run_precisely(self, inputs: list[Any], output: Any, seed: int) -> Any:
         if self._precise is None:
@@ -306,6 +311,17 @@ def _agree(a: torch.Tensor, b: torch.Tensor) -> bool:
             a.double(), b.double(), rtol=wide, atol=wide * float(typical), equal_nan=True
         ).all()
     )
+
+
+def _lie_apart(outputs: list[torch.Tensor], held: list[torch.Tensor]) -> tuple[bool, ...]:
+    """Return, for each output, whether it shares memory with none of some other tensors."""
+    addresses = {_address(tensor) for tensor in held}
+    return tuple(_address(tensor) not in addresses for tensor in outputs)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """Return the address of the memory that a tensor and its views share; -1 without memory."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else -1
 
 
 def place(model: Any, device: torch.device, dtype: torch.dtype | None) -> Any:

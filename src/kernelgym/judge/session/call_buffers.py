@@ -79,7 +79,8 @@ class CallBuffers:
         candidate's own values.
         """
         self.example = (outline(inputs), outline(output))
-        outputs = [] if timed and self._located is not None else tensors_of(output)
+        in_place = timed and self._located is not None
+        outputs = [] if in_place else tensors_of(output)
         tensors = tensors_of(inputs)
         size = sum(t.untyped_storage().nbytes() for t in tensors)
         of_outputs = sum(t.numel() * t.element_size() for t in outputs)
@@ -102,7 +103,8 @@ class CallBuffers:
 
             arguments = encode_all(inputs, place)
             places = [beside.place(t, contiguous=True) for t in outputs]
-            calls.append({"args": arguments, "outputs": [r.to_json() for r in places]})
+            described = None if in_place else [region.to_json() for region in places]
+            calls.append({"args": arguments, "outputs": described})
             self.slots.append(
                 CallSlot(
                     tuple(arena.view(r) for r in regions),

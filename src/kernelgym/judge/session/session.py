@@ -45,6 +45,10 @@ from kernelgym.types import Finding, Kernel, Severity, Status
 __all__ = ["CallSlot", "CandidateSession", "Rejected", "TimedWindow"]
 
 _CPU = torch.device("cpu")
+_LATE = (
+    "the inputs of this call were written late, on the current stream: kernels on other streams "
+    "must wait for it"
+)
 
 
 class CandidateSession:
@@ -76,6 +80,7 @@ class CandidateSession:
         self._launched: Any = 0
         self.untried = 0
         """Number of configs of an autotuned kernel that no call has used, as the process claims."""
+        self._spoil: list[bool] = []  # for each tensor of an output: whether to overwrite it
         self.public: PublicCalls | None = None
         """Inputs and expected outputs of calls on public values, kept between verdicts."""
         self.around: dict[str, OutputBounds] = {}
@@ -108,11 +113,20 @@ class CandidateSession:
         self.buffers.close()
         self.ended = True
 
-    def run(self, batches: list[list[Any]], forward_seeds: list[int]) -> list[Any]:
-        """Make one call per batch; return the candidate's descriptions of its outputs."""
+    def run(
+        self, batches: list[list[Any]], forward_seeds: list[int], late: int | None = None
+    ) -> list[Any]:
+        """Make one call per batch; return the candidate's descriptions of its outputs.
+
+        Args:
+            batches: Inputs of the calls.
+            forward_seeds: Seeds set before the calls.
+            late: Index of a call whose inputs the candidate's current stream writes late, on a GPU.
+        """
         self.buffers.fill(batches, poison=True)
         self.buffers.finish()
-        self.channel.post({"op": "go", "seeds": forward_seeds, "timed": False})
+        asked = {"seeds": forward_seeds, "late": late, "spoil": self._spoil}
+        self.channel.post({"op": "go", "timed": False, **asked})
         return self._results(self.channel.answer("go"), len(batches))
 
     def timed_run(
@@ -121,6 +135,7 @@ class CandidateSession:
         forward_seeds: list[int],
         keep: list[int],
         others: int = 0,
+        late: int | None = None,
     ) -> TimedWindow:
         """Make one call per batch within one window of the worker's clock.
 
@@ -133,6 +148,8 @@ class CandidateSession:
             keep: Indices of the calls whose outputs are returned.
             others: Number of calls on other kinds of inputs than the problem's own. A kernel may
                 rightly launch nothing for these.
+            late: Index of a call to make as a layer of a model is called (`Ruleset.as_layer`); all
+                calls' outputs are overwritten after they were copied. None to time the window.
         """
         # No poison: values are fresh in every window, so stale outputs are wrong.
         self.buffers.finish()
@@ -143,7 +160,10 @@ class CandidateSession:
         layout_ms = (time.perf_counter() - begun) * 1e3 if self.buffers.on_device else 0.0
         before = None if self.buffers.on_device else self.channel.run_times()
         after = None
-        self.channel.post({"op": "go", "seeds": forward_seeds, "timed": True})
+        asked: dict[str, Any] = {"op": "go", "seeds": forward_seeds, "timed": late is None}
+        if late is not None:
+            asked |= {"late": late, "spoil": self._spoil}
+        self.channel.post(asked)
         started = time.perf_counter()
         self.channel.resume()
         answer = self.channel.answer("go")
@@ -236,8 +256,9 @@ class CandidateSession:
                 2e9 elements; if False, the comparison stops soon after the first.
         """
         kind, seeds = reference.kind_of(index), reference.seeds
+        late = 0 if index == self._late_call(reference) else None
         outcome, expected = self._attempt(
-            reference, seeds.trial(index), seeds.forward(index), kind, explain
+            reference, seeds.trial(index), seeds.forward(index), kind, explain, late
         )
         if not outcome.passed and kind != GIVEN:
             if reference.bears(expected):
@@ -245,18 +266,33 @@ class CandidateSession:
             else:
                 # The reference is ill-conditioned there with these weights: no fault of the kernel.
                 seed, kind = seeds.derive("trial-again", index), GIVEN
-                outcome, _ = self._attempt(reference, seed, seeds.forward(index), GIVEN, explain)
+                outcome, _ = self._attempt(
+                    reference, seed, seeds.forward(index), GIVEN, explain, late
+                )
         if outcome.mismatch is None:
             return outcome
         calls = max(len(reference.plan), index + 1)
         place = replace(outcome.mismatch, call=index + 1, calls=calls, inputs=kind)
         return replace(outcome, mismatch=place)
 
+    def _late_call(self, reference: Reference) -> int | None:
+        """Return the index of the judged call whose inputs are written late; None for no call."""
+        if self.device.type != "cuda" or not self._ruleset.as_layer:
+            return None
+        # Not the first call: a kernel that compiles there starts after the inputs were written.
+        return 1 + reference.seeds.derive("late") % max(1, len(reference.plan) - 1)
+
     def _attempt(
-        self, reference: Reference, seed: int, forward_seed: int, kind: str, locate: bool
+        self,
+        reference: Reference,
+        seed: int,
+        forward_seed: int,
+        kind: str,
+        locate: bool,
+        late: int | None = None,
     ) -> tuple[OutputComparison, ExpectedOutput]:
         inputs, expected = reference.judged_call(seed, forward_seed, kind, self.public)
-        result, outputs = self.answered(inputs, expected, forward_seed)
+        result, outputs = self.answered(inputs, expected, forward_seed, late)
         # On other kinds of inputs a kernel may rightly launch nothing. A watched call with launches
         # is not counted: the kernel may launch only while it is watched.
         if kind == GIVEN and not (self._is_watched and self._launched):
@@ -273,11 +309,17 @@ class CandidateSession:
             )
             if told:
                 compared = replace(compared, message=f"{compared.message}; {told}")
+        if late is not None and compared.mismatch is not None:
+            compared = replace(compared, message=f"{compared.message}; {_LATE}")
         self.channel.resume()
         return compared, expected
 
     def answered(
-        self, inputs: list[Any], expected: ExpectedOutput, forward_seed: int
+        self,
+        inputs: list[Any],
+        expected: ExpectedOutput,
+        forward_seed: int,
+        late: int | None = None,
     ) -> tuple[Any, list[torch.Tensor]]:
         """Make one call; return the candidate's claim and its outputs.
 
@@ -287,12 +329,14 @@ class CandidateSession:
             inputs: The call's inputs.
             expected: Tells what outputs to reserve memory for.
             forward_seed: Seed set before the call.
+            late: 0 to have the inputs written late, on the candidate's current stream.
         """
+        self._spoil = list(expected.new) if self._ruleset.as_layer else []
         if not self.buffers.fits(inputs, expected.output):
             self.buffers.reserve(inputs, expected.output, 1)
         self.buffers.example = (outline(inputs), outline(expected.output))
         self.buffers.make_room(inputs)
-        results = self.run([inputs], [forward_seed])
+        results = self.run([inputs], [forward_seed], late)
         # Halt the candidate: a thread of it could write to the outputs while they are read.
         self.channel.pause()
         return results[0], [unchanging(view) for view in self.buffers.slots[0].outputs]
@@ -364,7 +408,7 @@ class CandidateSession:
         pairs = zip(self.buffers.slots[slot_index].inputs, tensors_of(inputs), strict=True)
         for number, (now, tensor) in enumerate(pairs):
             if not same_bytes(now, tensor):
-                return f"the kernel changed input tensor {number}"
+                return f"the kernel changed input tensor {number}, or returned its memory"
         return ""
 
     def findings(self, kernel: Kernel) -> tuple[Finding, ...]:

@@ -24,6 +24,7 @@ Not covered:
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import time
 from collections.abc import Collection, Sequence
@@ -43,6 +44,7 @@ _MIN_PAIRS = 3  # pairs of windows before a timing may end because its time is u
 _CLEAN_WINDOWS = 9
 _AS_ALONE = 1.003
 _SETTLING_ROUNDS = 3
+_ASKED_AGAIN = 0.05  # chance before each round; one round is always asked
 _ENOUGH_CALLS = 1.5
 _ROUNDS = 3
 _SLACK_MS = 0.1
@@ -82,6 +84,7 @@ class Stopwatch:
         self._on_device = self._kernels[0].device.type == "cuda"
         self._windows = TimingWindows(runs, baseline)
         self._eager_costs: list[float] = []
+        self._secret = random.SystemRandom()
         self._first: _Rounds = []
         self._threads = [0 for _ in runs]
         # A kernel that names another process's memory as its output would take no time.
@@ -225,10 +228,12 @@ class Stopwatch:
     def _run_rounds(self, begun: _Rounds) -> _Rounds:
         """Run rounds of windows until every kernel has enough pairs, or the time is up."""
         deadline = time.monotonic() + len(self._kernels) * self._protocol.budget_s
-        rounds = list(begun)
+        rounds, asks = list(begun), len(begun) + self._secret.randrange(_MIN_PAIRS)
         while not rounds or not all(map(self._has_enough, zip(*rounds, strict=True))):
             if time.monotonic() > deadline and len(rounds) >= _MIN_PAIRS:
                 break
+            if len(rounds) == asks or self._secret.random() < _ASKED_AGAIN:
+                self._windows.ask()
             rounds.append(self._windows.pairs())
         return rounds
 

@@ -74,6 +74,7 @@ class TimingWindows:
         self.calls = 0
         """Number of calls in a window; 0 before `reserve`."""
         self._on_device = runs[0].session.device.type == "cuda"
+        self._as_layer = runs[0].case.ruleset.as_layer
         self._null_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
@@ -159,8 +160,22 @@ class TimingWindows:
             raise
         return None
 
-    def pairs(self) -> tuple[WindowPair, ...]:
-        """Run one window of each side on the same fresh inputs; return each kernel's pair."""
+    def ask(self) -> None:
+        """Make and verify calls of the kernels as layers of a model; time nothing.
+
+        A kernel cannot tell these windows from timed ones. It is wrong there if it does not wait
+        for the current stream, or relies on what earlier calls left in the outputs' memory.
+        """
+        if self._as_layer and not self._alternating:
+            self.pairs(as_layer=True)
+
+    def pairs(self, as_layer: bool = False) -> tuple[WindowPair, ...]:
+        """Run one window of each side on the same fresh inputs; return each kernel's pair.
+
+        Args:
+            as_layer: Whether the kernels' calls are made as `Ruleset.as_layer` says; their times
+                mean nothing then.
+        """
         chosen, kinds = self._choose()
         numbers = self._number_calls()
         forward_seeds = self._forward_seeds(numbers)
@@ -174,7 +189,8 @@ class TimingWindows:
             if self._alternating:
                 self._take_turn(which)
                 batches = self._draw_window(numbers, kinds)
-            run[which] = self._window(which, batches, forward_seeds, keep, len(kinds))
+            late = chosen if which and as_layer else None
+            run[which] = self._window(which, batches, forward_seeds, keep, len(kinds), late)
             if self._alternating:  # verify now: the other side's turn frees these slots
                 if which:
                     self._verify(which, batches, forward_seeds, kinds, run[which][1], {}, {})
@@ -286,13 +302,14 @@ class TimingWindows:
         forward_seeds: list[int],
         keep: list[int],
         others: int = 0,
+        late: int | None = None,
     ) -> tuple[float, TimedWindow]:
         """Run one window; return ms per call, and the window."""
         side = self._sides[which]
         if not which and not self._on_device:
             keep = []
         window: TimedWindow = self._guarded(
-            which, side.timed_run, batches, forward_seeds, keep, others
+            which, side.timed_run, batches, forward_seeds, keep, others, late
         )
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window

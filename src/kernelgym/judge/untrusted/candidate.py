@@ -14,9 +14,10 @@ Every request carries a nonce, which the answer repeats. The requests are:
 - ``construct``: build the model;
 - ``state``: copy values into parameters, by name;
 - ``prepare``: lay tensors over the inputs and outputs of the next calls;
-- ``go``: make one prepared call per seed; the input values are in place by then. On a CUDA device
-  the answer is sent when the whole device has finished;
-- ``capture``: record the prepared calls in a CUDA graph, which ``go`` replays in timed windows;
+- ``go``: make one prepared call per seed; the input values are in place by then. If the calls are
+  not timed, the inputs of one of them may be written late, and outputs be overwritten after they
+  were copied. On a CUDA device the answer is sent when the whole device has finished;
+- ``capture``: record the prepared calls in a CUDA graph, which ``go`` replays;
 - ``trace``: watch calls, as `tracer.py` does;
 - ``launches``: report the distinct launches of interpreted kernels, as `launch_record.py` does;
 - ``front_end``: compile such a report as far as `front_end.py` does. Only a process that was given
@@ -33,7 +34,7 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -52,8 +53,12 @@ _no_grad = torch.no_grad
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 600_000  # about 0.3 ms
-_REUSE_CALLS, _REUSE_BYTES = 3, 4 << 30
 _seed_device = torch.cuda.manual_seed
+_Graph, _capturing, _current_stream = (
+    torch.cuda.CUDAGraph,
+    torch.cuda.graph,
+    torch.cuda.current_stream,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class CandidateParts:
     channel: ModuleType
     buffers: ModuleType
     cuda_ipc: ModuleType
+    graph_order: ModuleType
     outputs: ModuleType
     error_report: ModuleType
     extension_stub: ModuleType
@@ -139,7 +145,8 @@ def serve(
                     state.prepare(request["calls"])
                 case "go":
                     state.fill_fresh_memory(not request["timed"])
-                    reply["results"] = state.go(request["seeds"], request["timed"])
+                    asked = request.get("late"), request.get("spoil", ())
+                    reply["results"] = state.go(request["seeds"], request["timed"], *asked)
                     reply["launches"] = state.launched
                     reply["untried"] = parts.untried_configs()
                     if request["timed"] and device != "cpu":
@@ -170,6 +177,7 @@ class _State:
         self._parts, self._device = parts, device
         self.buffers = parts.buffers.Buffers(parts.cuda_ipc, parts.outputs.describe, device)
         self._export, self._copied = parts.outputs.export, parts.outputs.copied
+        self._overwrite = parts.outputs.overwrite
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
         self.launched = 0
         """Launches of custom kernels in the last calls."""
@@ -178,13 +186,12 @@ class _State:
         self._entry: Any = None
         self._compiles = False
         self._model: Any = None
-        self._calls: list[tuple[list[Any], list[torch.Tensor]]] = []
+        self._calls: list[tuple[list[Any], list[torch.Tensor] | None]] = []
         self._graph: Any = None
         self._graph_results: list[Any] | None = None
-        self._kept: list[Any] = []  # outputs of the last timed window
-        self._previous: Any = None
-        self._untimed_calls = 0
-        self._reuses_output = False
+        self._kept: list[Any] = []  # outputs of the last window, which the trusted side reads
+        self._compared = 1  # calls of the largest window whose outputs were compared
+        self._copies = False  # whether outputs lie in memory that cannot be read after a window
         if device.type == "cuda":
             # Takes as long as making a context, but makes nothing on the device: doing it now
             # saves that time under the device lock.
@@ -262,12 +269,18 @@ class _State:
         return missing
 
     def prepare(self, calls: list[dict[str, Any]]) -> None:
-        """Lay tensors over the next calls' buffers; values arrive later."""
+        """Lay tensors over the next calls' buffers; values arrive later.
+
+        Calls without places for outputs belong to a window on a device: the trusted side reads
+        their outputs where they lie.
+        """
         self._graph = None
         self._calls = [
             (
                 [self.buffers.decode(value) for value in call["args"]],
-                [self.buffers.view(region) for region in call["outputs"]],
+                None
+                if call["outputs"] is None
+                else [self.buffers.view(region) for region in call["outputs"]],
             )
             for call in calls
         ]
@@ -277,70 +290,118 @@ class _State:
         if self._device.type == "cpu":
             self._parts.buffers.fill_fresh_memory(on)
         elif on:
-            outputs = [place for _, places in self._calls[:1] for place in places]
+            outputs = [place for _, places in self._calls[:1] for place in places or ()]
             self._parts.buffers.fill_fresh_device_memory(outputs)
 
-    def go(self, seeds: list[int], timed: bool) -> list[Any] | None:
+    def go(
+        self, seeds: list[int], timed: bool, late: int | None = None, spoil: Sequence[bool] = ()
+    ) -> list[Any] | None:
         """Make one prepared call per seed; return a description of each output.
 
-        Outputs are copied to their places, except in timed windows on a device: there the trusted
-        side reads each output where it lies, so that no copy is timed. A window that replays a
-        captured graph returns the descriptions that `capture` kept, or None if it kept none.
+        Outputs are copied to their places. Without places, on a device, the trusted side reads
+        each output where it lies, so that no copy is timed. A window that replays a captured graph
+        returns the descriptions that `capture` kept, or None if it kept none.
+
+        Args:
+            seeds: Seeds set before the calls.
+            timed: Whether the calls are timed.
+            late: Index of a call whose inputs are written late, on the current stream; None for
+                no call, and ignored by a captured graph.
+            spoil: Whether to overwrite each of an output's tensors once it was copied, or before a
+                graph is replayed; empty to overwrite none.
         """
         before = self._launches.count
         if self._device.type == "cpu":
             with _no_grad():
                 found = [
-                    self._export(self._call(seed, arguments), places)
+                    self._exported(seed, arguments, places, spoil)
                     for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
                 ]
             self.launched = self._launches.count - before
             return found
+        replayed = self._graph is not None and bool(seeds)
+        held = None
+        if replayed and spoil:
+            for output in self._kept:
+                self._overwrite(output, spoil)
+        elif late is not None and not replayed:
+            held = self._parts.buffers.HeldBack(self._calls[late][0], self._device)
         self._touched.add_(1)  # so that an empty window, too, switches to this context
-        results: list[Any] = []
-        replayed = self._graph is not None and timed and bool(seeds)
         if timed:
             # Give the host a lead: the first call's launch time on the host is not device time.
             _sleep_on_device(_LEAD_CYCLES)
         self._began.record()
+        results: list[Any] = []
         if replayed:
             self._graph.replay()
         else:
-            self._kept = []
-            with _no_grad():
-                for seed, (arguments, places) in zip(seeds, self._calls, strict=False):
-                    output = self._call(seed, arguments)
-                    if timed:
-                        self._kept.append(self._copied(output) if self._reuses_output else output)
-                    else:
-                        results.append(self._export(output, places))
-                        self._notice_reuse(output)
+            results = self._run(seeds, held, late, spoil)
         self._ended.record()
         _synchronize(self._device)
-        if timed and not replayed:
+        if self._kept and not replayed:
             self.buffers.forget_freed_blocks()
         self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
             return self._graph_results
-        return [self.buffers.locate(output) for output in self._kept] if timed else results
+        return results or self._located()
 
-    def _notice_reuse(self, output: Any) -> None:
-        """Note whether the kernel reuses an output buffer still in use.
+    def _exported(self, seed: int, arguments: list[Any], places: Any, spoil: Sequence[bool]) -> Any:
+        """Make one call, and copy its output to its places; return its description."""
+        output = self._call(seed, arguments)
+        said = self._export(output, places)
+        if spoil:
+            self._overwrite(output, spoil)
+        return said
 
-        In a window of several calls, outputs of such a kernel must be copied before the next call.
+    def _run(
+        self, seeds: list[int], held: Any, late: int | None, spoil: Sequence[bool]
+    ) -> list[Any]:
+        """Make the prepared calls on a device; return descriptions of outputs that have places.
+
+        Outputs without places are kept. They are copied if the kernel returns memory that a later
+        call writes to, or that no other process can open. This is found out in the first window of
+        a size, in which both the outputs and copies of them are kept.
         """
-        previous, self._previous = self._previous, output
-        if not isinstance(output, torch.Tensor) or output.nbytes > _REUSE_BYTES:
-            self._previous = None  # windows for such large outputs hold one call
-        elif self._untimed_calls < _REUSE_CALLS:
-            self._reuses_output |= (
-                isinstance(previous, torch.Tensor)
-                and previous.numel() > 0
-                and previous.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
-            )
-        self._untimed_calls += 1
-        if self._untimed_calls >= _REUSE_CALLS:
-            self._previous = None
+        compares = len(seeds) > self._compared
+        copies = self._copies or compares or bool(spoil)
+        self._kept, results, outputs = [], [], []
+        with _no_grad():
+            for number, (seed, (arguments, places)) in enumerate(
+                zip(seeds, self._calls, strict=False)
+            ):
+                if number == late and held is not None:
+                    held.write()
+                if places is not None:
+                    results.append(self._exported(seed, arguments, places, spoil))
+                    continue
+                output = self._call(seed, arguments)
+                self._kept.append(self._copied(output) if copies else output)
+                if spoil:
+                    self._overwrite(output, spoil)
+                elif compares:
+                    outputs.append(output)
+        if outputs:
+            self._compared = len(seeds)
+            self._copies |= self._parts.outputs.overlap(outputs)
+            self._located(outputs)
+        return results
+
+    def _located(self, outputs: list[Any] | None = None) -> list[Any]:
+        """Return descriptions of outputs where they lie, of those kept unless others are given.
+
+        Memory that no other process can open, such as that of cudaMallocAsync, is copied.
+        """
+        try:
+            return [self.buffers.locate(output) for output in outputs or self._kept]
+        except self._parts.cuda_ipc.DriverError:
+            if self._copies and not outputs:
+                raise
+        self._copies = True
+        if outputs:
+            return []
+        self._kept = [self._copied(output) for output in self._kept]
+        _synchronize(self._device)
+        return self._located()
 
     def device_ms(self) -> float:
         """Return the device time of the last calls, by the device's clock."""
@@ -376,12 +437,18 @@ class _State:
         Returns:
             A description of each output, with its place on the device.
         """
-        graph = torch.cuda.CUDAGraph()
+        graph = _Graph(keep_graph=True)
         self.buffers.forget_blocks()  # torch frees memory before it captures
         before = self._launches.count
-        with _no_grad(), torch.cuda.graph(graph):
-            outputs = (self._model(*arguments) for arguments, _ in self._calls)
-            self._kept = [self._copied(o) if self._reuses_output else o for o in outputs]
+        self._kept = []
+        with _no_grad(), _capturing(graph):
+            calls = self._parts.graph_order.CapturedCalls(_current_stream().cuda_stream)
+            for arguments, _ in self._calls:
+                output = self._model(*arguments)
+                self._kept.append(self._copied(output) if self._copies else output)
+                calls.end_call()
+        calls.order(graph.raw_cuda_graph())
+        graph.instantiate()
         results = [self.buffers.locate(output) for output in self._kept]
         self._graph_results = results if tells else None
         self._graph, self._in_graph = graph, self._launches.count - before

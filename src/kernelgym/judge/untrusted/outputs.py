@@ -1,4 +1,4 @@
-"""Copies a kernel's output to the trusted side's memory and describes it.
+"""Copies, describes and overwrites a kernel's output.
 
 A description holds structure, types and shapes, which bytes do not show. The trusted side compares
 the bytes itself. Loaded by path in the untrusted process: torch only.
@@ -6,14 +6,18 @@ the bytes itself. Loaded by path in the untrusted process: torch only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-__all__ = ["copied", "describe", "export"]
+__all__ = ["copied", "describe", "export", "overlap", "overwrite", "tensors_in"]
 
-# Bound before any candidate code runs, so that ordinary monkey-patching does not reach it.
-_copy = torch.Tensor.copy_
+# Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
+_copy, _fill = torch.Tensor.copy_, torch.Tensor.fill_
+_as_strided, _view = torch.Tensor.as_strided, torch.Tensor.view
+_inference_mode = torch.inference_mode
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def export(output: Any, places: list[torch.Tensor]) -> Any:
@@ -56,6 +60,60 @@ def copied(output: Any) -> Any:
     if issubclass(kind, dict):
         return {key: copied(item) for key, item in dict.items(output)}
     return output
+
+
+def tensors_in(output: Any) -> list[torch.Tensor]:
+    """Return an output's tensors, in the order in which `describe` visits them."""
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> dict[str, Any]:
+        found.append(tensor)
+        return {}
+
+    describe(output, note)
+    return found
+
+
+def overwrite(output: Any, which: Iterable[bool]) -> None:
+    """Overwrite tensors of an output: NaN, or a number that is wrong in almost every output.
+
+    A caller may do so with an output that it owns. A kernel that returns the same memory again,
+    and relies on what earlier calls left there, is then wrong.
+
+    Args:
+        output: The output.
+        which: Whether to overwrite each of its tensors.
+    """
+    for tensor, wanted in zip(tensors_in(output), which, strict=False):
+        if wanted and tensor.numel() and tensor.layout == torch.strided:
+            steps = tensor.stride()
+            # Elements of an expanded tensor share memory and cannot be written one by one.
+            sizes = [1 if step == 0 else n for n, step in zip(tensor.shape, steps, strict=True)]
+            with _inference_mode():  # a tensor made in inference mode can be written there only
+                alone = _as_strided(tensor, sizes, steps)
+                if tensor.is_floating_point() or tensor.is_complex():
+                    _fill(alone, float("nan"))
+                else:
+                    _fill(_view(alone, _INTEGERS[tensor.element_size()]), 0x5A)
+
+
+def overlap(outputs: list[Any]) -> bool:
+    """Return True if tensors of two outputs share memory."""
+    spans = []
+    for number, output in enumerate(outputs):
+        for tensor in tensors_in(output):
+            if tensor.numel() and tensor.layout == torch.strided:
+                pairs = zip(tensor.shape, tensor.stride(), strict=True)
+                last = sum((n - 1) * step for n, step in pairs)
+                start = tensor.data_ptr()
+                spans.append((start, start + (last + 1) * tensor.element_size(), number))
+    end, owner = 0, -1
+    for start, stop, number in sorted(spans):
+        if start < end and number != owner:
+            return True
+        if stop > end:
+            end, owner = stop, number
+    return False
 
 
 def _sequence_items(value: Any) -> Any:

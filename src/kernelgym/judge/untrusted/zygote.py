@@ -138,9 +138,10 @@ class _Zygote:
         turns = _untrusted("triton/autotune").turns
         for each in turns:
             each.is_skipping = launches.are_left_out
-        names = ("protocol", "channel", "buffers", "cuda_ipc", "outputs", "error_report")
+        names = ("protocol", "channel", "buffers", "cuda_ipc", "graph_order", "outputs")
+        more = ("error_report", "extension_stub", "torch_compile")
         self.parts = self.candidate.CandidateParts(
-            **{name: _untrusted(name) for name in (*names, "extension_stub", "torch_compile")},
+            **{name: _untrusted(name) for name in (*names, *more)},
             triton_tools=_untrusted("triton/tools"),
             front_end=_untrusted("triton/front_end"),
             as_gpu=as_gpu,

@@ -1,0 +1,17 @@
+"""Vectors laid out as diagonal matrices."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.diag_embed(x)
+
+
+def get_inputs():
+    return [torch.randn(16, 384)]
+
+
+def get_init_inputs():
+    return []
