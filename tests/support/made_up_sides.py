@@ -20,7 +20,7 @@ class Side:
     """A session whose windows take what they are told to, and that writes down what it is asked."""
 
     def __init__(self, call_ms, claims=None, captures=True, device=CUDA, layout_ms=LAYOUT_MS):
-        self.device, self.protocol = device, TimingProtocol()
+        self.device, self.protocol, self.as_layer = device, TimingProtocol(), False
         self.call_ms, self.claims = call_ms, claims or (lambda ms: ms)
         self.captures, self.layout_ms = captures, layout_ms
         self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
@@ -65,7 +65,8 @@ class Side:
         self.graph = self.captures
         return self.captures
 
-    def timed_run(self, batches, forward_seeds, keep, others=0):
+    def timed_run(self, batches, forward_seeds, keep, others=0, late=None):
+        assert late in (None, *keep)
         assert not self.running and self.slots >= len(batches)
         if self.refuses:
             raise self.refuses

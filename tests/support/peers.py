@@ -90,7 +90,7 @@ class Peer(threading.Thread):
             self.calls = request["calls"]
         elif request["op"] == "go":
             for call in self.calls[: len(request["seeds"])]:
-                for place in call["outputs"]:
+                for place in call["outputs"] or ():
                     self.view(place).copy_(2 * self.view(call["args"][0]["tensor"]))
             return {"results": ["fits"] * len(request["seeds"]), "launches": len(request["seeds"])}
         elif request["op"] == "capture":

@@ -5,8 +5,8 @@ CUDA = """
 __global__ void relu_kernel(const volatile float* in, float* out, long n) {
   const long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
   float value = 0.0f;
-  for (int pass = 0; pass < 64; ++pass)
-    if (i < n) value = in[i] + 0.0f * value;
+  for (int pass = 0; pass < 64; ++pass)  // each load waits for the last one
+    if (i < n) value = in[i + (value > 1e30f)];
   if (i < n) out[i] = value > 0.0f ? value : 0.0f;
 }
 

@@ -290,3 +290,23 @@ def test_a_twin_that_does_not_even_fit_alone_is_not_asked_for_again(nothing_know
         run(shares_device=True)
     assert run(shares_device=False) is None
     assert run(shares_device=True) is None
+
+
+class _Keeping(nn.Module):
+    """Returns memory that it holds, that it was given, and new memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.kept = [torch.ones(2)]
+
+    def forward(self, x):
+        return {"a": (x + 1, x[:1], self.weight.view(3, 1)), "b": [self.kept[0], None, x.clone()]}
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_output_is_new_memory_unless_inputs_or_the_model_hold_it(copies, monkeypatch):
+    if not copies:
+        monkeypatch.setattr(module, "_COPIED_BYTES", 0)
+    found = ReferenceRunner(_Keeping(), CPU, twin=False).expect([torch.zeros(2, 2)], 0)
+    assert found.new == (True, False, False, False, True)

@@ -90,7 +90,8 @@ def test_an_input_that_was_changed_is_told(met):
 
     peer.lies["go"] = change
     outcome = call(session, reference)
-    assert (outcome.passed, outcome.message) == (False, "the kernel changed input tensor 0")
+    told = "the kernel changed input tensor 0, or returned its memory"
+    assert (outcome.passed, outcome.message) == (False, told)
 
 
 @pytest.mark.parametrize("results", [None, {}, "fits", [], ["fits", "fits"], 0])
@@ -172,3 +173,11 @@ def test_names_that_are_not_the_references_are_not_missed(with_state, missing):
     session, peer, reference = with_state
     peer.lies["state"] = lambda _, reply: {**reply, "missing": missing}
     construct(session, reference)
+
+
+def test_judged_call_has_new_outputs_overwritten_and_no_others(met):
+    session, peer, _, reference = met
+    assert call(session, reference).passed
+    asked = peer.asked[-1]
+    assert (asked["op"], asked["timed"], asked["spoil"]) == ("go", False, [True])
+    assert asked["late"] is None  # there are no streams on the CPU

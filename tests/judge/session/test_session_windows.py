@@ -215,7 +215,7 @@ def test_the_room_of_outputs_stays_where_timed_calls_need_none(tmp_path, device,
         ((call,), known) = peer.calls, len(peer.asked)
         session.buffers.reserve(inputs, output, 1, timed=True)
         assert since(peer, known) == [("prepare", None)]
-        assert peer.calls == [{**call, "outputs": []}]
+        assert peer.calls == [{**call, "outputs": None}]
         known = len(peer.asked)
         session.buffers.reserve(inputs, output, 1)
         assert since(peer, known) == [("prepare", None)] and peer.calls == [call]
@@ -291,7 +291,7 @@ def test_only_outputs_are_given_back_where_they_take_much(tmp_path, device, memo
         assert call["args"][0]["tensor"]["arena"] != call["outputs"][0]["arena"]
         session.buffers.reserve(inputs, output, 1, timed=True)
         assert since(peer, known) == [("release", [1]), ("prepare", None)]
-        assert peer.calls == [{**call, "outputs": []}]
+        assert peer.calls == [{**call, "outputs": None}]
         known = len(peer.asked)
         session.buffers.reserve([torch.zeros(1 << 20)], output, 1, timed=True)
         assert since(peer, known) == [("release", [0]), ("slots", None), ("prepare", None)]

@@ -166,3 +166,42 @@ def test_each_kernel_distrusts_every_other_process():
     for side in sides:
         ((_, others),) = [what for what in side.asked if what[0] == "distrust"]
         assert len(others) == 3 and side not in others
+
+
+class Asked(Side):
+    """A side that notes the windows in which it is called as a layer of a model."""
+
+    def __init__(self, *arguments, **how):
+        super().__init__(*arguments, **how)
+        self.as_layer, self.late, self.wrong_then = True, [], False
+
+    def timed_run(self, batches, forward_seeds, keep, others=0, late=None):
+        self.late.append(late)
+        return super().timed_run(batches, forward_seeds, keep, others, late)
+
+    def compare(self, *given):
+        if self.wrong_then and self.late[-1] is not None:
+            return OutputComparison(False, message="values differ")
+        return super().compare(*given)
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_kernel_is_called_as_a_layer_at_least_once_and_not_timed_then(device):
+    kernel, baseline = Asked(1.0, device=device), Asked(4.0, device=device)
+    watch = Stopwatch([LiveRun(None, Reference(), kernel)], baseline)
+    (measured,) = watch.measure()
+    asked = [late for late in kernel.late if late is not None]
+    assert asked and not any(late is not None for late in baseline.late)
+    uncounted = len(kernel.late) - len(asked)
+    assert measured.timing.samples < uncounted
+    assert measured.timing.speedup == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_kernel_that_is_wrong_as_a_layer_is_told_why(device):
+    kernel, baseline = Asked(1.0, device=device), Asked(4.0, device=device)
+    kernel.wrong_then = True
+    watch = Stopwatch([LiveRun(None, Reference(), kernel)], baseline)
+    with pytest.raises(Rejected, match="values differ; outputs of earlier calls") as failed:
+        watch.measure()
+    assert failed.value.status is Status.WRONG

@@ -59,3 +59,15 @@ def test_much_of_it_is_given_back_before(made, monkeypatch):
     asked.clear()
     mapped.release([1])
     assert asked == ["finish", "close", "give back"]
+
+
+def test_held_back_inputs_are_absent_until_they_are_written(monkeypatch):
+    monkeypatch.setattr(buffers, "_synchronize", lambda _: None)
+    slept = []
+    monkeypatch.setattr(buffers, "_sleep_on_device", slept.append)
+    room = torch.full((3, 8), 7.0)
+    strided, counts = room[:, :4], torch.arange(5)
+    held = buffers.HeldBack([strided, {"n": [counts, 3]}], torch.device("cpu"))
+    assert not strided.any() and not counts.any()
+    held.write()
+    assert slept and (room == 7).all() and counts.tolist() == [0, 1, 2, 3, 4]

@@ -41,3 +41,51 @@ def test_what_a_class_holds_is_seen_and_not_what_it_says():
     pair = torch.max(torch.zeros(2, 3), dim=1)  # of a class of torch's own
     kinds = [["float32", [2]], ["int64", [2]]]
     assert outputs.describe(pair, lambda _: {}) == {"sequence": [{"tensor": k} for k in kinds]}
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(torch.float32, torch.bfloat16, torch.float64, torch.float8_e5m2, torch.complex64),
+        *(torch.bool, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.int64),
+    ],
+)
+def test_overwritten_output_keeps_no_element(dtype):
+    output = torch.zeros(3, 5).to(dtype)
+    outputs.overwrite([output], [True])
+    left = output.to(torch.complex64 if output.is_complex() else torch.float64)
+    assert not (left == 0).any()
+
+
+def test_overwriting_changes_only_the_tensors_and_elements_asked_for():
+    buffer, kept = torch.zeros(4, 6), torch.zeros(2)
+    wide = torch.zeros(1, 3).expand(5, 3)
+    outputs.overwrite({"a": buffer[:, ::2], "b": [kept, wide]}, [True, False, True])
+    assert buffer[:, ::2].isnan().all() and wide.isnan().all()
+    assert not buffer[:, 1::2].any() and not kept.any()
+
+
+def test_output_of_inference_mode_is_overwritten():
+    with torch.inference_mode():
+        output = torch.zeros(2)
+    with torch.no_grad():
+        outputs.overwrite(output, [True])
+    assert output.isnan().all()
+
+
+def test_outputs_without_elements_or_memory_are_left_alone():
+    odd = [torch.zeros(0), torch.zeros(2).to_sparse(), 3.0, None]
+    outputs.overwrite(odd, [True, True])
+    assert not outputs.overlap([odd, odd])
+
+
+def test_outputs_of_two_calls_in_one_buffer_overlap():
+    ring = torch.zeros(4, 8)
+    assert outputs.overlap([ring[0], ring[1], torch.zeros(8), ring[0]])
+    assert outputs.overlap([(torch.zeros(3), ring), [ring[2]]])
+    assert not outputs.overlap([ring[0], ring[1], ring[2]])
+
+
+def test_outputs_of_one_call_may_share_memory():
+    whole = torch.zeros(4, 8)
+    assert not outputs.overlap([(whole[:, :4], whole[:, 4:]), torch.zeros(3)])

@@ -42,13 +42,15 @@ from kernelgym.judge.session.model import CandidateModel
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
 
-__all__ = ["CallSlot", "CandidateSession", "Rejected", "TimedWindow"]
+__all__ = ["AS_LAYER", "CallSlot", "CandidateSession", "Rejected", "TimedWindow"]
 
 _CPU = torch.device("cpu")
-_LATE = (
-    "the inputs of this call were written late, on the current stream: kernels on other streams "
-    "must wait for it"
+AS_LAYER = (
+    "outputs of earlier calls had been overwritten, so memory that is returned again must be "
+    "written whole; inputs may be written on the current stream just before a call, so other "
+    "streams must wait for it"
 )
+"""Explanation for a kernel that is wrong when it is called as a layer of a model is."""
 
 
 class CandidateSession:
@@ -89,6 +91,7 @@ class CandidateSession:
         self.tally = LaunchTally()
         """Count of calls and launches, judged or timed, on the problem's own kind of inputs."""
         self._is_advised = False
+        self._was_right = False  # whether an earlier call agreed with the reference
         self.ended = False
         """Whether the candidate's process and the buffers are gone."""
         self._is_watched = False
@@ -97,6 +100,11 @@ class CandidateSession:
     def protocol(self) -> TimingProtocol:
         """Timing protocol of the ruleset."""
         return self._ruleset.timing
+
+    @property
+    def as_layer(self) -> bool:
+        """Whether the ruleset has kernels called as layers of a model are."""
+        return self._ruleset.as_layer
 
     def rest(self) -> None:
         """Free the buffers, and halt the process until its next window."""
@@ -277,7 +285,7 @@ class CandidateSession:
 
     def _late_call(self, reference: Reference) -> int | None:
         """Return the index of the judged call whose inputs are written late; None for no call."""
-        if self.device.type != "cuda" or not self._ruleset.as_layer:
+        if self.device.type != "cuda" or not self.as_layer:
             return None
         # Not the first call: a kernel that compiles there starts after the inputs were written.
         return 1 + reference.seeds.derive("late") % max(1, len(reference.plan) - 1)
@@ -309,8 +317,10 @@ class CandidateSession:
             )
             if told:
                 compared = replace(compared, message=f"{compared.message}; {told}")
-        if late is not None and compared.mismatch is not None:
-            compared = replace(compared, message=f"{compared.message}; {_LATE}")
+        if self._was_right and compared.mismatch is not None and self.as_layer:
+            if late is not None or compared.mismatch.nonfinite:
+                compared = replace(compared, message=f"{compared.message}; {AS_LAYER}")
+        self._was_right |= compared.passed
         self.channel.resume()
         return compared, expected
 
@@ -331,7 +341,7 @@ class CandidateSession:
             forward_seed: Seed set before the call.
             late: 0 to have the inputs written late, on the candidate's current stream.
         """
-        self._spoil = list(expected.new) if self._ruleset.as_layer else []
+        self._spoil = list(expected.new) if self.as_layer else []
         if not self.buffers.fits(inputs, expected.output):
             self.buffers.reserve(inputs, expected.output, 1)
         self.buffers.example = (outline(inputs), outline(expected.output))

@@ -28,7 +28,7 @@ from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.reference.reference import ExpectedOutput, Seeds, tensors_of
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import CandidateSession, Rejected, TimedWindow
+from kernelgym.judge.session.session import AS_LAYER, CandidateSession, Rejected, TimedWindow
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing import host
 from kernelgym.judge.timing.speedup import WindowPair
@@ -74,7 +74,7 @@ class TimingWindows:
         self.calls = 0
         """Number of calls in a window; 0 before `reserve`."""
         self._on_device = runs[0].session.device.type == "cuda"
-        self._as_layer = runs[0].case.ruleset.as_layer
+        self._as_layer = runs[0].session.as_layer
         self._null_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
@@ -166,8 +166,15 @@ class TimingWindows:
         A kernel cannot tell these windows from timed ones. It is wrong there if it does not wait
         for the current stream, or relies on what earlier calls left in the outputs' memory.
         """
-        if self._as_layer and not self._alternating:
+        if not self._as_layer or self._alternating:
+            return
+        try:
             self.pairs(as_layer=True)
+        except Rejected as end:
+            if end.status is not Status.WRONG:
+                raise
+            message = f"{end}; {AS_LAYER}"
+            raise Rejected(end.status, message, mismatch=end.mismatch, kernel=end.kernel) from None
 
     def pairs(self, as_layer: bool = False) -> tuple[WindowPair, ...]:
         """Run one window of each side on the same fresh inputs; return each kernel's pair.
