@@ -4,7 +4,6 @@
 # devices = ["cpu", "cuda"]
 # what = "Zeroes one of five buffers in every call before it writes the diagonals."
 # ///
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
