@@ -228,3 +228,13 @@ def test_dear_operators_never_count_less(moved):
     kernel = TorchWork(moved, 0.0, 0.0)
     cheap = torch_share(reference, kernel)
     assert torch_share(reference, kernel, unknown_is_dear=True) >= cheap
+
+
+def test_products_in_another_guise_do_not_pass_for_few_operations():
+    reference = TorchWork({"product": 3e6}, 1e9, 0.0)
+    for name in ("linalg_inv_ex", "linalg_matrix_exp", "_fft_r2c", "an_operator_of_tomorrow"):
+        disguised = TorchWork({name: 1e6, "mul": 1e6}, 0.0, 1e6)
+        assert torch_share(reference, disguised, unknown_is_dear=True) > 1.0
+    for name in ("im2col", "_adaptive_avg_pool2d", "sort", "index_put", "native_layer_norm"):
+        moving = TorchWork({name: 1e6}, 0.0, 1e6)
+        assert torch_share(reference, moving, unknown_is_dear=True) < 0.01

@@ -87,8 +87,6 @@ class Evidence:
     """Work left to torch's operators, relative to the reference's; 1 or more if all is left."""
     device_share: float | None = None
     """The custom kernels' share of the device's time in one call; None if it is not known."""
-    replaces: bool = False
-    """Whether torch calls some operator of the reference less often, or not at all."""
     contributes: bool = False
     """Whether the output is wrong once the custom kernels are taken out."""
     crashed: bool = False
@@ -153,7 +151,7 @@ def gather(rerun: Rerun, library: LibraryWork = NOTHING_LEFT) -> Evidence:
                 evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:
-                in_graphs = _claimed(seen.get("in_graphs")).calls
+                in_graphs = _claimed(seen.get("in_graphs")).bytes
                 evidence = on_device(evidence, run, captured=any(map(computes, in_graphs)))
             if evidence.complaint:
                 return evidence
@@ -308,7 +306,7 @@ def from_watched_call(
     if seen.get("compiled") is True:
         message = "torch.compile is called; the kernels that it generates count as torch's own"
         findings = (Finding("torch_compile", message),)
-    found = Evidence(launches, share, replaces=left.fewer_than(work), findings=findings)
+    found = Evidence(launches, share, findings=findings)
     name = noun_of(kernel.language)
     if seen.get("hidden") is True:
         message = (
@@ -347,7 +345,7 @@ def _with_small_share(
     if own >= rules.small_share:
         return found
     message = f"the {name} does {own:.1%} {of_what}, and PyTorch's own operators the rest"
-    if own < rules.least_share and not found.replaces:
+    if own < rules.least_share:
         message += ": replace an operator, not a sliver of its elements"
         return _refused(SMALL_SHARE, message, found)
     finding = Finding(SMALL_SHARE, message, Severity.SOFT)
@@ -367,14 +365,10 @@ def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
 def _claimed(seen: Any) -> TorchWork:
     """Return the work that a candidate says torch's operators did."""
     said = seen if isinstance(seen, dict) else {}
-    moved, calls = (_numbers(said.get(name)) for name in ("bytes", "calls"))
-    counts = {name: int(count) for name, count in calls.items()}
-    return TorchWork(moved, _number(said.get("products")), _number(said.get("elements")), counts)
-
-
-def _numbers(seen: Any) -> dict[str, float]:
-    named = seen if isinstance(seen, dict) else {}
-    return {str(name): _number(count) for name, count in named.items()}
+    moved = said.get("bytes")
+    named = moved if isinstance(moved, dict) else {}
+    counts = {str(name): _number(count) for name, count in named.items()}
+    return TorchWork(counts, _number(said.get("products")), _number(said.get("elements")))
 
 
 def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:

@@ -12,9 +12,15 @@ Not here:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS, Counter, is_untold
+from kernelgym.judge.untrusted.watch.operator_work import (
+    COPIES,
+    JOINS,
+    Counter,
+    is_estimated,
+    is_untold,
+)
 
 __all__ = ["TorchWork", "torch_share"]
 
@@ -24,11 +30,23 @@ multiples of the bytes that it moves."""
 _CHEAP = re.compile(
     r"(abs|neg|sign|sgn|add|sub|rsub|mul|div|reciprocal|square|sqrt|rsqrt|exp2?|expm1|log(2|10|1p)?"
     r"|sin|cos|floor|ceil|round|trunc|frac|remainder|fmod|maximum|minimum|fmax|fmin|where|relu"
-    r"|threshold|masked_\w+|(eq|ne|lt|le|gt|ge)|isnan|isinf|isfinite|logical_\w+|bitwise_\w+"
+    r"|threshold|masked_\w+|(eq|ne|lt|le|gt|ge)|isnan|isinf|isfinite|logical_\w+|bitwise_\w+|equal"
     r"|nan_to_num|sum|amax|amin|max|min|any|all|prod|count_nonzero|product|index|index_\w+|gather"
     r"|scatter\w*|take|embedding|tril|triu|diagonal\w*|one_hot|argmax|argmin|nonzero|to_\w+)$"
 )
 """Names of operators whose work is about the bytes that they move."""
+_WITHOUT_PRODUCTS = re.compile(
+    r"(im2col|col2im|unfold\w*|\w*pool\w*|_?upsample\w*|\w*pad\w*|pixel_\w+|channel_shuffle"
+    r"|sort|argsort|topk|kthvalue|median|mode|unique\w*|searchsorted|bucketize|histc|bincount"
+    r"|native_dropout|dropout|bernoulli|normal|multinomial|poisson|binomial|cum(max|min|prod)"
+    r"|(arc)?(sin|cos|tan)h?|(a|arc)(sin|cos|tan)h?|erf|erfc|erfinv|lgamma|digamma|xlogy|logit|tan"
+    r"|allclose|heaviside|hypot|logaddexp2?|std|var|norm|native_norm|cross|frexp|ldexp|log"
+    r"|\w+_scatter|put|addr|sinc|clamp_(min|max)|hardshrink|softshrink|softmin|glu|range|complex|polar"
+    r"|real|imag|angle|conj\w*|_conj\w*|view_as_\w+|nll_loss\w*|\w+_loss\w*|repeat_interleave"
+    r"|tril_indices|triu_indices|trace|aminmax|lcm|gcd|float_power|sigmoid|_to_dense|to_sparse\w*"
+    r"|_fake_quantize\w*|quantize_per\w*|dequantize\w*|renorm|\w*(layer|batch|group|rms)_norm\w*)$"
+)
+"""Names of further operators that sum no products of two tensors' elements."""
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 
@@ -76,27 +94,20 @@ class TorchWork:
     bytes: dict[str, float]
     products: float
     elements: float
-    calls: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, counter: Counter) -> TorchWork:
         """Return the work that a trusted counter counted."""
         done = counter.work
-        return cls(dict(done.bytes), done.products, done.elements, dict(done.calls))
+        return cls(dict(done.bytes), done.products, done.elements)
 
     def __add__(self, other: TorchWork) -> TorchWork:
         bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}
-        calls = {k: self.calls.get(k, 0) + v for k, v in other.calls.items()}
         return TorchWork(
             {**self.bytes, **bytes_},
             self.products + other.products,
             self.elements + other.elements,
-            {**self.calls, **calls},
         )
-
-    def fewer_than(self, reference: TorchWork) -> bool:
-        """Return True if some operator of the reference is called less often, or not at all."""
-        return any(self.calls.get(name, 0) < count for name, count in reference.calls.items())
 
 
 def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: bool = False) -> float:
@@ -124,9 +135,11 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
         common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
         rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
         shares.append((_worth(common, 0) + _worth(rest, 1, dear)) / total)
-    # Products inside whole layers of torch (an LSTM, say) are not counted: if the kernel calls
-    # such a layer and the reference does not, counted products would miss its work.
-    untold = any(is_untold(name) and name not in reference.bytes for name in kernel.bytes)
+    # Products inside whole layers of torch (an LSTM, say) are not counted, nor are those that an
+    # operator computes in another guise, such as an FFT or an inverse: if the kernel calls one and
+    # the reference does not, counted products would miss its work.
+    tells = _tells_products if unknown_is_dear else lambda name: not is_untold(name)
+    untold = any(not tells(name) and name not in reference.bytes for name in kernel.bytes)
     if reference.products and not untold:
         shares.append((kernel.products + kernel.elements) / reference.products)
     if joined and (not shares or shares[0] <= 1.0):
@@ -135,6 +148,14 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
         moved = sum(kernel.bytes.get(name, 0.0) for name in JOINS | COPIES)
         shares.append(moved / joined)
     return min(shares)
+
+
+def _tells_products(name: str) -> bool:
+    """Return True if an operator's products are counted, or if it computes none."""
+    if is_untold(name):
+        return False
+    known = name in COPIES or name in JOINS or name in _WRITTEN_OUT
+    return known or is_estimated(name) or bool(_CHEAP.match(name) or _WITHOUT_PRODUCTS.match(name))
 
 
 def _worth(work: dict[str, float], end: int, unknown: float = 1.0) -> float:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from kernelgym.judge.untrusted.watch import operator_work
 from kernelgym.judge.untrusted.watch.operator_work import Counter
 
 ELEMENTS = 100
@@ -65,7 +66,96 @@ def own_operators():
 def test_what_runs_in_a_kernels_operator_is_counted(own_operators, mode):
     x = torch.ones(3, 4)
     with mode(), Counter() as counter:
-        assert torch.equal(own_operators.doubled(x), torch.full((3, 4), 0.5))
+        doubled = own_operators.doubled(x)
         own_operators.zeros(5)
         torch.relu(x)
-    assert counter.work.calls == {"_softmax": 1, "mul": 2, "relu": 1}
+    assert counter.names.keys() >= {"aten::_softmax", "aten::mul", "aten::relu"}
+    assert set(counter.work.bytes) == {"_softmax", "mul", "relu"}
+    assert torch.equal(doubled, torch.full((3, 4), 0.5))
+
+
+class Pair(torch.Tensor):
+    """Stands for a pair of matrices; any operator of one is their product."""
+
+    @staticmethod
+    def __new__(cls, x, y):
+        made = torch.Tensor._make_wrapper_subclass(cls, (1,), dtype=x.dtype)
+        made.pair = x, y
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return torch.mm(*args[0].pair)
+
+
+def test_work_in_the_handler_of_a_class_is_counted():
+    x, y = torch.ones(3, 4), torch.ones(4, 5)
+    with torch.no_grad(), Counter() as counter:
+        torch.relu(Pair(x, y))
+    assert counter.work.products == 2 * 3 * 4 * 5 and set(counter.work.bytes) == {"product"}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.ops.aten._reshape_copy(x.t(), [8, 4]),
+        lambda x: torch.ops.aten.lift_fresh_copy(x),
+        lambda x: torch.bernoulli(x),
+        lambda x: torch.ops.aten.permute_copy(x, [1, 0]),
+    ],
+)
+def test_operator_that_reads_values_into_new_memory_is_not_free(call):
+    with Counter() as counter:
+        call(torch.ones(4, 8))
+    assert sum(counter.work.bytes.values()) >= 2 * 4 * 4 * 8
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.ops.aten._unsafe_view(x, [8, 4]),
+        lambda x: torch.ops.aten._reshape_alias(x, [8, 4], [4, 1]),
+        lambda x: x.t()[1:].unsqueeze(0),
+        lambda x: torch.zeros_like(x).fill_(2.0).uniform_(),
+    ],
+)
+def test_view_or_fill_is_free(call):
+    with Counter() as counter:
+        call(torch.ones(4, 8))
+    assert not counter.work.bytes
+
+
+@pytest.mark.parametrize(
+    ("call", "products"),
+    [
+        (lambda: torch.addbmm(torch.ones(2, 5), torch.ones(7, 2, 3), torch.ones(7, 3, 5)), 420),
+        (lambda: torch.baddbmm(torch.ones(1), torch.ones(7, 2, 3), torch.ones(7, 3, 5)), 420),
+        (lambda: torch.addmv(torch.ones(2), torch.ones(2, 3), torch.ones(3)), 12),
+        (lambda: torch.dot(torch.ones(9), torch.ones(9)), 18),
+        (lambda: torch.addmm(torch.ones(2, 5), torch.ones(2, 3), torch.ones(3, 5)), 60),
+    ],
+)
+def test_products_are_counted_with_their_batch(call, products):
+    with Counter() as counter:
+        call()
+    assert counter.work.products == products
+
+
+def test_operator_that_is_registered_later_is_not_torchs():
+    library = torch.library.Library("quantized", "FRAGMENT")
+    library.define("kernelgym_pair(Tensor x, Tensor y) -> Tensor")
+    library.impl("kernelgym_pair", lambda x, y: torch.mm(x, y), "CPU")
+    with torch.no_grad(), Counter() as counter:
+        torch.ops.quantized.kernelgym_pair(torch.ones(3, 4), torch.ones(4, 5))
+    library._destroy()
+    assert counter.work.products == 120 and set(counter.work.bytes) == {"product"}
+
+
+def test_operator_that_is_implemented_anew_is_counted_by_what_it_does():
+    operator_work.remember_implementations()
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("neg", lambda x: torch.mm(x, x), "CPU")
+    with torch.no_grad(), Counter() as counter:
+        torch.neg(torch.ones(4, 4))
+    library._destroy()
+    assert counter.work.products == 128

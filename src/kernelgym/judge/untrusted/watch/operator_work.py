@@ -6,7 +6,11 @@ work does not reduce it: ``x * sigmoid(x)`` moves more bytes than ``silu``. A fu
 as the operators that it stands for where that is exact (``addmm``, attention, biased
 convolutions), so that neither fusing nor unfusing looks like less work.
 
-- Views, allocations, fills and random draws count nothing.
+- Views, allocations, fills and random draws count nothing. The names of those that do are listed;
+  what is called a view counts all the same if its result lies in new memory.
+- An operator is torch's if it was registered before any kernel was loaded. One that a kernel
+  registers counts nothing, but what runs inside it does. So does what runs inside the handler of a
+  tensor's class, and inside an operator of torch that a kernel implements anew.
 - Copies and casts are counted apart (`COPIES`), and so are operators that only put tensors together
   (``cat``, ``stack``, ``pad``; `JOINS`).
 
@@ -25,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 __all__ = [
@@ -34,7 +39,9 @@ __all__ = [
     "Counter",
     "OperatorCounts",
     "is_capturing",
+    "is_estimated",
     "is_untold",
+    "remember_implementations",
     "tensors_in",
 ]
 
@@ -45,19 +52,25 @@ _device_of = torch._C.TensorBase.device.__get__
 ALLOCATIONS = frozenset(
     "empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize".split()
 )
-COPIES = frozenset("clone copy _to_copy contiguous _copy_from _conj_physical".split())
+COPIES = frozenset(
+    "clone copy _to_copy contiguous _copy_from _conj_physical _reshape_copy lift_fresh_copy "
+    "pin_memory _pin_memory".split()
+)
 JOINS = frozenset(
     "cat stack hstack vstack repeat constant_pad_nd reflection_pad1d reflection_pad2d "
     "replication_pad1d replication_pad2d roll flip".split()
 )
 _FREE = ALLOCATIONS | frozenset(
     "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill zero "
-    "scalar_tensor lift lift_fresh lift_fresh_copy detach alias set _unsafe_view unsafe_split "
-    "unsafe_split_with_sizes unsafe_chunk _reshape_alias _reshape_copy arange linspace eye "
-    "rand rand_like randn randn_like randint randint_like randperm bernoulli normal uniform "
-    "exponential cauchy geometric log_normal random multinomial poisson pin_memory _pin_memory "
-    "is_pinned record_stream _local_scalar_dense item equal is_same_size".split()
+    "scalar_tensor arange linspace eye rand rand_like randn randn_like randint randint_like "
+    "randperm uniform exponential cauchy geometric log_normal random is_pinned record_stream "
+    "_local_scalar_dense item is_same_size".split()
 )
+_VIEWS = frozenset(
+    "lift lift_fresh detach alias set _unsafe_view unsafe_split unsafe_split_with_sizes "
+    "unsafe_chunk _reshape_alias".split()
+)
+"""Operators that return views but do not say so in their schemas."""
 _UNREAD = ALLOCATIONS - {"resize"}  # a resize copies the old values
 _OVERWRITING = frozenset(("copy_", "fill_", "zero_"))
 _RELAID = frozenset(("set_", "set"))  # these only point a tensor at other memory
@@ -65,17 +78,39 @@ _LIFTS = frozenset("lift lift_fresh lift_fresh_copy".split())
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
 _SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
 _SAME |= {"_sparse_log_softmax": "_log_softmax"}
-_AT_LEAST = frozenset("aten prims prim quantized mkldnn mkl onednn _quantized xnnpack".split())
-# A namespace registered before any kernel is loaded belongs to torch, whatever its name.
-_OWN = _AT_LEAST | {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+# Registered before any kernel is loaded. A namespace tells nothing: a kernel may add to any.
+_OF_TORCH = frozenset(torch._C._dispatch_get_all_op_names())
+_implementations: dict[str, int] = {}
 _NO_KEYS = frozenset(("out",))
 _capturing = torch.cuda.is_current_stream_capturing  # before a kernel could replace it
 
 
+def remember_implementations() -> None:
+    """Note how each operator of torch is implemented, before any kernel is loaded."""
+    _implementations.update((name, _implementation(name)) for name in _OF_TORCH)
+
+
+def _is_torchs(name: str) -> bool:
+    """Return True if an operator was registered before any kernel, or is TorchScript's alone."""
+    return name in _OF_TORCH or not torch._C._dispatch_has_kernel(name)
+
+
+def _implementation(name: str) -> int:
+    """Return a hash of what the dispatcher says of an operator.
+
+    Left out is how shapes are inferred: modules of torch that are imported late register that.
+    """
+    said = torch._C._dispatch_dump(name).splitlines()
+    return hash("".join(line for line in said if not line.startswith("Meta")))
+
+
 def _dispatches(kind: type) -> bool:
-    """Return True if tensors of a class handle operators themselves."""
+    """Return True if tensors of a class handle operators themselves.
+
+    Those that only stand for others (`FakeTensor`) compute nothing, and need a mode of their own.
+    """
     own = getattr(kind, "__torch_dispatch__", None)
-    return own is not torch.Tensor.__torch_dispatch__
+    return own is not torch.Tensor.__torch_dispatch__ and kind is not FakeTensor
 
 
 @dataclass(slots=True)
@@ -84,8 +119,6 @@ class OperatorCounts:
 
     bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Bytes read and written, by kind of operator."""
-    calls: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """Calls, by name of operator; those that count nothing are left out."""
     products: float = 0.0
     """Floating-point operations of matrix products, convolutions and attention."""
     estimated: float = 0.0
@@ -98,7 +131,6 @@ class OperatorCounts:
         name = raw.removesuffix("_")
         if name in _FREE:
             return
-        self.calls[_SAME.get(name, name)] += 1
         inputs, outputs = _read(args, kwargs), list(tensors_in(result))
         operands = list(tensors_in(args))
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
@@ -147,9 +179,11 @@ class OperatorCounts:
             # A complex product is four real products, or three and more sums: count three (6
             # operations), and the fourth as estimated.
             each = 6.0 if out.is_complex() else 2.0
-            self.products += each * out.numel() * left.shape[-1]
+            pairs = right.shape[0] if right.dim() == 3 else 1  # `addbmm` returns their sum
+            columns = right.numel() / max(1, pairs * left.shape[-1])
+            self.products += each * left.numel() * columns
             if out.is_complex():
-                self.estimated += 2.0 * out.numel() * left.shape[-1]
+                self.estimated += 2.0 * left.numel() * columns
 
 
 class Counter(TorchDispatchMode):  # type: ignore[misc]
@@ -193,6 +227,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Work of the operators that a CUDA graph captured; each replay does it again."""
         self.names: dict[str, int] = defaultdict(int)
         """Number of calls of each torch operator, by qualified name."""
+        self._unchanged: dict[str, bool] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -206,36 +241,49 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             if self.active and self.host_memory is not None:
                 self.host_memory.meet()  # paused for one thread; this may be another
             return func(*args, **kwargs)
+        if any(map(_dispatches, types)):
+            if self.host_memory is not None:
+                self.host_memory.end()  # the handling of inner tensors is not seen there
+            return NotImplemented  # the tensors' class handles it, and meets this mode inside
         if self._within_own or torch.is_inference_mode_enabled():
             with self:  # inference mode, and what runs below autograd, leave composite ones whole
                 result = func.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        namespace, _, name = func._schema.name.partition("::")
-        lifts = name in _LIFTS
-        own, touches = namespace in _OWN, lifts or not func.is_view
+        name, own = func._schema.name.partition("::")[2], _is_torchs(func.name())
+        lifts, plain = name in _LIFTS, own and self._is_unchanged(func.name())
+        touches = lifts or not func.is_view
         if own:
             self.names[func._schema.name] += 1
         host_memory = self.host_memory if touches and name not in _RELAID else None
-        if self.host_memory is not None and any(map(_dispatches, types)):
-            self.host_memory.end()  # its own handling of inner tensors is not seen
         if host_memory is not None and not lifts and name not in _UNREAD:
             if name in _OVERWRITING:
                 host_memory.overwrites(args[0])
             host_memory.reads(tensors_in((args, kwargs)))
         handling, self._handling = self._handling, own
         try:
-            result = func(*args, **kwargs) if own else self._through(func, args, kwargs)
+            result = func(*args, **kwargs) if plain else self._through(func, args, kwargs)
         finally:
             self._handling = handling
         if host_memory is not None and own:
             mutates = func._schema.is_mutable or "batch_norm" in name  # its schemas omit it
             written = (args, kwargs, result) if mutates else result
             host_memory.wrote(tensors_in(written))
-        if own and touches:
-            self._count(name, args, kwargs, result)
+        with torch._C.DisableTorchFunctionSubclass():  # a class may work when asked for its size
+            named_view = func.is_view or name in _VIEWS
+            if own and not (named_view and _lies_in((args, kwargs), result)):
+                self._count(name, args, kwargs, result)
+            elif own and lifts:
+                self._tell(name, args, kwargs, result)
         self.after(func, result)
         return result
+
+    def _is_unchanged(self, name: str) -> bool:
+        """Return True if an operator is implemented as it was before any kernel was loaded."""
+        if name not in self._unchanged:
+            known = _implementations.get(name)
+            self._unchanged[name] = known is None or known == _implementation(name)
+        return self._unchanged[name]
 
     def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run a kernel's own operator; count torch's inside it."""
@@ -270,6 +318,15 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             for tensor in tensors_in(result):
                 if _device_of(tensor).type == "cpu":
                     self.on_item(_bytes(tensor), "copies to the host")
+
+
+def _lies_in(given: Any, result: Any) -> bool:
+    """Return True if all tensors of a result lie in memory of tensors that were given."""
+    try:
+        held = {tensor.untyped_storage()._cdata for tensor in tensors_in(given)}
+        return all(made.untyped_storage()._cdata in held for made in tensors_in(result))
+    except (RuntimeError, NotImplementedError):  # sparse and other tensors without a storage
+        return True
 
 
 def _read(args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -332,6 +389,11 @@ def is_untold(name: str) -> bool:
     It computes a whole layer, or uses weights that no tensor argument shows.
     """
     return _UNTOLD.search(name) is not None
+
+
+def is_estimated(name: str) -> bool:
+    """Return True if an operator's name suggests products, which are estimated by its shapes."""
+    return _PRODUCT_LIKE.search(name) is not None
 
 
 def is_capturing() -> bool:

@@ -133,7 +133,7 @@ class Tracer:
             "captured": self._captured,
             "hidden": self._hidden,
             **_counted(counter.work),
-            "in_graphs": _counted(counter.captured) if counter.captured.calls else None,
+            "in_graphs": _counted(counter.captured) if counter.captured.bytes else None,
             "crossed": self._host_transfers.bytes,
             "host_transfers": sorted(self._host_transfers.ways),
             "library": self._host_transfers.library,
@@ -341,7 +341,6 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
 def _counted(counts: Any) -> dict[str, Any]:
     return {
         "bytes": dict(counts.bytes),
-        "calls": dict(counts.calls),
         "products": counts.products + counts.estimated,
         "elements": counts.elements,
     }
