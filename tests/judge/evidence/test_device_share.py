@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.evidence.device_share import (
     DeviceKernel,
+    DeviceRun,
     OwnNames,
     device_share,
-    read_kernels,
+    read_run,
 )
 from kernelgym.judge.evidence.evidence import Evidence, _with_device_share
 from kernelgym.rulesets import RULESETS, Ruleset
@@ -21,7 +22,12 @@ namespace fast { template <typename T> __global__ void scale(T* out, int n) {} }
 extern "C" __global__ void add_rows(float* out) {}
 static __global__ void reduce_kernel(float* out) {}
 """
-OWN = OwnNames(SOURCE)
+FUNCTIONS = (
+    "_ZL32__device_stub__ZN4fast5scaleIfEEvPT_iPfi",
+    "_Z29__device_stub__Z8add_rowsPfPf",
+    "_Z60__device_stub__ZN36_GLOBAL__N__5c480c0c_4_k_cu_5a21a16713reduce_kernelEPfPf",
+)
+OWN = OwnNames(SOURCE, functions=FUNCTIONS)
 GEMM = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize64x64x8"
 RELU = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::relu, std::array<char*, 2>>(int)"
@@ -59,51 +65,80 @@ def test_a_name_that_triton_gave_is_own():
         f"/* __global__ void {GEMM}(float*) {{}} */",
         f"NAMES = '{GEMM}'\n__global__ void mine(float* x) {{}}",
         f"def {GEMM}(): pass",
+        f"NVRTC = '__global__ void {GEMM}(float* x) {{}}'",
     ],
 )
 def test_a_name_that_is_only_mentioned_is_not_own(source):
     assert GEMM not in OwnNames(source)
 
 
-def test_a_triton_kernel_in_a_graph_is_own_by_its_text():
-    source = "@triton.autotune(CONFIGS, [])\n@triton.jit\ndef add_kernel(x, y):\n    pass\n"
-    assert "add_kernel" in OwnNames(source)
+def test_a_kernel_that_text_has_nvrtc_compile_is_own_by_its_declaration():
+    text = 'extern "C" __global__ void row_sum(float* out) {}'
+    assert "row_sum" in OwnNames(f"nvrtcCompileProgram({text})")
+    assert "row_sum" not in OwnNames(f"HELP = '{text}'")
 
 
 def test_instances_in_an_extension_are_own():
-    library = b"\x7fELF\0_ZN3cub18DeviceReduceKernelIfEEvPT_i\0plain_kernel\0rest"
-    own = OwnNames("", libraries=[library])
+    own = OwnNames("", functions=["_Z9__device_stub__ZN3cub18DeviceReduceKernelIfEEvPT_iPfi"])
     assert "void cub::DeviceReduceKernel<float>(float*, int)" in own
-    assert "plain_kernel" in own
     assert "void cub::DeviceScanKernel<float>(float*, int)" not in own
     assert "kernel" not in own
+
+
+def test_name_of_a_library_is_not_own_even_if_an_extension_has_it():
+    gemm = "ampere_sgemm_128x64_nn"
+    assert gemm not in OwnNames("", functions=[f"_Z9__device_stub__Z{len(gemm)}{gemm}Pf"])
 
 
 def kernel(name=GEMM, operator="", launches=1, ms=0.1):
     return DeviceKernel(name, operator, launches, ms)
 
 
+def share_of(*kernels, spans=None, **options):
+    """Return the shares of kernels that run one after another, or in the spans given."""
+    alone = [((place,), each.ms) for place, each in enumerate(kernels)]
+    return device_share(
+        DeviceRun(kernels, tuple(alone if spans is None else spans)), OWN, **options
+    )
+
+
+def test_time_beside_a_library_is_the_librarys():
+    spins, works = kernel("add_rows", ms=0.2), kernel(ms=0.2)
+    found = share_of(spins, works, spans=[((0, 1), 0.19), ((0,), 0.01), ((1,), 0.01)])
+    assert found.own_ms == pytest.approx(0.01) and found.library_ms == pytest.approx(0.2)
+    assert found.beside_libraries < 0.05
+    beside_torch = share_of(
+        spins, kernel(operator="aten::mm", ms=0.2), spans=[((0, 1), 0.2), ((0,), 0.05)]
+    )
+    assert beside_torch.own == pytest.approx(0.2)
+
+
+def test_time_of_own_kernels_beside_each_other_is_own():
+    found = share_of(kernel("add_rows"), kernel("fast::scale"), spans=[((0, 1), 0.1)])
+    assert found.own == 1.0 and found.own_ms == pytest.approx(0.1)
+
+
 def test_an_operators_kernels_are_torchs():
-    found = device_share([kernel(operator="aten::mm"), kernel("add_rows", ms=0.3)], OWN)
+    found = share_of(kernel(operator="aten::mm"), kernel("add_rows", ms=0.3))
     assert (found.torch_ms, found.library_ms) == (0.1, 0.0)
     assert found.own == pytest.approx(0.75)
     assert found.beside_libraries == 1.0
 
 
 def test_what_nobody_launched_is_a_librarys():
-    found = device_share([kernel(), kernel(RELU, ms=0.2), kernel("add_rows", ms=0.002)], OWN)
+    found = share_of(kernel(), kernel(RELU, ms=0.2), kernel("add_rows", ms=0.002))
     assert found.library_ms == pytest.approx(0.3)
     assert found.libraries == (RELU, GEMM)
     assert found.beside_libraries == 0.0  # a launch that does nothing takes as long
 
 
 def test_a_watched_capture_was_counted():
-    found = device_share([kernel(), kernel("add_rows")], OWN, captured=True)
+    found = share_of(kernel(), kernel("add_rows"), captured=True)
     assert (found.torch_ms, found.library_ms) == (0.1, 0.0)
 
 
 def test_an_extensions_operator_launches_own_kernels():
-    found = device_share([kernel("add_rows", "mine::add"), kernel(operator="mine::add")], OWN)
+    found = share_of(kernel("add_rows", "mine::add"), kernel(operator="mine::add"))
     assert (found.own_ms, found.library_ms) == (0.1, 0.1)
 
 
@@ -120,7 +155,7 @@ def test_an_extensions_operator_launches_own_kernels():
     st.booleans(),
 )
 def test_shares_lie_between_none_and_all(kernels, captured):
-    found = device_share(kernels, OWN, captured=captured)
+    found = share_of(*kernels, captured=captured)
     assert 0.0 <= found.own <= 1.0 and 0.0 <= found.beside_libraries <= 1.0
     total = found.own_ms + found.torch_ms + found.library_ms
     assert total == pytest.approx(sum(k.ms for k in kernels))
@@ -135,20 +170,27 @@ json = st.recursive(
 )
 
 
-@given(json)
-def test_whatever_a_candidate_claims_is_read(claimed):
-    for found in read_kernels({"device_kernels": claimed}) or ():
-        assert found.launches > 0 and 0 <= found.ms < float("inf")
+@given(json, json)
+def test_whatever_a_candidate_claims_is_read(claimed, together):
+    found = read_run({"device_kernels": claimed, "device_spans": together})
+    if found is not None:
+        assert all(each.launches > 0 and each.ms >= 0 for each in found.kernels)
+        assert 0.0 <= device_share(found, OWN).own <= 1.0
 
 
 def test_a_claim_is_read_as_it_was_made():
-    claimed = [[GEMM, "aten::mm", 2, 0.5], ["x", "", 0, 1.0], ["x", "", 1, float("nan")]]
-    assert read_kernels({"device_kernels": claimed}) == (kernel(GEMM, "aten::mm", 2, 0.5),)
-    assert read_kernels({}) is None
+    claimed = [["bad"], ["add_rows", "aten::mm", 2, 0.5], [GEMM, "", 1, 1]]
+    spans = [[[1], 0.25], [[1, 2], 0.25], [[0], 3.0], [[2, "x"], 1]]
+    found = read_run({"device_kernels": claimed, "device_spans": spans})
+    kernels = (kernel("add_rows", "aten::mm", 2, 0.5), kernel(ms=1.0))
+    assert found == DeviceRun(kernels, (((0,), 0.25), ((0, 1), 0.25), ((1,), 1.0)))
+    alone = read_run({"device_kernels": claimed})
+    assert alone == DeviceRun(kernels, (((0,), 0.5), ((1,), 1.0)))
+    assert read_run({}) is None
 
 
 def refusal(*kernels, rules: Ruleset = STRICT):
-    share = device_share(kernels, OWN)
+    share = share_of(*kernels)
     return _with_device_share(Evidence(1, 0.4), share, rules, "CUDA kernel")
 
 

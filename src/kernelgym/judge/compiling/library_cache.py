@@ -103,7 +103,7 @@ class LibraryCache:
                 True,
                 0.0,
                 work=LibraryWork(
-                    *(tuple(record[name]) for name in ("hidden", "beside", "unseen")),
+                    *(tuple(record[name]) for name in ("hidden", "beside")),
                 ),
                 code=MachineCode.from_dict(record["code"]),
             )

@@ -7,9 +7,9 @@ custom kernel. But the library has to name the functions that it calls. So this 
 name of every undefined symbol that a relocation refers to. It does not need the tables that
 linkers and strip may leave out.
 
-Symbols do not say in which thread an operator runs. An extension that both starts threads and
-calls operators is therefore judged by what it does (`LibraryWork.unseen`): the watched call is
-recorded in all threads.
+Symbols do not say in which thread an operator runs, nor what hides it from dispatch modes. That is
+judged by what the extension does: the watched call is recorded in all threads
+(`untrusted/watch/records.py`). So here are named the ways to keep such records from being made.
 
 Does not:
 
@@ -32,11 +32,12 @@ __all__ = [
     "RULES",
     "LibraryWork",
     "computes",
+    "device_functions",
     "library_work",
     "needed_symbols",
 ]
 
-RULES = 5
+RULES = 6
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
@@ -52,7 +53,6 @@ _DEVICE_LIBRARY = re.compile(
 )
 _LAUNCH = re.compile(r"(__)?cu(da)?Launch(Cooperative)?Kernel")
 _LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym"))
-_THREAD = frozenset(("pthread_create", "thrd_create"))
 # AOTInductor's functions in C: they call torch's CPU functions past the dispatcher. Those that read
 # or make a tensor, its shape or its memory compute nothing, and `call_dispatcher` is counted.
 _SHIM = re.compile(r"aoti_torch_")
@@ -73,17 +73,15 @@ _PLAIN = re.compile(
 _COMPUTES = ("at::native::", "at::cuda::blas::", "at::cuda::solver::", "at::cuda::sparse::")
 _STATIC = ("at::cpu::", "at::cuda::", "at::compositeexplicitautograd::", "at::mkldnn::")
 _OTHER_CODE = ("dnnl::", "ideep::", "fbgemm::", "oneapi::mkl::")
-_OTHER_THREADS = (
-    *("std::thread::_M_start_thread", "at::launch", "at::intraop_launch"),
-    "at::internal::invoke_parallel",
-)
-_OPENMP = re.compile(r"(GOMP_parallel|GOMP_task|__kmpc_fork)")
 # Without ExcludeDispatchKeyGuard: torch's headers use it inline, as in `torch::empty`, so honest
-# extensions need it too. The functions on records of calls switch off what watches all threads.
+# extensions need it too. The functions on records of calls switch off what watches all threads, or
+# have torch call the extension inside of an operator, as allocators do: its work is then torch's.
 _UNWATCHED = (
     *("c10::impl::tls_set_dispatch_key_", "c10::impl::TorchDispatchModeTLS::"),
     *("at::enableRecordFunction", "at::set_record_function_tls_", "at::clearCallbacks"),
     *("at::clearGlobalCallbacks", "at::removeCallback", "at::disableCallback"),
+    *("at::addGlobalCallback", "at::addThreadLocalCallback", "c10::SetAllocator"),
+    *("torch::cuda::CUDAPluggableAllocator::", "c10::WarningUtils::set_warning_handler"),
 )
 # These take another thread's state, or make one up: operators then run with no mode on.
 _STATES = (
@@ -101,8 +99,6 @@ class LibraryWork:
     """Functions whose work evidence cannot see."""
     beside: tuple[str, ...] = ()
     """Functions of NVIDIA's libraries, called by an extension with kernels of its own."""
-    unseen: tuple[str, ...] = ()
-    """Ways to start threads, and operators that may run in them: hidden work if they do."""
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings for a verdict, a hard one first."""
@@ -124,7 +120,7 @@ class LibraryWork:
         return LibraryWork(
             *(
                 tuple(dict.fromkeys((*getattr(self, name), *getattr(other, name))))
-                for name in ("hidden", "beside", "unseen")
+                for name in ("hidden", "beside")
             )
         )
 
@@ -142,16 +138,12 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     hidden = [name for symbol, name in names.items() if _is_hidden(symbol, name)]
     operators = [name for name in names.values() if _is_operator(name)]
     lookups = [name for name in names.values() if name.startswith(_DISPATCHER)]
-    threads = [name for symbol, name in names.items() if _starts_threads(symbol, name)]
-    unseen: list[str] = []
     if ways := [name for name in names.values() if name.startswith(_UNWATCHED + _STATES)]:
         hidden += [*ways, *operators, *lookups] if operators or lookups else []
-    elif threads and (operators or lookups):
-        unseen = [*threads, *operators, *lookups]
     device = [name for name in names.values() if _DEVICE_LIBRARY.match(name)]
     if device and not any(_LAUNCH.match(name) for name in names.values()):
-        return LibraryWork(tuple(hidden + device), (), tuple(unseen))
-    return LibraryWork(tuple(hidden), tuple(device), tuple(unseen))
+        return LibraryWork(tuple(hidden + device))
+    return LibraryWork(tuple(hidden), tuple(device))
 
 
 def computes(operator: str) -> bool:
@@ -184,10 +176,6 @@ def _is_hidden(symbol: str, name: str) -> bool:
 def _is_operator(name: str) -> bool:
     parts = name.split("::")
     return parts[:2] == ["at", "_ops"] and len(parts) > 2 and not _PLAIN.match(parts[2])
-
-
-def _starts_threads(symbol: str, name: str) -> bool:
-    return symbol in _THREAD or name in _OTHER_THREADS or _OPENMP.match(symbol) is not None
 
 
 def _readable(symbol: str) -> str:
@@ -268,6 +256,36 @@ def _needed(data: bytes) -> frozenset[str]:
         if not section:
             found.add(names[name : names.index(b"\0", name)].decode("utf-8", "replace"))
     return frozenset(found)
+
+
+_STUB = re.compile(r"__device_stub__?(?=Z?\w)")
+
+
+def device_functions(library: bytes) -> frozenset[str]:
+    """Return the host's symbols of the device functions that were compiled into a library.
+
+    For each, nvcc writes a function that launches it, whose name holds that of the device function.
+    Text in the library's data is no symbol. Empty for a library without a table of symbols.
+
+    Args:
+        library: A 64-bit little-endian ELF file.
+    """
+    found = set()
+    try:
+        (start,) = struct.unpack_from("<Q", library, 40)
+        size, count = struct.unpack_from("<HH", library, 58)
+        rows = [struct.unpack_from("<IIQQQQIIQQ", library, start + size * n) for n in range(count)]
+        for row in rows:
+            if row[1] != 2:  # a table of symbols
+                continue
+            names = _part(library, *rows[row[6]][4:6])
+            table = _part(library, *row[4:6])
+            for name, info, _, section, _, length in struct.iter_unpack("<IBBHQQ", table):
+                if info & 15 == 2 and section and length:  # a function that is defined here
+                    found.add(names[name : names.index(b"\0", name)].decode("latin-1"))
+    except (struct.error, IndexError, ValueError):
+        return frozenset()
+    return frozenset(name for name in found if _STUB.search(name))
 
 
 def _part(data: bytes, start: int, length: int) -> bytes:

@@ -4,7 +4,8 @@ torch's profiler names every kernel that ran on the device, with its time and th
 which it was launched (`untrusted/watch/device_kernels.py`). A kernel that ran is one of three:
 
 - torch's: an operator of torch launched it, so that the operator was counted;
-- own: its name is one that the candidate's text was compiled to, or declares;
+- own: its name is one that the candidate's text was compiled to. Triton and the driver name what
+  was launched, an extension's symbols what nvcc compiled, and the text what C++ has NVRTC compile;
 - a library's: neither. A BLAS that an extension calls is one, a fuser's generated kernel, or
   torch's kernels that an uncounted CUDA graph replays.
 
@@ -15,24 +16,30 @@ Not here:
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["DeviceKernel", "DeviceShare", "OwnNames", "device_share", "read_kernels"]
+__all__ = ["DeviceKernel", "DeviceRun", "DeviceShare", "OwnNames", "device_share", "read_run"]
 
 _MOST = 200
+_MOST_SPANS = 2000
+_OWNERS = ("library", "torch", "own")
 _EMPTY_MS = 0.002
 """Time of a launch that does nothing, or little more: 0.001 to 0.0015 ms on an H100."""
 _TORCH = ("aten::", "prim::", "prims::", "quantized::", "inductor::", "torch::", "cudnn::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-# The names of kernels in CUDA's text for NVRTC, and of Triton's that a graph replays: from the mark
-# to the body. Words elsewhere name nothing that runs.
-_DECLARED = re.compile(r"__global__([^{;]{1,400})|\bjit\b[^\n]*\n(?:\s*@[^\n]*\n)*\s*def\s+(\w+)")
-_SYMBOL = re.compile(rb"_Z[A-Za-z0-9_.$]{2,4000}")
+# The names of kernels in CUDA's text for NVRTC: from the mark to the body. Words elsewhere name
+# nothing that runs.
+_DECLARED = re.compile(r"__global__([^{;]{1,400})")
+# The names of kernels that NVIDIA's libraries and torch are made of, whatever an extension holds.
+_LIBRARY = re.compile(
+    r"(\w+ )?((ampere|volta|turing|maxwell|hopper)_\w*(gemm|conv|scudnn|wgrad|dgrad|fprop)"
+    r"|sm\d+_xmma_|nvjet_|cutlass_\d+_|cublas|cudnn|cusparse|cusolver|at::native::|at::cuda::"
+    r"|cutlass::Kernel2?<cutlass_\d)"
+)
 _WORD = re.compile(r"\w+")
 _ANONYMOUS = "(anonymous namespace)"
 
@@ -49,10 +56,14 @@ class DeviceKernel:
     ms: float
     """Time of all launches together."""
 
-    @property
-    def busy_ms(self) -> float:
-        """Time of the launches above that of launches that do nothing."""
-        return max(0.0, self.ms - _EMPTY_MS * self.launches)
+
+@dataclass(frozen=True, slots=True)
+class DeviceRun:
+    """What ran on a device in a call."""
+
+    kernels: tuple[DeviceKernel, ...]
+    spans: tuple[tuple[tuple[int, ...], float], ...]
+    """Milliseconds in which certain of the kernels ran, by their places, and no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,38 +103,31 @@ class OwnNames:
     Args:
         source: The candidate's text.
         compiled: Names of the kernels that were launched and that Triton or NVRTC compiled.
-        libraries: The content of the extensions that were built from the text. A compiler registers
-            each device function under its mangled name, which stands in the library's data.
+        functions: Symbols of the extensions' device functions (`device_functions`).
     """
 
     def __init__(
-        self, source: str, compiled: Iterable[str] = (), libraries: Iterable[bytes] = ()
+        self, source: str, compiled: Iterable[str] = (), functions: Iterable[str] = ()
     ) -> None:
         plain = _COMMENT.sub(" ", source)
-        declared = (text for found in _DECLARED.findall(plain) for text in found)
-        self._declared = frozenset(word for text in declared for word in _WORD.findall(text))
+        nvrtc = _DECLARED.findall(plain) if "nvrtc" in plain.lower() else ()
+        self._declared = frozenset(word for text in nvrtc for word in _WORD.findall(text))
         self._words = frozenset(_WORD.findall(plain))
-        self._compiled, self._libraries = frozenset(compiled), tuple(libraries)
-
-    @functools.cached_property
-    def _symbols(self) -> frozenset[str]:
-        found = (match for data in self._libraries for match in _SYMBOL.findall(data))
-        return frozenset(symbol.decode("ascii") for symbol in found)
+        self._compiled, self._functions = frozenset(compiled), frozenset(functions)
 
     def __contains__(self, name: str) -> bool:
+        if name in self._compiled:
+            return True
         path = _path(name)
+        if not path or _LIBRARY.match(name):
+            return False
         # Namespaces of torch and of NVIDIA hold functions with common names, so each part of a name
         # must stand in the text, the last one as that of a kernel; or the extension holds an
         # instance of it.
-        if name in self._compiled:
-            return True
-        if path and path[-1] in self._declared and self._words.issuperset(path):
-            return True
-        named = b"\0" + name.encode("utf-8", "replace") + b"\0"
-        if any(named in data for data in self._libraries):
+        if path[-1] in self._declared and self._words.issuperset(path):
             return True
         parts = [f"{len(part)}{part}" for part in path]
-        return bool(path) and any(all(p in symbol for p in parts) for symbol in self._symbols)
+        return any(all(part in symbol for part in parts) for symbol in self._functions)
 
 
 def _path(name: str) -> list[str]:
@@ -142,38 +146,55 @@ def _path(name: str) -> list[str]:
     return [part for part in words[-1].split("::") if part] if words else []
 
 
-def read_kernels(seen: dict[str, Any]) -> tuple[DeviceKernel, ...] | None:
-    """Return the kernels that a candidate claims, checked; None without any."""
-    listed = seen.get("device_kernels")
-    found = []
-    for entry in listed[:_MOST] if isinstance(listed, list) else ():
+def read_run(seen: dict[str, Any]) -> DeviceRun | None:
+    """Return what a candidate claims to have run, checked; None without any kernel.
+
+    Where it does not tell what ran side by side, each kernel counts as if it ran alone.
+    """
+    listed, together = seen.get("device_kernels"), seen.get("device_spans")
+    kernels: dict[int, DeviceKernel] = {}
+    for place, entry in enumerate(listed[:_MOST] if isinstance(listed, list) else ()):
         match entry:
             case [str(name), str(operator), int(launches), (int() | float()) as ms]:
                 if launches > 0 and math.isfinite(ms) and ms >= 0:
-                    found.append(DeviceKernel(name, operator, launches, float(ms)))
-    return tuple(found) or None
+                    kernels[place] = DeviceKernel(name, operator, launches, float(ms))
+    new = {place: number for number, place in enumerate(kernels)}
+    spans = []
+    for entry in together[:_MOST_SPANS] if isinstance(together, list) else ():
+        match entry:
+            case [list(places), (int() | float()) as ms] if math.isfinite(ms) and ms >= 0:
+                known = tuple(new[place] for place in places if type(place) is int and place in new)
+                if known:
+                    spans.append((known, float(ms)))
+    if not kernels:
+        return None
+    found = tuple(kernels.values())
+    alone = [((number,), kernel.ms) for number, kernel in enumerate(found)]
+    return DeviceRun(found, tuple(spans or alone))
 
 
-def device_share(
-    kernels: Iterable[DeviceKernel], own: OwnNames, *, captured: bool = False
-) -> DeviceShare:
+def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> DeviceShare:
     """Return the device's time in a call, by whose kernels it ran.
 
+    Time in which several kernels ran side by side is a library's if one of them is, and else
+    torch's if one of them is.
+
     Args:
-        kernels: The kernels that ran in a call.
+        ran: What ran in a call.
         own: The candidate's names.
         captured: Whether the call replays a graph whose capture was watched: the operators in it
             were counted then, so what is not the candidate's is torch's.
     """
-    times = {"own": 0.0, "torch": 0.0, "library": 0.0}
-    busy = dict(times)
+    owners = [_owner(kernel, own, captured) for kernel in ran.kernels]
+    times, launches = dict.fromkeys(_OWNERS, 0.0), dict.fromkeys(_OWNERS, 0)
+    for places, ms in ran.spans:
+        times[min((owners[place] for place in places), key=_OWNERS.index)] += ms
     libraries: dict[str, float] = {}
-    for kernel in kernels:
-        owner = _owner(kernel, own, captured)
-        times[owner] += kernel.ms
-        busy[owner] += kernel.busy_ms
+    for kernel, owner in zip(ran.kernels, owners, strict=True):
+        launches[owner] += kernel.launches
         if owner == "library":
             libraries[kernel.name] = libraries.get(kernel.name, 0.0) + kernel.ms
+    busy = {owner: max(0.0, times[owner] - _EMPTY_MS * launches[owner]) for owner in _OWNERS}
     return DeviceShare(
         times["own"],
         times["torch"],

@@ -39,12 +39,12 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork, computes
+from kernelgym.judge.compiling.library_symbols import computes, device_functions
 from kernelgym.judge.evidence.device_share import (
     DeviceShare,
     OwnNames,
     device_share,
-    read_kernels,
+    read_run,
 )
 from kernelgym.judge.evidence.torch_share import TorchWork, torch_share
 from kernelgym.judge.retries import Failure, attempts_at
@@ -74,7 +74,7 @@ _ABLATED_S = 10.0
 _MARGIN = 0.01
 _TRANSFER = 0.01  # of the bytes that the reference's operators move
 _SMALL_TRANSFER_BYTES = 1024
-_EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library", "elsewhere")
+_EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,11 @@ def prepare(session: CandidateSession) -> None:
         raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
 
 
-def gather(rerun: Rerun, library: LibraryWork = NOTHING_LEFT) -> Evidence:
+def gather(rerun: Rerun) -> Evidence:
     """Run a correct kernel again, watched, and then without its custom launches.
 
     Args:
         rerun: Runs the kernel in a fresh process.
-        library: What the symbols of the kernel's extensions show. If they start threads and call
-            operators, all threads are recorded.
 
     Raises:
         JudgeError: If a process cannot be watched even before it holds any kernel code.
@@ -130,7 +128,7 @@ def gather(rerun: Rerun, library: LibraryWork = NOTHING_LEFT) -> Evidence:
             prepare(session)
             try:
                 run = rerun.start(session)
-                session.trace("record", all_threads=bool(library.unseen))
+                session.trace("record")
                 with counted(run.reference.model) as counter:
                     outcome = session.call(run.reference, len(run.reference.plan), explain=False)
                 seen = session.trace("ablate")
@@ -147,8 +145,6 @@ def gather(rerun: Rerun, library: LibraryWork = NOTHING_LEFT) -> Evidence:
                 failure, last = Failure.WRONG, outcome.message
                 continue
             evidence = from_watched_call(seen, TorchWork.of(counter), case.kernel, case.ruleset)
-            if message := _in_threads(seen, library | session.channel.library_work):
-                evidence = _refused("hidden_library_work", message, evidence)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:
                 in_graphs = _claimed(seen.get("in_graphs")).bytes
@@ -218,16 +214,16 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
     seen = _called_again(run, "device", "ablate")
     if seen is None:
         return dataclasses.replace(evidence, crashed=True)
-    kernels = read_kernels(seen)
-    if kernels is None:
+    ran = read_run(seen)
+    if ran is None:
         return evidence
-    libraries = []
+    functions: set[str] = set()
     for built in session.channel.made.values():
         with contextlib.suppress(OSError):  # the cache may have dropped it
-            libraries.append(Path(built.path).read_bytes())
+            functions |= device_functions(Path(built.path).read_bytes())
     compiled = seen.get("compiled_names")
     names = map(str, compiled) if isinstance(compiled, list) else ()
-    share = device_share(kernels, OwnNames(kernel.source, names, libraries), captured=captured)
+    share = device_share(ran, OwnNames(kernel.source, names, functions), captured=captured)
     return _with_device_share(evidence, share, rules, noun_of(kernel.language))
 
 
@@ -326,6 +322,8 @@ def from_watched_call(
         return _refused("decoy_kernel", message, found)
     if host := _on_host(seen, work, name):
         return _refused("work_on_host", host, found)
+    if message := _uncounted(seen):
+        return _refused("hidden_library_work", message, found)
     if share > 1 - _MARGIN:
         ran = ", ".join(sorted(left.bytes, key=lambda k: -left.bytes[k])[:4]) or "other operators"
         message = (
@@ -359,7 +357,9 @@ def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
     """
     work = _claimed(second) + _claimed(first.get("in_graphs"))
     again = {name: second.get(name) or first.get(name) for name in _EITHER}
-    return {**first, **dataclasses.asdict(work), **again}
+    ran = [seen.get("uncounted", []) for seen in (first, second)]
+    known = [*ran[0], *ran[1]] if all(isinstance(names, list) for names in ran) else None
+    return {**first, **dataclasses.asdict(work), **again, "uncounted": known}
 
 
 def _claimed(seen: Any) -> TorchWork:
@@ -385,21 +385,19 @@ def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
     return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
 
 
-def _in_threads(seen: dict[str, Any], library: LibraryWork) -> str:
-    """Return a complaint if the extension calls torch in threads of its own; '' otherwise."""
-    if not library.unseen:
-        return ""
-    names = seen.get("elsewhere")
+def _uncounted(seen: dict[str, Any]) -> str:
+    """Return a complaint if torch's operators ran where they are not counted; '' otherwise."""
+    names = seen.get("uncounted", [])
     if isinstance(names, list):
         found = [str(name)[:80] for name in names[:50] if computes(str(name))]
         if not found:
             return ""
     else:
-        found = [f"cannot be recorded: {', '.join(library.unseen)[:200]}"]
+        found = ["the calls of torch's operators cannot be recorded"]
     return (
-        f"the extension runs torch's operators in threads of its own ({', '.join(found)[:300]}), "
-        "out of sight of the judge: write that computation in the extension, or call torch's "
-        "operators in the calling thread, where they are counted"
+        f"torch's operators run where they are not counted ({', '.join(found)[:300]}), such as in "
+        "threads of an extension or out of sight of dispatch modes: write that computation in the "
+        "custom kernel, or call torch's operators in the calling thread, where they are counted"
     )
 
 

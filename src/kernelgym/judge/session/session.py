@@ -219,19 +219,18 @@ class CandidateSession:
             raise
         return True
 
-    def trace(self, mode: str, all_threads: bool = False) -> dict[str, Any]:
+    def trace(self, mode: str) -> dict[str, Any]:
         """Set how the candidate watches its calls; return what it saw.
 
         Args:
             mode: ``record``, ``ablate``, ``off``, or ``end``, after which no mode can be set.
-            all_threads: Whether it names the operators in threads that C++ started, too.
 
         Returns:
             The report on the calls since the mode was last set. A hostile candidate may have made
             it up.
         """
         self._is_watched = mode not in ("off", "end")
-        self.channel.post({"op": "trace", "mode": mode, "all_threads": all_threads})
+        self.channel.post({"op": "trace", "mode": mode})
         seen = self.channel.answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
 

@@ -152,7 +152,7 @@ def serve(
                     if request["timed"] and device != "cpu":
                         reply["device_ms"] = state.device_ms()
                 case "trace":
-                    reply["seen"] = state.trace(request["mode"], request["all_threads"])
+                    reply["seen"] = state.trace(request["mode"])
                 case "launches":
                     if parts.recorder is not None:
                         reply["record"] = parts.recorder.report(state.source_file)
@@ -415,7 +415,7 @@ class _State:
             return self._tracer.call(self._model, arguments)
         return self._model(*arguments)
 
-    def trace(self, mode: str, all_threads: bool) -> Any:
+    def trace(self, mode: str) -> Any:
         """Change the tracer's mode; return what it saw since the last change.
 
         The first request must come before any kernel code is loaded. After ``end`` no watcher
@@ -426,7 +426,7 @@ class _State:
             return {}
         if self._tracer is None:
             self._tracer = self._new_tracer()
-        return self._tracer.mode(mode, all_threads)
+        return self._tracer.mode(mode)
 
     def capture(self, tells: bool) -> list[Any]:
         """Capture all prepared calls, in order, in one CUDA graph.

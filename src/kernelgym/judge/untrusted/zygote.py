@@ -110,7 +110,7 @@ def _tracing(launches: Any) -> Callable[[], Any]:
     """
     names = ("host_transfers", "operator_work", "host_memory", "fingerprint", "launch_times")
     _untrusted("watch/operator_work").remember_implementations()
-    parts = (_untrusted(f"watch/{name}") for name in (*names, "thread_calls", "device_kernels"))
+    parts = (_untrusted(f"watch/{name}") for name in (*names, "records", "device_kernels"))
     make = functools.partial(_untrusted("watch/tracer").Tracer, launches, *parts)
     if os.environ.get("TRITON_INTERPRET") != "1" or "triton" not in sys.modules:
         return lambda: make().begin()

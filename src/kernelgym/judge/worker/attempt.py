@@ -17,7 +17,6 @@ import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_cache import build_of
-from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import gather, prepare, with_launches
 from kernelgym.judge.evidence.finite_math import lost_nan
@@ -317,7 +316,7 @@ class Attempt:
         evidence = None if self._watch is None else self._watch.found
         with self._clock.stage("evidence"):
             if evidence is None:
-                evidence = gather(self._rerun(run), outcome.library or NOTHING_LEFT)
+                evidence = gather(self._rerun(run))
                 if evidence.crashed:
                     self._accelerator.canary()
         outcome.evidence = with_launches(evidence, run.session.tally, run.case.kernel)

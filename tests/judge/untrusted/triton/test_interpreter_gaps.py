@@ -179,9 +179,9 @@ def doubled(*given):
 
 from kernelgym.judge.untrusted.watch import fingerprint, host_memory, host_transfers
 from kernelgym.judge.untrusted.watch import launch_times, launches as counts
-from kernelgym.judge.untrusted.watch import device_kernels, operator_work, thread_calls, tracer
+from kernelgym.judge.untrusted.watch import device_kernels, operator_work, records, tracer
 
-parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, thread_calls
+parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, records
 parts += (device_kernels,)
 watcher = tracer.Tracer(counts.Launches(), *parts).begin()
 watcher.mode("record")

@@ -14,7 +14,7 @@ import triton.language as tl
 from kernelgym.judge.untrusted.triton import warm_up
 from kernelgym.judge.untrusted.watch import fingerprint, host_memory, host_transfers
 from kernelgym.judge.untrusted.watch import launch_times, launches, operator_work
-from kernelgym.judge.untrusted.watch import device_kernels, thread_calls, tracer
+from kernelgym.judge.untrusted.watch import device_kernels, records, tracer
 
 # Nothing that fails goes unnoticed here.
 failing = {Exception: contextlib.nullcontext()}
@@ -22,7 +22,7 @@ warm_up.contextlib = SimpleNamespace(
     suppress=lambda kind: failing.get(kind) or contextlib.suppress(kind)
 )
 counts = launches.Launches()
-parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, thread_calls
+parts = host_transfers, operator_work, host_memory, fingerprint, launch_times, records
 parts += (device_kernels,)
 tracer = tracer.Tracer(counts, *parts)
 threads = len(os.listdir("/proc/self/task"))

@@ -5,7 +5,7 @@ libraries included. A kernel carries the operator of torch inside which it was l
 operator was counted or ran in one that was. Records that only bear an operator's name, and
 operators in threads that are not counted, show by their number: more of that name ran than were
 counted. A kernel that a library or an extension launched by itself, or that a graph replayed,
-carries none.
+carries none. Kernels that run side by side share the time, so that it adds up to the call's.
 
 Does not list copies and fills by the device's copy engine. Says nothing if the profiler cannot be
 used: without CUPTI, or where native code keeps the profiler from starting.
@@ -15,26 +15,18 @@ Loaded by path in the untrusted process: standard library and torch only.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 import torch
 
-__all__ = ["DeviceKernels", "counted_around"]
+__all__ = ["DeviceKernels", "at_the_same_time"]
 
 _MOST = 200
 _MOST_NAME = 1000
 _NO_KERNELS = ("Memcpy", "Memset")
-_ON_DEVICE: Any = torch._C._autograd.DeviceType.CUDA
-# Taken here, before a kernel could replace them.
-_synchronize = torch.cuda.synchronize
-_autograd: Any = torch._C._autograd
-_prepare: Any = getattr(_autograd, "_prepare_profiler", None)
-_enable: Any = getattr(_autograd, "_enable_profiler", None)
-_disable: Any = getattr(_autograd, "_disable_profiler", None)
-_configuration: Any = torch.autograd.ProfilerConfig
-_extra: Any = getattr(getattr(torch._C, "_profiler", None), "_ExperimentalConfig", None)
+_synchronize = torch.cuda.synchronize  # taken here, before a kernel could replace it
 
 
 class DeviceKernels:
@@ -42,122 +34,94 @@ class DeviceKernels:
 
     Args:
         counter: Counts the operators of torch, a `Counter` of `operator_work.py`.
+        records: The module `records.py`.
     """
 
-    def __init__(self, counter: Any) -> None:
+    def __init__(self, counter: Any, records: ModuleType) -> None:
         self._counter = counter
-        self._found: list[tuple[str, str, int, float]] | None = None
-        self._named: set[str] = set()
+        self._recorder, self._counted_around = records.Recorder(), records.counted_around
+        self._found: dict[str, Any] = {}
 
     def call(self, model: Any, arguments: list[Any]) -> Any:
         """Call a model and list its kernels, while torch's operators are counted."""
-        self._found, self._named = None, set()
+        self._found = {}
         _synchronize()
-        running = _begin() or (_stopped() and _begin())
+        self._recorder.begin(device=True)
         self._counter.active = True
         try:
             with self._counter:
                 return model(*arguments)
         finally:
             self._counter.active = False
-            if running:
-                self._end(self._counter.names)
+            _synchronize()
+            if (record := self._recorder.end()) is not None:
+                operators = self._counted_around(record.named, self._counter.names)
+                self._found = _listed(record.kernels, operators)
+
+    def replayed(self, replay: Callable[[], Any]) -> dict[str, Any]:
+        """Replay a graph; return what its kernels were, as `report` does."""
+        _synchronize()
+        self._recorder.begin(device=True)
+        try:
+            replay()
+        finally:
+            _synchronize()
+            record = self._recorder.end()
+        return {} if record is None else _listed(record.kernels, {})
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch; note its compiled name, if it has one."""
-        compiled = launch(*args, **kwargs)
-        for name in (getattr(compiled, "name", None), getattr(launch, "compiled_name", None)):
-            if isinstance(name, str) and len(self._named) < _MOST:
-                self._named.add(name[:_MOST_NAME])
-        return compiled
+        """Make a launch."""
+        return launch(*args, **kwargs)
 
     def report(self) -> dict[str, Any]:
-        """Return and forget what the last call ran, if it was profiled.
+        """Return and forget what the last call ran, if it was recorded.
 
         ``device_kernels`` has the kernel's name, the operator that launched it, the number of
-        launches and the sum of their milliseconds, longest first. ``compiled_names`` has the names
-        of the kernels that were launched and that Triton or NVRTC compiled.
+        launches and the sum of their milliseconds, longest first; ``device_spans`` the milliseconds
+        in which certain kernels of that list ran and no others, by their places in it.
         """
-        found, self._found = self._found, None
-        if found is None:
-            return {}
-        return {"device_kernels": found, "compiled_names": sorted(self._named)}
-
-    def _end(self, counted: Mapping[str, int]) -> None:
-        try:
-            _synchronize()
-            events = _disable().events()
-        except RuntimeError:
-            return
-        named, kernels = [], []
-        for event in events:
-            if event.device_type() == _ON_DEVICE:
-                kernels.append(event)
-            elif "::" in event.name():
-                start = event.start_ns()
-                end = start + event.duration_ns()
-                thread = event.start_thread_id()
-                named.append((thread, start, end, event.correlation_id(), event.name()))
-        operators = counted_around(named, counted)
-        times: dict[tuple[str, str], list[float]] = {}
-        for event in kernels:
-            if event.name().startswith(_NO_KERNELS):
-                continue
-            operator = operators.get(event.linked_correlation_id(), "")
-            key = event.name()[:_MOST_NAME], operator[:_MOST_NAME]
-            times.setdefault(key, []).append(event.duration_ns() * 1e-6)
-        listed = [(*key, len(spent), sum(spent)) for key, spent in times.items()]
-        listed.sort(key=lambda kernel: -kernel[3])
-        self._found = listed[:_MOST]
+        found, self._found = self._found, {}
+        return found
 
 
-def counted_around(
-    named: Iterable[tuple[int, int, int, int, str]], counted: Mapping[str, int]
-) -> dict[int, str]:
-    """Return operators that were counted, or ran in one, by number.
+def _listed(events: Iterable[Any], operators: dict[int, str]) -> dict[str, Any]:
+    spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for event in events:
+        if event.name().startswith(_NO_KERNELS):
+            continue
+        operator = operators.get(event.linked_correlation_id(), "")
+        key = event.name()[:_MOST_NAME], operator[:_MOST_NAME]
+        start = event.start_ns()
+        spans.setdefault(key, []).append((start, start + event.duration_ns()))
+    kernels = [
+        (*key, len(ran), sum(end - start for start, end in ran) * 1e-6)
+        for key, ran in spans.items()
+    ]
+    kernels.sort(key=lambda kernel: -kernel[3])
+    listed = kernels[:_MOST]
+    together = at_the_same_time([spans[name, operator] for name, operator, *_ in listed])
+    return {"device_kernels": listed, "device_spans": [[*each] for each in together.items()]}
+
+
+def at_the_same_time(spans: list[list[tuple[int, int]]]) -> dict[tuple[int, ...], float]:
+    """Return the milliseconds in which certain kernels ran and no others, by their places.
 
     Args:
-        named: Threads, starts and ends in nanoseconds, numbers and names of what ran.
-        counted: How often each operator was counted, by its name with its namespace.
+        spans: Starts and ends of each kernel's launches, in nanoseconds.
     """
-    outermost: dict[int, str] = {}
-    names: dict[int, str] = {}
-    runs: Counter[str] = Counter()
-    around: list[tuple[int, int, str]] = []  # threads, ends, outermost counted operators
-    for thread, _, end, number, name in sorted(named, key=lambda o: (o[0], o[1], -o[2])):
-        while around and (around[-1][0] != thread or around[-1][1] < end):
-            around.pop()
-        root = around[-1][2] if around else ""
-        if not root and name in counted:
-            root = name
-            runs[name] += 1
-        around.append((thread, end, root))
-        outermost[number], names[number] = root, name
-    return {
-        number: names[number]
-        for number, root in outermost.items()
-        if root and runs[root] <= counted[root]
-    }
-
-
-def _stopped() -> bool:
-    """Stop a profiler that the kernel left on, if any."""
-    try:
-        _disable()
-    except (AttributeError, TypeError, RuntimeError):
-        return False
-    return True
-
-
-def _begin() -> bool:
-    """Start the profiler; return False if that is impossible."""
-    try:
-        extra = _extra(profile_all_threads=True)
-        kinds = {torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA}
-        off = [False] * 5  # shapes, memory, stacks, operations, modules
-        config = _configuration(torch.autograd.ProfilerState.KINETO, *off, extra)
-        _prepare(config, kinds)
-        _enable(config, kinds)
-    except (AttributeError, TypeError, RuntimeError):
-        return False
-    return True
+    changes = [
+        (at, by, place)
+        for place, ran in enumerate(spans)
+        for start, end in ran
+        for at, by in ((start, 1), (end, -1))
+    ]
+    running = [0] * len(spans)
+    found: dict[tuple[int, ...], float] = {}
+    since = 0
+    for at, by, place in sorted(changes):
+        active = tuple(number for number, count in enumerate(running) if count)
+        if active and at > since:
+            found[active] = found.get(active, 0.0) + (at - since) * 1e-6
+        running[place] += by
+        since = at
+    return found

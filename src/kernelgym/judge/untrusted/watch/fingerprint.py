@@ -21,6 +21,7 @@ __all__ = ["fingerprint", "poison", "without_numbers"]
 # A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
 _device_of = torch._C.TensorBase.device.__get__
 
+_record: Any = torch._C._autograd._enable_record_function  # in this thread
 _ROW = 1 << 20
 _ROWS_AT_ONCE = 32  # 128 MB of words, twice as much for their products
 
@@ -57,9 +58,13 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _unwatched() -> Iterator[None]:
-    """Hide operators from dispatch modes, which take longer than many operators."""
-    with torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch():
-        yield
+    """Hide operators from dispatch modes, which take longer than many operators, and records."""
+    _record(False)
+    try:
+        with torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch():
+            yield
+    finally:
+        _record(True)
 
 
 def _sums(words: torch.Tensor) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """Counts the launches of custom kernels in this process and lets a watcher intercept them.
 
-A custom launch is a launch of a Triton kernel, interpreted or compiled, or of an NVRTC kernel
+A custom launch is a launch of a Triton kernel, interpreted or compiled, unless its function lies in
+an installed package, as those of `torch.sparse` do; of an NVRTC kernel
 (`torch.cuda._compile_kernel`), or a call of a function or operator of an extension built through
 `torch.utils.cpp_extension`. Each replay of a CUDA graph whose capture held a custom launch counts
 as one launch.
@@ -15,7 +16,9 @@ only.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -24,6 +27,21 @@ from typing import Any
 import torch
 
 __all__ = ["Launches"]
+
+_INSTALLED = (
+    *(sys.prefix, sys.base_prefix),
+    os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))),
+)
+
+
+def _is_installed(function: Any) -> bool:
+    """Return True if a Triton kernel's function lies in a file of an installed package."""
+    for _ in range(8):  # `triton.jit` of a kernel's function, or of one that wraps it
+        code = getattr(function, "__code__", None)
+        if code is not None:
+            return isinstance(code.co_filename, str) and code.co_filename.startswith(_INSTALLED)
+        function = getattr(function, "fn", None)
+    return False
 
 
 class Launches:
@@ -43,6 +61,12 @@ class Launches:
     def are_left_out(self) -> bool:
         """Return True while the watcher skips launches."""
         return self.watcher is not None and bool(self.watcher.is_skipping())
+
+    def of_a_library(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Make a launch of a Triton kernel of an installed package: it is no custom launch."""
+        if self.watcher is not None:
+            return self.watcher.launch_of_a_library(launch, args, kwargs)
+        return launch(*args, **kwargs)
 
     def count_extensions(self) -> None:
         """Wrap the current `load_inline` and `load`, and what they return."""
@@ -111,6 +135,8 @@ def _count_triton(launches: Launches) -> None:
         execute = interpreter.GridExecutor.__call__
 
         def executed(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_installed(self):
+                return launches.of_a_library(functools.partial(execute, self), args, kwargs)
             launches.count += 1
             if launches.watcher is not None:
                 return launches.watcher.launch(functools.partial(execute, self), args, kwargs)
@@ -122,6 +148,9 @@ def _count_triton(launches: Launches) -> None:
     def ran(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         if warmup:
             return run(self, *args, grid=grid, warmup=True, **kwargs)
+        if _is_installed(self):
+            bound = functools.partial(run, self, grid=grid, warmup=False)
+            return launches.of_a_library(bound, args, kwargs)
         launches.count += 1
         if launches.watcher is None:
             return run(self, *args, grid=grid, warmup=False, **kwargs)
@@ -134,6 +163,8 @@ def _count_triton(launches: Launches) -> None:
         launch = select(self, grid)
 
         def launched(*args: Any, **kwargs: Any) -> Any:
+            if _is_installed(getattr(self, "src", None)):
+                return launches.of_a_library(launch, args, kwargs)
             launches.count += 1
             if launches.watcher is not None:
                 named = _Named(launch, getattr(self, "name", None))
@@ -149,23 +180,27 @@ def _count_triton(launches: Launches) -> None:
 def _count_cuda(launches: Launches) -> None:
     from torch.cuda import _utils
 
-    module: Any = _utils._CudaModule
     kernel: Any = _utils._CudaKernel
-    look_up, call = module.__getattr__, kernel.__call__
-
-    def found(self: Any, name: str) -> Any:
-        kernel = look_up(self, name)
-        kernel.compiled_name = name
-        return kernel
+    call = kernel.__call__
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         launches.count += 1
         if launches.watcher is not None:
-            named = _Named(functools.partial(call, self), getattr(self, "compiled_name", None))
+            named = _Named(functools.partial(call, self), _name_of_function(self.func))
             return launches.watcher.launch(named, args, kwargs)
         return call(self, *args, **kwargs)
 
-    module.__getattr__, kernel.__call__ = found, called
+    kernel.__call__ = called
+
+
+def _name_of_function(function: Any) -> str | None:
+    """Return the name that the driver knows a kernel by; None if it does not tell."""
+    name = ctypes.c_char_p()
+    try:
+        status = ctypes.CDLL("libcuda.so.1").cuFuncGetName(ctypes.byref(name), function)
+    except (OSError, AttributeError, ctypes.ArgumentError):  # a driver older than CUDA 12.3
+        return None
+    return name.value.decode() if status == 0 and name.value is not None else None
 
 
 def _count_graphs(launches: Launches) -> None:

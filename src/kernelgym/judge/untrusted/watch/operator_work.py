@@ -38,6 +38,7 @@ __all__ = [
     "JOINS",
     "Counter",
     "OperatorCounts",
+    "computes_alone",
     "is_capturing",
     "is_estimated",
     "is_untold",
@@ -93,6 +94,16 @@ def remember_implementations() -> None:
 def _is_torchs(name: str) -> bool:
     """Return True if an operator was registered before any kernel, or is TorchScript's alone."""
     return name in _OF_TORCH or not torch._C._dispatch_has_kernel(name)
+
+
+def computes_alone(name: str) -> bool:
+    """Return True if an operator of torch, named without overload, may do work itself.
+
+    Those that torch composes of others do none.
+    """
+    overloads = [each for each in _OF_TORCH if each.partition(".")[0] == name]
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key
+    return bool(overloads) and not all(composite(o, "CompositeImplicitAutograd") for o in overloads)
 
 
 def _implementation(name: str) -> int:
@@ -227,6 +238,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Work of the operators that a CUDA graph captured; each replay does it again."""
         self.names: dict[str, int] = defaultdict(int)
         """Number of calls of each torch operator, by qualified name."""
+        self.handed_over: set[str] = set()
+        """Names of the operators that a class of tensors handled."""
         self._unchanged: dict[str, bool] = {}
 
     @classmethod
@@ -244,6 +257,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if any(map(_dispatches, types)):
             if self.host_memory is not None:
                 self.host_memory.end()  # the handling of inner tensors is not seen there
+            self.handed_over.add(func._schema.name)
             return NotImplemented  # the tensors' class handles it, and meets this mode inside
         if self._within_own or torch.is_inference_mode_enabled():
             with self:  # inference mode, and what runs below autograd, leave composite ones whole

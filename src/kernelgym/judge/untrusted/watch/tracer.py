@@ -18,8 +18,8 @@ Python (`host_transfers.py`) and, on the CPU, writes to memory made by neither t
 interpreted kernel (`host_memory.py`). `torch.compile` returns its argument unchanged while a tracer
 watches: generated code is no custom kernel.
 
-It sees operators in threads that C++ started only if it is asked to (`thread_calls.py`), and none
-that are called without the dispatcher.
+It names operators that ran where they are not counted, as in threads that C++ started
+(`records.py`), but sees none that are called without the dispatcher.
 
 Loaded by path in the untrusted process: standard library, torch and triton only. Code in the same
 process can undo everything here. The tracer therefore decides about honest and lazy kernels; it is
@@ -41,6 +41,8 @@ __all__ = ["Tracer"]
 
 _MOST_POINTERS = 4096  # in one tensor; more numbers are data
 _LOWEST = 1 << 16  # no memory is mapped below
+_MOST_NAMES = 200
+_MOST_LETTERS = 1000
 
 
 class Tracer:
@@ -56,7 +58,7 @@ class Tracer:
         host_memory: The module `host_memory.py`.
         prints: The module `fingerprint.py`.
         launch_times: The module `launch_times.py`.
-        thread_calls: The module `thread_calls.py`.
+        records: The module `records.py`.
         device_kernels: The module `device_kernels.py`.
     """
 
@@ -68,7 +70,7 @@ class Tracer:
         host_memory: ModuleType,
         prints: ModuleType,
         launch_times: ModuleType,
-        thread_calls: ModuleType,
+        records: ModuleType,
         device_kernels: ModuleType,
     ) -> None:
         self._fingerprint, self._poison = prints.fingerprint, prints.poison
@@ -83,10 +85,12 @@ class Tracer:
         self._launches = self._working = 0
         self._profilers = {
             "profile": launch_times.LaunchTimes(),
-            "device": device_kernels.DeviceKernels(self._counter),
+            "device": device_kernels.DeviceKernels(self._counter, records),
         }
-        self._new_thread_calls = thread_calls.ThreadCalls
-        self._thread_calls: Any = None
+        self._recorder, self._find_uncounted = records.Recorder(), records.uncounted
+        self._of_torch = operator_work.computes_alone
+        self._uncounted: set[str] | None = set()
+        self._compiled_names: set[str] = set()
         self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
         self._counter.on_item, self._counter.on_lift = (
             self._host_transfers.add,
@@ -114,18 +118,13 @@ class Tracer:
         self.begun, self._of_process.watcher = False, None
         self._of_process.count = 0
         self._by_address.clear()
+        self._compiled_names.clear()
         self._compiled = self._captured = self._hidden = False
         self._host_transfers.rest()
 
-    def mode(self, mode: str, all_threads: bool = False) -> dict[str, Any]:
-        """Change the mode; return the report since the last change.
-
-        Args:
-            mode: The new mode.
-            all_threads: Whether ``record`` is to name the operators of other threads.
-        """
-        counter = self._counter
-        elsewhere = None if self._thread_calls is None else self._thread_calls.names
+    def mode(self, mode: str) -> dict[str, Any]:
+        """Change the mode; return the report since the last change."""
+        counter, uncounted = self._counter, self._uncounted
         report = {
             "launches": self._launches,
             "working": self._working,
@@ -137,14 +136,15 @@ class Tracer:
             "crossed": self._host_transfers.bytes,
             "host_transfers": sorted(self._host_transfers.ways),
             "library": self._host_transfers.library,
-            "elsewhere": None if elsewhere is None else sorted(elsewhere),
+            "uncounted": None if uncounted is None else sorted(uncounted)[:_MOST_NAMES],
+            "compiled_names": sorted(self._compiled_names),
             **self._profilers["profile"].report(),
             **self._profilers["device"].report(),
         }
         counter.reset()
         self._host_transfers.reset()
         self._launches = self._working = 0
-        self._thread_calls = self._new_thread_calls() if all_threads else None
+        self._uncounted = set()
         self._mode = mode
         counter.poisoning = mode == "ablate"
         return report
@@ -162,21 +162,33 @@ class Tracer:
         before = self._quietly(self._host_transfers.prints)
         if self._mode == "record" and not torch.cuda.is_initialized():
             self._quietly(lambda: self._host_memory.begin(self._existing(model)))
-        if self._thread_calls is not None:
-            self._quietly(self._thread_calls.begin)
+        if self._mode == "record":
+            self._quietly(self._recorder.begin)
         self._inside = self._counter.active = True
         try:
             with self._counter:
                 result = model(*arguments)
+            self._end_record()
             self._quietly(lambda: self._host_memory.reads(self._tensors_in(result)))
             return result
         finally:
             self._inside = self._counter.active = False
-            if self._thread_calls is not None:
-                self._quietly(self._thread_calls.end)
+            self._end_record()
             self._host_memory.end()
             given = list(self._tensors_in(arguments))
             self._quietly(lambda: self._host_transfers.compare(before, given))
+
+    def _end_record(self) -> None:
+        """Note the operators of torch that ran in a recorded call and were not counted."""
+        if self._mode != "record" or not self._recorder.running:
+            return
+        record = self._quietly(self._recorder.end)
+        if record is None or self._uncounted is None:
+            self._uncounted = None
+            return
+        lone = self._find_uncounted(record.named, self._counter.names)
+        self._uncounted |= {name for name in lone if self._of_torch(name)}
+        self._uncounted -= self._counter.handed_over
 
     def inside(self) -> bool:
         """Return True during a watched call."""
@@ -217,7 +229,20 @@ class Tracer:
         return self._without_numbers(result)
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any, skip: Any = None) -> Any:
-        """Launch a kernel and count it, or skip it and return `skip()`."""
+        """Launch a kernel and count it, or skip it and return `skip()`; note its compiled name."""
+        made = self._launched(launch, args, kwargs, skip)
+        for name in (getattr(made, "name", None), getattr(launch, "compiled_name", None)):
+            if isinstance(name, str) and len(self._compiled_names) < _MOST_NAMES:
+                self._compiled_names.add(name[:_MOST_LETTERS])
+        return made
+
+    def launch_of_a_library(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Launch a Triton kernel of an installed package, as an operator whose cost is unknown."""
+        if self._counts():
+            self._quietly(lambda: self._counter.work.add("triton_kernel", args, kwargs, None))
+        return launch(*args, **kwargs)
+
+    def _launched(self, launch: Callable[..., Any], args: Any, kwargs: Any, skip: Any) -> Any:
         if not self._inside:
             return launch(*args, **kwargs)
         if self._mode == "record":
