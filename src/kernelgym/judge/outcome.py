@@ -74,7 +74,8 @@ class TimingOutcome:
     """The reason why it was not timed."""
     findings: tuple[Finding, ...] = ()
     idle: Finding | None = None
-    """Hard finding on timed calls that launched no custom kernel; the kernel is rejected then."""
+    """Hard finding on timed calls, which launched no custom kernel or leave to libraries what the
+    watched calls did not; the kernel is rejected then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,19 @@ class DeviceShare:
     """Names of the libraries' kernels, longest first."""
 
     @property
+    def others_ms(self) -> float:
+        """Time of kernels that are not custom."""
+        return self.torch_ms + self.library_ms
+
+    @property
+    def total_ms(self) -> float:
+        """Time in which any kernel ran."""
+        return self.own_ms + self.others_ms
+
+    @property
     def own(self) -> float:
         """The custom kernels' share of the call's time on the device."""
-        total = self.own_ms + self.torch_ms + self.library_ms
-        return self.own_ms / total if total else 0.0
+        return self.own_ms / self.total_ms if self.total_ms else 0.0
 
     @property
     def beside_libraries(self) -> float:

@@ -30,13 +30,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_symbols import computes, device_functions
@@ -46,12 +42,11 @@ from kernelgym.judge.evidence.device_share import (
     device_share,
     read_run,
 )
-from kernelgym.judge.evidence.torch_share import TorchWork, torch_share
+from kernelgym.judge.evidence.torch_share import TorchWork, counted, torch_share
 from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.session.launch_count import LaunchTally
-from kernelgym.judge.session.live_run import LiveRun, Rerun
+from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession, Rejected
-from kernelgym.judge.untrusted.watch.operator_work import Counter
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
@@ -59,13 +54,14 @@ from kernelgym.verdict import SMALL_SHARE
 
 __all__ = [
     "Evidence",
-    "counted",
     "from_watched_call",
     "gather",
+    "in_timed_calls",
     "on_device",
     "prepare",
     "profiled",
     "read_profile",
+    "runs_faster",
     "with_launches",
     "without_own_kernels",
 ]
@@ -74,6 +70,8 @@ _ABLATED_S = 10.0
 _MARGIN = 0.01
 _TRANSFER = 0.01  # of the bytes that the reference's operators move
 _SMALL_TRANSFER_BYTES = 1024
+_FASTER = 0.75  # a watched call comes first, on a device that may have slowed its clock down
+_SLOWER = 1.5  # the same operator's kernels in a call that was not watched
 _EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library")
 
 
@@ -91,6 +89,10 @@ class Evidence:
     """Whether the output is wrong once the custom kernels are taken out."""
     crashed: bool = False
     """Whether a process failed meanwhile; the caller then checks that the device still works."""
+    ran: DeviceShare | None = None
+    """Time of the device in one watched call, by whose kernels it ran; None if it is not known."""
+    own_names: OwnNames | None = None
+    """Names by which `ran` was shared out; None without it."""
     profile: Profile | None = None
     """Launch times of one call; None in languages whose times mean nothing here."""
     complaint: str = ""
@@ -223,7 +225,9 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
             functions |= device_functions(Path(built.path).read_bytes())
     compiled = seen.get("compiled_names")
     names = map(str, compiled) if isinstance(compiled, list) else ()
-    share = device_share(ran, OwnNames(kernel.source, names, functions), captured=captured)
+    own = OwnNames(kernel.source, names, functions)
+    share = device_share(ran, own, captured=captured)
+    evidence = dataclasses.replace(evidence, ran=share, own_names=own)
     return _with_device_share(evidence, share, rules, noun_of(kernel.language))
 
 
@@ -240,6 +244,41 @@ def _with_device_share(found: Evidence, share: DeviceShare, rules: Ruleset, name
     kept = tuple(finding for finding in found.findings if finding.code != SMALL_SHARE)
     found = dataclasses.replace(found, device_share=share.own, findings=kept)
     return _with_small_share(found, share.own, "of the work by the device's time", rules, name)
+
+
+def runs_faster(evidence: Evidence, timed_ms: float) -> bool:
+    """Return True if a timed call is so much faster than the watched one that they may differ."""
+    return evidence.ran is not None and timed_ms < _FASTER * evidence.ran.total_ms
+
+
+def in_timed_calls(
+    evidence: Evidence, seen: dict[str, Any], calls: int, case: JudgedCase
+) -> Finding | None:
+    """Return a hard finding if timed calls leave to libraries what the watched call did not.
+
+    Timed calls are a graph that was captured unwatched. Its kernels carry no operator, so what is
+    not the candidate's may be torch's for as long as torch's kernels took in the watched call.
+
+    Args:
+        evidence: Evidence of the watched call.
+        seen: The candidate's list of the graph's kernels; empty if its calls were not captured.
+        calls: Number of calls in the graph.
+        case: The case.
+    """
+    ran, least = read_run(seen), case.ruleset.own_time
+    if ran is None or evidence.ran is None or evidence.own_names is None or not calls:
+        return None
+    timed = device_share(ran, evidence.own_names)
+    others_ms = timed.library_busy_ms / calls - _SLOWER * evidence.ran.others_ms
+    own_ms = timed.own_busy_ms / calls
+    if others_ms <= 0 or own_ms >= least * (own_ms + others_ms):
+        return None
+    message = (
+        f"kernels of libraries or torch ({', '.join(timed.libraries)[:300]}) take "
+        f"{timed.library_ms / calls:.4f} ms of a timed call, and took {evidence.ran.others_ms:.4f} "
+        "ms of the watched one: do the same work in every call"
+    )
+    return Finding("hidden_library_work", message, Severity.HARD)
 
 
 def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
@@ -416,32 +455,6 @@ def with_launches(evidence: Evidence, tally: LaunchTally, kernel: Kernel) -> Evi
     return dataclasses.replace(
         evidence, complaint=idle.message, findings=findings, failure=Failure.IDLE
     )
-
-
-@contextmanager
-def counted(model: torch.nn.Module) -> Iterator[Counter]:
-    """Count torch's operator work inside calls of a model, not around them."""
-    counter = Counter()
-    depths = [0]
-
-    def enter(*_: object) -> None:
-        depths[0] += 1
-        if depths[0] == 1:
-            counter.__enter__()
-
-    def leave(*_: object) -> None:
-        if depths[0] == 1:
-            counter.__exit__(None, None, None)
-
-    hooks = [
-        model.register_forward_pre_hook(enter),
-        model.register_forward_hook(leave, always_call=True),
-    ]
-    try:
-        yield counter
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _refused(code: str, message: str, found: Evidence) -> Evidence:

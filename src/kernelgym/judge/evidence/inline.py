@@ -14,13 +14,12 @@ from typing import Any
 from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.evidence.evidence import (
     Evidence,
-    counted,
     from_watched_call,
     on_device,
     profiled,
     without_own_kernels,
 )
-from kernelgym.judge.evidence.torch_share import TorchWork
+from kernelgym.judge.evidence.torch_share import TorchWork, counted
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.languages import LANGUAGES

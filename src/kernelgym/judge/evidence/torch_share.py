@@ -1,4 +1,4 @@
-"""Share of the reference's work that a kernel leaves to torch's operators. Pure.
+"""Share of the reference's work that a kernel leaves to torch's operators.
 
 Work is measured by the bytes that operators move, kind by kind, or by floating-point operations
 where the reference consists of matrix products. So neither other names for the same work nor a
@@ -12,7 +12,11 @@ Not here:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+import torch
 
 from kernelgym.judge.untrusted.watch.operator_work import (
     COPIES,
@@ -22,7 +26,7 @@ from kernelgym.judge.untrusted.watch.operator_work import (
     is_untold,
 )
 
-__all__ = ["TorchWork", "torch_share"]
+__all__ = ["TorchWork", "counted", "torch_share"]
 
 _UNKNOWN = 30.0
 """Weight of an operator of unknown cost, such as an FFT, a factorisation or a fused activation, in
@@ -108,6 +112,32 @@ class TorchWork:
             self.products + other.products,
             self.elements + other.elements,
         )
+
+
+@contextmanager
+def counted(model: torch.nn.Module) -> Iterator[Counter]:
+    """Count torch's operator work inside calls of a model, not around them."""
+    counter = Counter()
+    depths = [0]
+
+    def enter(*_: object) -> None:
+        depths[0] += 1
+        if depths[0] == 1:
+            counter.__enter__()
+
+    def leave(*_: object) -> None:
+        if depths[0] == 1:
+            counter.__exit__(None, None, None)
+
+    hooks = [
+        model.register_forward_pre_hook(enter),
+        model.register_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield counter
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: bool = False) -> float:

@@ -234,6 +234,12 @@ class CandidateSession:
         seen = self.channel.answer("trace").get("seen")
         return seen if isinstance(seen, dict) else {}
 
+    def graph_kernels(self) -> dict[str, Any]:
+        """Return the candidate's list of the kernels in its captured graph; empty without one."""
+        self.channel.post({"op": "graph_kernels"})
+        seen = self.channel.answer("graph_kernels").get("seen")
+        return seen if isinstance(seen, dict) else {}
+
     def launches(self) -> Any:
         """Return the candidate's report on its interpreted launches.
 

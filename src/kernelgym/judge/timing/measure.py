@@ -29,6 +29,7 @@ import statistics
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import CandidateSession, Rejected
@@ -139,6 +140,14 @@ class Stopwatch:
                 )
             measurements.append(measured)
         return measurements
+
+    def graph_kernels(self, number: int) -> tuple[dict[str, Any], int]:
+        """Return what a kernel's captured graph runs, as its process says, and for how many calls.
+
+        Args:
+            number: Index of the kernel.
+        """
+        return self._windows.graph_kernels(1 + number)
 
     def _judged(
         self, number: int, pairs: Sequence[WindowPair], captured: Collection[int]

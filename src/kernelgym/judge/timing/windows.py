@@ -150,6 +150,10 @@ class TimingWindows:
         tells = not captured
         return captured | {k for k in kernels if self._awake(k, self._sides[k].capture, tells)}
 
+    def graph_kernels(self, which: int) -> tuple[dict[str, Any], int]:
+        """Return what a side says of the kernels in its captured graph, and of how many calls."""
+        return self._awake(which, self._sides[which].graph_kernels), self.calls
+
     def wrong_after_capture(self, captured: Collection[int]) -> int | None:
         """Return a captured kernel's side whose graph gives wrong outputs; None without one."""
         try:

@@ -22,6 +22,8 @@ Every request carries a nonce, which the answer repeats. The requests are:
 - ``launches``: report the distinct launches of interpreted kernels, as `launch_record.py` does;
 - ``front_end``: compile such a report as far as `front_end.py` does. Only a process that was given
   no kernel receives this request;
+- ``graph_kernels``: replay the captured graph once and list its kernels, as
+  `device_kernels.py` does;
 - ``compilation``: report cache misses of `torch.compile`. Only a process that holds the reference
   and was loaded with ``compile`` receives this request.
 """
@@ -85,6 +87,8 @@ class CandidateParts:
     """Makes this process's `Tracer`, from `watch/tracer.py`."""
     untried_configs: Callable[[], int]
     """Returns how many configs of an autotuned kernel no interpreted launch has taken yet."""
+    device_kernels: ModuleType
+    records: ModuleType
     recorder: Any = None
     """This process's `Recorder`, from `triton/launch_record.py`; None without an interpreter."""
 
@@ -161,6 +165,8 @@ def serve(
                     reply["refused"] = parts.front_end.refusals(*given)
                 case "capture":
                     reply["results"] = state.capture(request["tells"])
+                case "graph_kernels":
+                    reply["seen"] = state.graph_kernels()
                 case "compilation":
                     if request["save"]:
                         parts.torch_compile.save(scratch)
@@ -453,3 +459,15 @@ class _State:
         self._graph_results = results if tells else None
         self._graph, self._in_graph = graph, self._launches.count - before
         return results
+
+    def graph_kernels(self) -> dict[str, Any]:
+        """Return what the kernels of the captured graph are; empty without one.
+
+        None of the candidate's code on the host runs meanwhile, so it cannot behave for the
+        profiler's sake.
+        """
+        if self._graph is None:
+            return {}
+        lister = self._parts.device_kernels.DeviceKernels(None, self._parts.records)
+        found: dict[str, Any] = lister.replayed(self._graph.replay)
+        return found

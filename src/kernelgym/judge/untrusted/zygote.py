@@ -145,6 +145,8 @@ class _Zygote:
             **{name: _untrusted(name) for name in (*names, *more)},
             triton_tools=_untrusted("triton/tools"),
             front_end=_untrusted("triton/front_end"),
+            device_kernels=_untrusted("watch/device_kernels"),
+            records=_untrusted("watch/records"),
             as_gpu=as_gpu,
             launches=launches,
             recorder=_recorder(),

@@ -205,7 +205,8 @@ class Attempt:
                 return
             if self._equipment.times([case.kernel for case in self._cases]):
                 with self._clock.stage("timing"):
-                    found = self._equipment.timer.timed(runs, share)
+                    watched = self._outcomes[0].evidence if len(runs) == 1 else None
+                    found = self._equipment.timer.timed(runs, share, watched)
                 for outcome, timing in zip(self._outcomes, found, strict=True):
                     outcome.timing = timing
         except Rejected as end:

@@ -10,6 +10,7 @@ Loaded by path in the untrusted process: standard library and torch only.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -24,6 +25,14 @@ _device_of = torch._C.TensorBase.device.__get__
 _record: Any = torch._C._autograd._enable_record_function  # in this thread
 _ROW = 1 << 20
 _ROWS_AT_ONCE = 32  # 128 MB of words, twice as much for their products
+
+
+class _Depth(threading.local):
+    within = 0
+    """Number of `_unwatched` blocks that this thread is in."""
+
+
+_depth = _Depth()
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
@@ -59,12 +68,14 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 @contextlib.contextmanager
 def _unwatched() -> Iterator[None]:
     """Hide operators from dispatch modes, which take longer than many operators, and records."""
+    _depth.within += 1
     _record(False)
     try:
         with torch._C.DisableTorchFunctionSubclass(), torch._C._DisableTorchDispatch():
             yield
     finally:
-        _record(True)
+        _depth.within -= 1
+        _record(not _depth.within)
 
 
 def _sums(words: torch.Tensor) -> tuple[Any, Any]:
