@@ -1,6 +1,7 @@
 """Whose kernels a GPU works for: names, shares of time, refusals."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,12 @@ from kernelgym.judge.evidence.device_share import (
     device_share,
     read_run,
 )
-from kernelgym.judge.evidence.evidence import Evidence, _with_device_share
+from kernelgym.judge.evidence.evidence import (
+    Evidence,
+    _with_device_share,
+    in_timed_calls,
+    runs_faster,
+)
 from kernelgym.rulesets import RULESETS, Ruleset
 
 STRICT = RULESETS["strict"]
@@ -222,3 +228,32 @@ def test_sliver_of_the_devices_time_is_refused():
 def test_rules_without_the_share_refuse_nothing():
     off = dataclasses.replace(STRICT, own_time=0.0, least_share=0.0)
     assert not refusal(kernel(ms=9.0), kernel("add_rows", ms=0.002), rules=off).complaint
+
+
+WATCHED = Evidence(ran=share_of(kernel("add_rows", ms=0.5)), own_names=OWN)
+
+
+def timed(*kernels, calls=1, watched=WATCHED):
+    """Return the finding on a graph of `calls` calls that runs these kernels."""
+    seen = {"device_kernels": [[k.name, "", k.launches * calls, k.ms * calls] for k in kernels]}
+    return in_timed_calls(watched, seen, calls, SimpleNamespace(ruleset=STRICT))
+
+
+def test_timed_calls_that_leave_the_work_to_a_library_are_refused():
+    found = timed(kernel(ms=0.1), kernel("add_rows", ms=0.003), calls=7)
+    assert found.code == "hidden_library_work" and GEMM in found.message
+    assert "0.1000 ms of a timed call, and took 0.0000 ms" in found.message
+
+
+def test_timed_calls_that_do_what_the_watched_call_did_pass():
+    assert timed(kernel("add_rows", ms=0.1)) is None
+    beside_torch = share_of(kernel(operator="aten::mm", ms=0.5), kernel("add_rows", ms=0.5))
+    watched = Evidence(ran=beside_torch, own_names=OWN)
+    assert timed(kernel(ms=0.5), kernel("add_rows", ms=0.01), watched=watched) is None
+    assert timed(kernel(ms=0.9), kernel("add_rows", ms=0.01), watched=watched) is not None
+    assert in_timed_calls(WATCHED, {}, 7, SimpleNamespace(ruleset=STRICT)) is None
+
+
+def test_timed_calls_are_asked_about_if_they_run_faster():
+    assert runs_faster(WATCHED, 0.2) and not runs_faster(WATCHED, 0.45)
+    assert not runs_faster(Evidence(), 0.2)

@@ -88,3 +88,27 @@ def test_a_claim_that_is_no_count_is_none(claim):
 def test_messages_say_which_calls_launched_nothing(calls, idle, watched, said):
     finding = LaunchTally(calls, idle).finding(KERNEL, Severity.HARD, watched)
     assert said in finding.message and finding.code == "no_kernel_launch"
+
+
+def _written(name):
+    """Return a function as a kernel's file, or an installed package's, defines it."""
+    found = {}
+    exec(compile("def kernel(x): pass", name, "exec"), found)
+    return found["kernel"]
+
+
+def test_kernel_of_an_installed_package_is_no_custom_one():
+    sparse = f"{torch.__path__[0]}/sparse/_triton_ops.py"
+    anew = SimpleNamespace(fn=SimpleNamespace(fn=_written(sparse)))
+    assert module._is_installed(anew) and module._is_installed(_written(sparse))
+    assert not module._is_installed(SimpleNamespace(fn=_written("/tmp/scratch/kernel.py")))
+    assert not module._is_installed(None)
+
+
+def test_launch_of_an_installed_kernel_is_told_to_the_watcher_and_not_counted():
+    told = []
+    launches = SimpleNamespace(count=0, watcher=None)
+    made = module.Launches.of_a_library(launches, lambda x: x + 1, (1,), {})
+    launches.watcher = SimpleNamespace(launch_of_a_library=lambda *given: told.append(given))
+    module.Launches.of_a_library(launches, print, (1,), {})
+    assert made == 2 and launches.count == 0 and told == [(print, (1,), {})]
