@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernelgym.judge.compiling.library_symbols import computes
 from kernelgym.judge.evidence.evidence import _uncounted
 from kernelgym.judge.untrusted.watch.operator_work import Counter, computes_alone
-from kernelgym.judge.untrusted.watch.records import Recorder, counted_around, uncounted
+from kernelgym.judge.untrusted.watch.records import CallRecorder, counted_around, uncounted
 
 MM, MUL, RELU = "aten::mm", "aten::mul", "aten::relu"
 
@@ -49,7 +49,7 @@ def test_nothing_is_put_down_to_what_was_not_counted(spans, counted):
 @pytest.fixture
 def profiled():
     def profile(call):
-        counter, recorder = Counter(), Recorder()
+        counter, recorder = Counter(), CallRecorder()
         recorder.begin()
         with counter, torch.no_grad():
             call()
@@ -136,7 +136,7 @@ def test_operator_that_runs_while_another_is_handled_is_not_counted(profiled):
             if func is torch.ops.aten.relu.default:
                 torch.mm(x, x)
 
-    counter, recorder = Busy(), Recorder()
+    counter, recorder = Busy(), CallRecorder()
     recorder.begin()
     with counter, torch.no_grad():
         torch.relu(x)
@@ -178,7 +178,7 @@ def test_a_record_that_cannot_begin_is_none(monkeypatch):
         raise RuntimeError("the profiler is on")
 
     monkeypatch.setattr("kernelgym.judge.untrusted.watch.records._enable", busy)
-    recorder = Recorder()
+    recorder = CallRecorder()
     recorder.begin()
     assert recorder.end() is None and not recorder.running
 

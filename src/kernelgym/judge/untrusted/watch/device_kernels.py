@@ -39,7 +39,7 @@ class DeviceKernels:
 
     def __init__(self, counter: Any, records: ModuleType) -> None:
         self._counter = counter
-        self._recorder, self._counted_around = records.Recorder(), records.counted_around
+        self._recorder, self._counted_around = records.CallRecorder(), records.counted_around
         self._found: dict[str, Any] = {}
 
     def call(self, model: Any, arguments: list[Any]) -> Any:

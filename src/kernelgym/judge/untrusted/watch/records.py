@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Record", "Recorder", "counted_around", "uncounted"]
+__all__ = ["CallRecord", "CallRecorder", "counted_around", "uncounted"]
 
 _ON_DEVICE: Any = torch._C._autograd.DeviceType.CUDA
 # Taken here, before a kernel could replace them.
@@ -38,7 +38,7 @@ Span = tuple[int, int, int, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CallRecord:
     """What ran in a call."""
 
     named: list[Span]
@@ -47,7 +47,7 @@ class Record:
     """The profiler's events of the device."""
 
 
-class Recorder:
+class CallRecorder:
     """Records one call at a time, from `begin` to `end`."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Recorder:
         """Start to record, with the kernels of a GPU if `device` is True."""
         self.running = _begun(device) or (_stopped() and _begun(device))
 
-    def end(self) -> Record | None:
+    def end(self) -> CallRecord | None:
         """Stop recording; return what ran, or None if it could not be recorded."""
         if not self.running:
             return None
@@ -76,7 +76,7 @@ class Recorder:
                 end = start + event.duration_ns()
                 thread = event.start_thread_id()
                 named.append((thread, start, end, event.correlation_id(), event.name()))
-        return Record(named, kernels)
+        return CallRecord(named, kernels)
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ class Tracer:
             "profile": launch_times.LaunchTimes(),
             "device": device_kernels.DeviceKernels(self._counter, records),
         }
-        self._recorder, self._find_uncounted = records.Recorder(), records.uncounted
+        self._recorder, self._find_uncounted = records.CallRecorder(), records.uncounted
         self._of_torch = operator_work.computes_alone
         self._uncounted: set[str] | None = set()
         self._compiled_names: set[str] = set()
