@@ -173,6 +173,8 @@ def test_device_functions_are_symbols_and_no_text(library):
     text = '; } const char* const said = "_Z9__device_stub__Z4gemmPf"; void g() { out = said[out]'
     data = library(statement + text).read_bytes()
     assert device_functions(data) == {stub}
+    inlined = library(f"out = 1; }} int _ZZL{stub}E8__handle = 3; void g() {{").read_bytes()
+    assert device_functions(inlined) == {f"_ZZL{stub}E8__handle"}
     assert device_functions(data[:1000]) == device_functions(b"") == frozenset()
 
 

@@ -264,8 +264,9 @@ _STUB = re.compile(r"__device_stub__?(?=Z?\w)")
 def device_functions(library: bytes) -> frozenset[str]:
     """Return the host's symbols of the device functions that were compiled into a library.
 
-    For each, nvcc writes a function that launches it, whose name holds that of the device function.
-    Text in the library's data is no symbol. Empty for a library without a table of symbols.
+    For each, nvcc writes a function that launches it, whose name holds that of the device function;
+    where it is inlined, its static variables have that name. Text in the library's data is no
+    symbol. Empty for a library without a table of symbols.
 
     Args:
         library: A 64-bit little-endian ELF file.
@@ -281,7 +282,7 @@ def device_functions(library: bytes) -> frozenset[str]:
             names = _part(library, *rows[row[6]][4:6])
             table = _part(library, *row[4:6])
             for name, info, _, section, _, length in struct.iter_unpack("<IBBHQQ", table):
-                if info & 15 == 2 and section and length:  # a function that is defined here
+                if info & 15 in (1, 2) and section and length:  # defined here: data or a function
                     found.add(names[name : names.index(b"\0", name)].decode("latin-1"))
     except (struct.error, IndexError, ValueError):
         return frozenset()

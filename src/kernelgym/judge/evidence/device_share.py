@@ -34,10 +34,10 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # The names of kernels in CUDA's text for NVRTC: from the mark to the body. Words elsewhere name
 # nothing that runs.
 _DECLARED = re.compile(r"__global__([^{;]{1,400})")
-# The names of kernels that NVIDIA's libraries and torch are made of, whatever an extension holds.
+# The names of kernels that NVIDIA's libraries are made of, whatever an extension holds.
 _LIBRARY = re.compile(
     r"(\w+ )?((ampere|volta|turing|maxwell|hopper)_\w*(gemm|conv|scudnn|wgrad|dgrad|fprop)"
-    r"|sm\d+_xmma_|nvjet_|cutlass_\d+_|cublas|cudnn|cusparse|cusolver|at::native::|at::cuda::"
+    r"|sm\d+_xmma_|nvjet_|cutlass_\d+_|cublas|cudnn|cusparse|cusolver"
     r"|cutlass::Kernel2?<cutlass_\d)"
 )
 _WORD = re.compile(r"\w+")
@@ -119,10 +119,14 @@ class OwnNames:
         self, source: str, compiled: Iterable[str] = (), functions: Iterable[str] = ()
     ) -> None:
         plain = _COMMENT.sub(" ", source)
-        nvrtc = _DECLARED.findall(plain) if "nvrtc" in plain.lower() else ()
+        asks = "nvrtc" in plain.lower() or "_compile_kernel" in plain
+        nvrtc = _DECLARED.findall(plain) if asks else ()
         self._declared = frozenset(word for text in nvrtc for word in _WORD.findall(text))
         self._words = frozenset(_WORD.findall(plain))
-        self._compiled, self._functions = frozenset(compiled), frozenset(functions)
+        self._compiled = frozenset(compiled)
+        # The driver gives the mangled names of functions in C++.
+        mangled = (name for name in self._compiled if name.startswith("_Z"))
+        self._functions = frozenset((*functions, *mangled))
 
     def __contains__(self, name: str) -> bool:
         if name in self._compiled:

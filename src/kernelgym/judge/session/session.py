@@ -235,9 +235,17 @@ class CandidateSession:
         return seen if isinstance(seen, dict) else {}
 
     def graph_kernels(self) -> dict[str, Any]:
-        """Return the candidate's list of the kernels in its captured graph; empty without one."""
+        """Return the candidate's list of the kernels in its captured graph.
+
+        Empty without a graph, and where the profiler cannot be used.
+        """
         self.channel.post({"op": "graph_kernels"})
-        seen = self.channel.answer("graph_kernels").get("seen")
+        try:
+            seen = self.channel.answer("go").get("seen")
+        except Rejected as end:
+            if end.status is Status.RUNTIME_ERROR and not self.channel.has_ended():
+                return {}
+            raise
         return seen if isinstance(seen, dict) else {}
 
     def launches(self) -> Any:

@@ -180,17 +180,24 @@ def _count_triton(launches: Launches) -> None:
 def _count_cuda(launches: Launches) -> None:
     from torch.cuda import _utils
 
+    module: Any = _utils._CudaModule
     kernel: Any = _utils._CudaKernel
-    call = kernel.__call__
+    look_up, call = module.__getattr__, kernel.__call__
+
+    def found(self: Any, name: str) -> Any:
+        kernel = look_up(self, name)
+        kernel.compiled_name = name
+        return kernel
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         launches.count += 1
         if launches.watcher is not None:
-            named = _Named(functools.partial(call, self), _name_of_function(self.func))
+            name = _name_of_function(self.func) or getattr(self, "compiled_name", None)
+            named = _Named(functools.partial(call, self), name)
             return launches.watcher.launch(named, args, kwargs)
         return call(self, *args, **kwargs)
 
-    kernel.__call__ = called
+    module.__getattr__, kernel.__call__ = found, called
 
 
 def _name_of_function(function: Any) -> str | None:
