@@ -3,7 +3,6 @@
 # devices = ["cpu", "cuda"]
 # what = "torch unfolds the image, and its kernel multiplies by the weights."
 # ///
-import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import triton

@@ -79,7 +79,7 @@ class Keeper(Timer):
         super().__init__(RULESETS[ruleset], accelerator, self.processes, None)
         self._left = list(measurements)
 
-    def _measure(self, runs, share):
+    def _measure(self, runs, share, watched=None):
         found = self._left.pop(0)
         if isinstance(found, Exception):
             raise found
