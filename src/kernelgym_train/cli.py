@@ -2,8 +2,8 @@
 
 Contract: `main` returns the exit code. 0: done. 1: failed, or stopped by a guard, with one line on
 standard error. 2: a usage error, with one line that says what was given, what is known and what to
-do. 130: interrupted; a run that is resumed goes on from its last checkpoint. Results go to standard
-output, everything else to standard error.
+do. 130: interrupted by Ctrl-C, 143: by SIGTERM, which does the same; a run that is resumed goes on
+from its last checkpoint. Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
+from kernelgym.interruption import InterruptCode, ended_by_sigterm
 from kernelgym.reading import options as described
 from kernelgym_train.backends.backend import BACKENDS, check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
@@ -31,7 +32,8 @@ Train a model to write kernels, on the reward of executing them.
 
 Settings are read from a YAML file, then from key.path=value; --help-settings lists them all.
 With --backend mcgs a search makes one kernel faster instead, with key=value settings of its own.
-Exit codes: 0 done, 1 failed or stopped by a guard, 2 usage error, 130 interrupted."""
+Exit codes: 0 done, 1 failed or stopped by a guard, 2 usage error, 130
+interrupted by Ctrl-C, 143 by SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,17 @@ class _Asked:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
     try:
-        code = _outcome(argv)
-        sys.stdout.flush()
-        return code
+        with ended_by_sigterm() as interrupted:
+            code = _outcome(argv, interrupted)
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:
         # The reader of our output has closed the pipe. Python would complain again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _outcome(argv: Sequence[str] | None) -> int:
+def _outcome(argv: Sequence[str] | None, interrupted: InterruptCode) -> int:
     """Run the command and return the exit code.
 
     Raises:
@@ -71,7 +74,7 @@ def _outcome(argv: Sequence[str] | None) -> int:
         return done.code if isinstance(done.code, int) else 2
     except KeyboardInterrupt as interrupt:
         _say(str(interrupt) or "interrupted")
-        return 130
+        return interrupted.value
     except UsageError as error:
         _say(f"error: {error}", verbose)
         return 2

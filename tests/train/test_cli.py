@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -261,6 +263,36 @@ def test_run_interrupted_at_once_leaves_no_folder(
     assert main(given) == 130
     assert "before a step was done; no run was kept" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_run_after_sigterm_has_finished_its_step_and_goes_on(
+    tmp_path: Path,
+    model_folder: Path,
+    scripted: list[ScriptedEvaluator],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from kernelgym_train.run.steps import Steps
+
+    play = Steps.play
+
+    async def terminated(self: Steps, step: int, *args: Any, **options: Any) -> Any:
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return await play(self, step, *args, **options)
+
+    run = tmp_path / "one"
+    given = [*SMALL, f"model.id={model_folder}", f"run.folder={tmp_path}", "run.name=one"]
+    given += ["optimiser.steps=3", "evaluation.every=0", "run.save_every=100"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "play", terminated)
+        assert main(given) == 143
+    said = capsys.readouterr().err
+    assert "this step is finished and saved" in said and f"--resume {run}" in said
+    assert [row["step"] for row in rows(run / "checkpoints.jsonl")] == [2]
+    assert rows(run / "events.jsonl")[-1]["event"] == "interrupted"
+    assert main(["--resume", str(run)]) == 0
+    assert [row["step"] for row in rows(run / "metrics.jsonl")] == [0, 1, 2]
 
 
 def test_resumed_run_that_is_finished_says_so(

@@ -2,7 +2,8 @@
 
 Contract: `main` returns the exit code. 0: done. 1: failed, with one line on standard error (a
 traceback with ``-v``). 2: a usage error, with one line that says what was given, what is known and
-what to do. 130: interrupted. Results go to standard output, everything else to standard error.
+what to do. 130: interrupted by Ctrl-C, 143: by SIGTERM, which does the same. Results go to standard
+output, everything else to standard error.
 
 May import every room of kernelgym, but nothing imports it. It imports no PyTorch at start, and the
 code of a command only when that command runs.
@@ -45,13 +46,14 @@ from kernelgym.cli.report import ReportCommand
 from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.interruption import InterruptCode, ended_by_sigterm
 
 _DESCRIPTION = """\
 Problems, verdicts and episodes of GPU kernels written by models.
 
 Exit codes: 0 done, 1 failed (for `check`: the kernel is not correct; for `redteam`: an exploit got
-through or an honest kernel was refused), 2 usage error,
-130 interrupted. `-v` shows the traceback of a failure, `--version` the version."""
+through or an honest kernel was refused), 2 usage error, 130 interrupted by Ctrl-C, 143 by SIGTERM.
+`-v` shows the traceback of a failure, `--version` the version."""
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _NO_NUMBER = re.compile(
@@ -86,16 +88,17 @@ _GROUP = "index"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `argv` is ``sys.argv[1:]`` if None."""
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
-        return code
+        with ended_by_sigterm() as interrupted:
+            code = _run(list(sys.argv[1:] if argv is None else argv), interrupted)
+            sys.stdout.flush()
+            return code
     except BrokenPipeError:
         # The reader of standard output has closed the pipe. Python would report it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], interrupted: InterruptCode) -> int:
     """Run one command and return the exit code.
 
     Raises:
@@ -117,7 +120,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     except KeyboardInterrupt:
         _say("interrupted")
-        return 130
+        return interrupted.value
     except UsageError as error:
         _say(f"error: {error}", verbose)
         return 2

@@ -1,7 +1,7 @@
 """``python -m kernelgym_train.demo``: watch a small model learn from verdicts.
 
 Contract: as `kernelgym_train.cli`: results go to standard output, progress to standard error; 0 for
-done, 1 for failed, 2 for a usage error, 130 for an interrupt.
+done, 1 for failed, 2 for a usage error, 130 for Ctrl-C, 143 for SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kernelgym import LocalEvaluator, UsageError
+from kernelgym.interruption import ended_by_sigterm
 from kernelgym_train.backends.backend import BACKENDS
 from kernelgym_train.demo.demonstration import demonstrate
 from kernelgym_train.demo.introduction import introduce
@@ -32,19 +33,20 @@ _EVERY_S = 5.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration; returns the exit code."""
-    try:
-        return _run(_parser().parse_args(argv))
-    except SystemExit as done:
-        return done.code if isinstance(done.code, int) else 2
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return 130
-    except UsageError as error:
-        _say(f"error: {error}")
-        return 2
-    except Exception as error:
-        _say(f"failed: {type(error).__name__}: {error}")
-        return 1
+    with ended_by_sigterm() as interrupted:
+        try:
+            return _run(_parser().parse_args(argv))
+        except SystemExit as done:
+            return done.code if isinstance(done.code, int) else 2
+        except KeyboardInterrupt:
+            _say("interrupted")
+            return interrupted.value
+        except UsageError as error:
+            _say(f"error: {error}")
+            return 2
+        except Exception as error:
+            _say(f"failed: {type(error).__name__}: {error}")
+            return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,8 +6,9 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kernelgym import LocalEvaluator, UsageError
 from kernelgym.judging_memory import memory_budget
@@ -50,6 +51,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
 
     Raises:
         UsageError: If a setting is wrong.
+        KeyboardInterrupt: If Ctrl-C ended the search in order, after the result is printed.
     """
     settings = read_search_settings(given)
     if settings.input and Path(settings.input).is_dir():
@@ -70,6 +72,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
             resume=settings.resume,
         )
     print(sentence(result, SearchFolder(outdir, task.name)))
+    _tell_interrupt(result)
     return 0
 
 
@@ -91,7 +94,14 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
         config = _config(settings, _say)
         result = search_folder(tasks, evaluators, outdir, config, resume=settings.resume)
     print(whole_sentence(result, outdir))
+    _tell_interrupt(result)
     return 1 if result["failed"] else 0
+
+
+def _tell_interrupt(result: Mapping[str, Any]) -> None:
+    """Raise KeyboardInterrupt if a search was interrupted; its text says how to go on."""
+    if "interrupted" in result["stopped"]:
+        raise KeyboardInterrupt("interrupted; the same command with resume=true goes on")
 
 
 def _config(

@@ -1,5 +1,7 @@
 """What Ctrl-C does to a run, and how it is answered.
 
+SIGTERM comes as Ctrl-C to a command of `kernelgym-train` (`kernelgym.interruption`).
+
 Contract:
 
 - Ctrl-C is answered at once, by a thread: what the run is doing, what happens next, where it lies.
@@ -25,9 +27,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from kernelgym.interruption import CTRL_C_CODE, SIGTERM_CODE
+
 _PATIENCE_S = 5.0
 _LOOK_S = 0.5
-_INTERRUPTED = 130
 
 
 class Activity:
@@ -120,14 +123,16 @@ class Interrupts:
 
     def _answer(self, reader: int) -> None:
         """Answer each Ctrl-C; the operating system writes its number when it comes."""
-        waits = False
+        waits, code = False, CTRL_C_CODE
         while data := os.read(reader, 1):
+            if data[0] == signal.SIGTERM:
+                code = SIGTERM_CODE  # Ctrl-C's number follows
             if data[0] != signal.SIGINT:
                 continue
             waits = self._finishes and not waits
             self.say(self._line(waits))
             if not waits and not self._left.wait(_PATIENCE_S):
-                os._exit(_INTERRUPTED)
+                os._exit(code)
 
     def _line(self, waits: bool) -> str:
         then = "stopping now"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelgym.testing import ScriptedEvaluator
+from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.cli import main
 from kernelgym_train.mcgs import Budget, command
 from kernelgym_train.mcgs.command import estimate
@@ -54,6 +58,32 @@ def test_command_resumed_when_finished_says_the_same(
     assert main([*given, "resume=true"]) == 0
     assert capsys.readouterr().out == first
     assert not table[-1].judged
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_command_interrupted_checks_the_best_and_goes_on(
+    number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[ScriptedEvaluator] = []
+
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        if len(made) == 1 and len(made[0].judged) == 6:
+            os.kill(os.getpid(), number)
+        return searches.judged(problem, kernel)
+
+    def evaluator(**_: Any) -> ScriptedEvaluator:
+        made.append(searches.evaluator(judged))
+        return made[-1]
+
+    monkeypatch.setattr(command, "LocalEvaluator", evaluator)
+    given = [*MATMUL, "budget_builds=12", f"outdir={tmp_path}"]
+    assert main(given) == 128 + number
+    said = capsys.readouterr()
+    assert said.out.startswith("matmul: ") and "with resume=true goes on" in said.err
+    result = json.loads((tmp_path / "result.json").read_text())
+    assert result["stopped"] == "interrupted" and result["evaluations"] < 12
+    assert main([*given, "resume=true"]) == 0
+    assert json.loads((tmp_path / "result.json").read_text())["evaluations"] == 12
 
 
 def test_command_own_problem_and_kernel(

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from kernelgym import UsageError
+from kernelgym.interruption import ended_by_sigterm
 from kernelgym.testing import verdict
 from kernelgym_train.backends.tinker.datums import datum_row
 from kernelgym_train.backends.tinker.losses import learning_rate_at, loss_of
@@ -245,18 +246,20 @@ def test_stopped_run_keeps_its_weights(tmp_path):
     assert not (log.folder / "checkpoints.jsonl").exists(), "a run goes on from none of it"
 
 
-def test_interrupt_finishes_the_step_and_saves(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_finishes_the_step_and_saves(number, tmp_path, monkeypatch):
     play = Steps.play
 
     async def interrupted(self, step, *args, **options):
         if step == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return await play(self, step, *args, **options)
 
     monkeypatch.setattr(Steps, "play", interrupted)
     folder, store = tmp_path / "run", Store()
-    with pytest.raises(KeyboardInterrupt):
+    with ended_by_sigterm() as code, pytest.raises(KeyboardInterrupt):
         fake_tinker.run(folder, fake_tinker.config("run.save_every=100"), store)
+    assert code.value == 128 + number
     start = RunLog.follow(folder).start
     assert start is not None and start.step == 3
     assert [name for name, _ in store.saved] == ["step-000003"]
