@@ -19,7 +19,7 @@ is an empty string, 0, 0.0, False or an empty tuple:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from kernelgym.episodes.episode import Episode
 from kernelgym.rewards import PARTS
@@ -89,14 +89,33 @@ def episode_info(
     return info
 
 
-def episode_frame(episode: Episode, device: str) -> str:
+class RenderedText(str):
+    """Text that `render` returns; a wrapper that needs an image is told so."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> NoReturn:
+        """Refuse to be an image.
+
+        Raises:
+            AttributeError: Always.
+        """
+        raise AttributeError(
+            "a kernelgym environment renders text (render_mode 'ansi'), which has no shape; leave "
+            "wrappers that change images out"
+        )
+
+
+def episode_frame(episode: Episode, device: str) -> RenderedText:
     """Return an episode's state as text: problem, turn, last verdict and last feedback."""
     head = (
         f"{episode.problem.id} {episode.problem.name}: {episode.language} on {device}, "
         f"turn {len(episode.turns)} of {episode.max_turns}"
     )
     if not episode.turns:
-        return head
+        return RenderedText(head)
     last = episode.turns[-1]
     tail = f"; over: {episode.ended}" if episode.over else ""
-    return f"{head}\n{last.verdict.status}, score {last.score.total:.3f}{tail}\n{last.feedback}"
+    told = f"{last.verdict.status}, score {last.score.total:.3f}{tail}"
+    return RenderedText(f"{head}\n{told}\n{last.feedback}")

@@ -2,7 +2,8 @@
 
 `gymnasium.spaces.Text` names its characters one by one, which refuses the quotation marks that
 compilers print, or costs milliseconds per check. `KernelText` is a `Text`, so Gymnasium's
-batching works on it, that takes every string up to a length.
+batching works on it, that takes every string up to a length. It has no form as an array: flattening
+is refused.
 
 Its batch can lie in shared memory, which `gymnasium.vector.AsyncVectorEnv` uses by default: each
 environment has a slot of four bytes per character (UTF-8's longest) and eight for the length.
@@ -14,15 +15,18 @@ import string
 from collections.abc import Sequence
 from ctypes import c_uint8
 from multiprocessing.sharedctypes import SynchronizedArray
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 from gymnasium import spaces
+from gymnasium.spaces import utils
 from gymnasium.vector.utils import (
     create_shared_memory,
     read_from_shared_memory,
     write_to_shared_memory,
 )
+
+from kernelgym.errors import UsageError
 
 MAX_TEXT_CHARS = 1_000_000
 """Default bound on the length of a text, in characters."""
@@ -42,7 +46,7 @@ class KernelText(spaces.Text):
     def __init__(
         self, max_length: int = MAX_TEXT_CHARS, *, seed: int | np.random.Generator | None = None
     ) -> None:
-        # The character set serves `sample` and flattening only.
+        # The character set serves `sample` only.
         super().__init__(max_length, min_length=0, charset=string.ascii_letters, seed=seed)
 
     def contains(self, x: Any) -> bool:
@@ -61,6 +65,11 @@ class KernelText(spaces.Text):
         letters = self.np_random.integers(len(self.characters), size=_SAMPLE_CHARS)
         return "".join(self.characters[i] for i in letters)[: self.max_length]
 
+    @property
+    def is_np_flattenable(self) -> bool:
+        """Whether a NumPy array can hold a text; it cannot."""
+        return False
+
     def __repr__(self) -> str:
         return f"KernelText({self.max_length})"
 
@@ -69,6 +78,23 @@ class KernelText(spaces.Text):
 
     def __hash__(self) -> int:
         return hash((KernelText, self.max_length))
+
+
+def _refuse_to_flatten(space: KernelText, *_: Any) -> NoReturn:
+    """Refuse what `gymnasium.spaces.utils` would do by one number for each possible character.
+
+    Raises:
+        UsageError: Always.
+    """
+    raise UsageError(
+        f"{space} holds any Unicode text, which has no fixed number of entries: it cannot be "
+        "flattened; leave FlattenObservation (or flatten=True) out, or make arrays of the text "
+        "first, by TransformObservation"
+    )
+
+
+for _function in (utils.flatdim, utils.flatten, utils.flatten_space, utils.unflatten):
+    _function.register(KernelText, _refuse_to_flatten)
 
 
 class _SharedTexts(Sequence[str]):
