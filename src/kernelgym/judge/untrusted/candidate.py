@@ -280,16 +280,11 @@ class _State:
         Calls without places for outputs belong to a window on a device: the trusted side reads
         their outputs where they lie.
         """
-        self._graph = None
-        self._calls = [
-            (
-                [self.buffers.decode(value) for value in call["args"]],
-                None
-                if call["outputs"] is None
-                else [self.buffers.view(region) for region in call["outputs"]],
-            )
-            for call in calls
-        ]
+        self._graph, self._calls = None, []
+        for call in calls:
+            arguments, regions = map(self.buffers.decode, call["args"]), call["outputs"]
+            places = None if regions is None else [self.buffers.view(each) for each in regions]
+            self._calls.append((list(arguments), places))
 
     def fill_fresh_memory(self, on: bool) -> None:
         """Fill newly allocated memory with values wrong in almost every output."""
@@ -349,7 +344,7 @@ class _State:
         self.launched = self._in_graph if replayed else self._launches.count - before
         if replayed:
             return self._graph_results
-        return results or self._located()
+        return results or self._kept_outputs()
 
     def _exported(self, seed: int, arguments: list[Any], places: Any, spoil: Sequence[bool]) -> Any:
         """Make one call, and copy its output to its places; return its description."""
@@ -388,26 +383,28 @@ class _State:
                     outputs.append(output)
         if outputs:
             self._compared = len(seeds)
-            self._copies |= self._parts.outputs.overlap(outputs)
-            self._located(outputs)
+            shares = self._parts.outputs.overlap(outputs)
+            self._copies |= shares or self._located(outputs) is None
         return results
 
-    def _located(self, outputs: list[Any] | None = None) -> list[Any]:
-        """Return descriptions of outputs where they lie, of those kept unless others are given.
+    def _kept_outputs(self) -> list[Any]:
+        """Return descriptions of the kept outputs; copy them if no other process can open them."""
+        found = self._located(self._kept)
+        if found is None:
+            self._copies, self._kept = True, [self._copied(output) for output in self._kept]
+            _synchronize(self._device)
+            found = [self.buffers.locate(output) for output in self._kept]
+        return found
 
-        Memory that no other process can open, such as that of cudaMallocAsync, is copied.
+    def _located(self, outputs: list[Any]) -> list[Any] | None:
+        """Return descriptions of outputs where they lie.
+
+        None if no other process can open their memory, such as that of cudaMallocAsync.
         """
         try:
-            return [self.buffers.locate(output) for output in outputs or self._kept]
+            return [self.buffers.locate(output) for output in outputs]
         except self._parts.cuda_ipc.DriverError:
-            if self._copies and not outputs:
-                raise
-        self._copies = True
-        if outputs:
-            return []
-        self._kept = [self._copied(output) for output in self._kept]
-        _synchronize(self._device)
-        return self._located()
+            return None
 
     def device_ms(self) -> float:
         """Return the device time of the last calls, by the device's clock."""
