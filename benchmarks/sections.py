@@ -258,6 +258,7 @@ SECTIONS = (
 )
 
 ELSEWHERE = {
+    "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",

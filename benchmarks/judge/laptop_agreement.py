@@ -99,7 +99,7 @@ def judge(
                     "findings": findings,
                     "message": verdict.message[:300],
                 }
-            out.write_text(json.dumps(result, indent=1) + "\n")
+                out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"{len(rows)} judged on {device}, {len(todo)} left")
     return result
 
