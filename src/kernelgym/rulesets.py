@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from kernelgym.errors import UnknownName, UsageError
 
@@ -97,6 +97,22 @@ class TimingProtocol:
     """Largest relative difference of the second process's speedup from the first's."""
 
 
+class ErrorFactors(NamedTuple):
+    """How many times the reference's own error a kernel may be off."""
+
+    element: float
+    """Factor of the error at one element."""
+    rms: float
+    """Factor of the root mean square of all elements' errors; infinite for no such bound."""
+
+    half_rms: float = 1.5
+    """Value of `rms` for outputs in fp16 and bf16."""
+
+    def of_half(self, most: float) -> ErrorFactors:
+        """Return the factors for an output in fp16 or bf16, that of one element at most `most`."""
+        return ErrorFactors(min(self.element, most), min(self.rms, self.half_rms), self.half_rms)
+
+
 @dataclass(frozen=True, slots=True)
 class Ruleset:
     """Everything that decides a verdict. Change a field and the digest changes with it."""
@@ -149,21 +165,22 @@ class Ruleset:
     """`allclose`, `fp64` where the reference has no fp64 twin, and numbers that are no tensors."""
     rtol: float = 1e-4
     """Tolerance like `atol`, relative to the magnitude of the kernel's value."""
-    error_factor: float = 16.0
-    """`fp64` only: how many times the fp32 reference's own error a kernel may be off, where own
-    error means the largest among the output's elements of about the same magnitude or smaller."""
-    error_factors: tuple[tuple[str, float], ...] = (
-        ("convolution", 64.0),
-        ("contraction", 32.0),
-        ("scan", 16.0),
-        ("reduction", 16.0),
-        ("elementwise", 8.0),
+    error_factors: tuple[tuple[str, float, float, float], ...] = (
+        ("convolution", 64.0, 16.0, 1.5),
+        ("contraction", 32.0, 8.0, 1.5),
+        ("scan", 16.0, 16.0, 6.0),
+        ("reduction", 16.0, 16.0, 6.0),
+        ("elementwise", 8.0, 2.0, 1.5),
     )
-    """`fp64` only: `error_factor` by what the reference consists of (see
-    `kernelgym.judge.reference.operator_class`); what is not named here has `error_factor`."""
-    half_factor: float = 8.0
-    """`fp64` only: the most that either factor is for an output in fp16 or bf16. The reference's
-    own error there is the rounding of its output; 16 times as much is what eight-bit types err."""
+    """`fp64` only: how many times the fp32 reference's own error a kernel may be off, by what the
+    reference consists of (see `kernelgym.judge.reference.operator_class`). The first factor is for
+    the error at one element, where own error means the largest among the output's elements of about
+    the same magnitude or smaller; the second is for the root mean square of all errors, the third
+    for that of outputs in fp16 or bf16 (a running sum may be rounded after every addition)."""
+    half_factor: float = 6.0
+    """`fp64` only: the most that the first factor is for an output in fp16 or bf16. The reference's
+    own error there is mostly the rounding of its output; 16 times as much is what eight-bit types
+    err."""
     error_floor: float = 1e-5
     """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
     (the median of the output's non-zero magnitudes)."""
@@ -229,9 +246,10 @@ class Ruleset:
         """The error that is always allowed, at these rules' precision."""
         return self.double_floor if self.precision == "fp64" else self.error_floor
 
-    def factor_for(self, operation: str) -> float:
-        """Return the error factor for a class of operations."""
-        return dict(self.error_factors).get(operation, self.error_factor)
+    def factors_for(self, operation: str) -> ErrorFactors:
+        """Return the error factors for a class of operations; a reduction's for an unknown one."""
+        factors = {name: ErrorFactors(*rest) for name, *rest in self.error_factors}
+        return factors.get(operation, factors["reduction"])
 
     @property
     def digest(self) -> str:

@@ -160,7 +160,9 @@ def test_a_twin_that_computes_something_else_is_not_used(model, seed):
 @given(arrays, st.floats(-1, 1, width=32))
 def test_without_a_usable_twin_the_fixed_tolerances_decide(values, shift):
     moved = values + shift * 1e-3
-    wanted = torch.allclose(values, moved, atol=STRICT.atol, rtol=STRICT.rtol)
+    sizes = values[values != 0].abs()
+    typical = float(sizes.median()) if len(sizes) else 1.0
+    wanted = torch.allclose(values, moved, atol=STRICT.atol * typical, rtol=STRICT.rtol)
     elsewhere = values.double() * 1.01 + 1.0
     for twin in (None, elsewhere, values[:-1].double(), [], [values.double()] * 2, 3):
         assert _passes(moved, values, STRICT, twin) == wanted
@@ -192,6 +194,47 @@ def test_a_narrow_output_may_be_rounded_the_other_way(dtype):
     bits = reference.view(torch.int16)
     assert _passes((bits + 1).view(dtype), reference, STRICT, truth)
     assert not _passes((bits + 20).view(dtype), reference, STRICT, truth)
+
+
+@given(seeds, st.sampled_from([9e-6, 1e-5]))
+def test_values_that_all_err_within_their_bounds_are_refused_as_coarse(seed, error):
+    truth = torch.randn(4000, generator=_source(seed), dtype=torch.float64)
+    signs = torch.randn(4000, generator=_source(seed + 1)).sign()
+    found = _compare((truth * (1 + error * signs)).float(), truth.float(), STRICT, truth)
+    assert not found.passed and "too coarse" in found.message
+    one = truth.float()
+    one[seed % 4000] *= 1 + error
+    assert _passes(one, truth.float(), STRICT, truth)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_product_of_eight_bit_weights_is_too_coarse_for_a_half_output(dtype):
+    x, w = (torch.randn(256, 256, generator=_source(seed)).to(dtype).double() for seed in (3, 4))
+    truth = x @ w
+    scale = w.abs().amax(0) / 127
+    eight_bits = (x @ ((w / scale).round() * scale)).to(dtype)
+    assert not _passes(eight_bits, truth.to(dtype), STRICT, truth)
+    assert _passes((x.float() @ w.float()).to(dtype), truth.to(dtype), STRICT, truth)
+
+
+def test_few_elements_outside_their_bound_may_err_with_their_sensitivity():
+    truth = torch.randn(500, generator=_source(1), dtype=torch.float64)
+    reference, output = truth.float(), truth.float()
+    output[7] += 1e-3
+    arguments = (describe_shape_of(output), [output], reference, truth, STRICT, None)
+    allowed = torch.zeros(500, dtype=torch.float64)
+    allowed[7] = 1e-4
+    for locate in (True, False):
+        assert not compare(*arguments, locate).passed
+        assert not compare(*arguments, locate, lambda: None).passed
+        assert not compare(*arguments, locate, lambda: [allowed.roll(1)]).passed
+        assert compare(*arguments, locate, lambda: [allowed]).passed
+    output[:100] += 1e-3
+
+    def unasked():
+        raise AssertionError("a kernel that is wrong at many elements was given a second look")
+
+    assert not compare(*arguments, True, unasked).passed
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (100,), (300, 301)])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.compare.compare import Calibration, compare, near, surroundings
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.rulesets import RULESETS
+from kernelgym.rulesets import RULESETS, ErrorFactors
 
 STRICT, LOOSE = RULESETS["strict"], RULESETS["kernelbench"]
 
@@ -20,7 +20,7 @@ def call(seed, size=3000):
 
 def around(seed=0, rules=STRICT):
     output, precise = call(seed)
-    return surroundings(output, precise, rules, Calibration(8.0))
+    return surroundings(output, precise, rules, Calibration(ErrorFactors(8.0, 8.0)))
 
 
 @given(st.integers(1, 1000))
@@ -40,7 +40,9 @@ def test_what_is_near_would_pass_the_whole_comparison(seed, place, off):
     said = describe_shape_of(output)
     for rules in (STRICT, LOOSE):
         assert not near(said, [wrong], [output], around(rules=rules), rules)
-        assert not compare(said, [wrong], output, precise, rules, Calibration(8.0)).passed
+        assert not compare(
+            said, [wrong], output, precise, rules, Calibration(ErrorFactors(8.0, 8.0))
+        ).passed
 
 
 def test_the_structure_counts_as_everywhere():

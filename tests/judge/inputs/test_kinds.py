@@ -12,6 +12,7 @@ from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, InputSampling, plan, variants
 from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.reference.runner import _chosen_by_value
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import forward_only, problem
@@ -227,7 +228,7 @@ def test_convolutions_get_milder_spikes_and_a_larger_factor():
     )
     assert "spiked:mild" in reference.plan and "spiked" not in reference.plan
     calibration = reference.expect(reference.inputs(0), 0).calibration
-    assert calibration.factor == dict(STRICT.error_factors)["convolution"]
+    assert calibration.factors == STRICT.factors_for("convolution")
 
 
 @pytest.mark.parametrize("columns", [277, 4096])
@@ -351,3 +352,33 @@ def test_a_ruleset_without_kinds_judges_the_own_inputs_only():
     rules = dataclasses.replace(STRICT, distributions=())
     reference = _prepared("return x.relu()", "torch.rand(30, 40)", rules)
     assert set(reference.plan) == {GIVEN} and 3 <= len(reference.plan) <= 6
+
+
+@pytest.mark.parametrize(
+    ("body", "tied"),
+    [
+        ("return x.argmax(-1)", True),
+        ("return x.max(-1).indices", True),
+        ("return x.topk(3).indices", False),
+        ("return x.sort(-1)", False),
+    ],
+)
+def test_tied_inputs_go_to_problems_that_take_the_first_of_equals(body, tied):
+    reference = _prepared(body, "torch.randn(12, 40)")
+    assert ("lattice" in reference.plan) == tied
+
+
+@given(st.lists(st.floats(allow_nan=False, width=32), min_size=1), st.integers(0, 3))
+def test_numbers_chosen_by_value_are_equal_where_magnitudes_are(values, draw):
+    tensor = torch.tensor(values)
+    chosen = _chosen_by_value(torch.cat([tensor, -tensor]), draw)
+    assert torch.equal(chosen[: len(values)], chosen[len(values) :])
+    assert bool((chosen.abs() <= 1).all())
+
+
+def test_a_sum_of_large_terms_that_cancel_is_sensitive():
+    reference = _prepared("return x.sum(-1)", "torch.randn(3, 64)")
+    x = torch.ones(3, 64)
+    x[1, :2] = torch.tensor([1e4, -1e4 - 1])
+    (changes,) = reference.expect([x], 0).sensitivity()
+    assert float(changes[1]) > 100 * float(changes[0]) > 0

@@ -19,6 +19,7 @@ MIXED = problem(
     "torch.randn(16, 64, dtype=torch.bfloat16)",
     init="self.w = nn.Parameter(torch.rand(64))\nself.n = nn.LayerNorm(64, dtype=torch.bfloat16)",
 )
+WEIGHT = "self.w = nn.Parameter(torch.rand(64, 16))"
 CASES = [
     ("torch.randn(16, 64)", "fp32", torch.float32),
     ("torch.randn(16, 64).half()", "fp16", torch.float16),
@@ -55,6 +56,13 @@ def test_mixed_types_stay_and_have_an_fp64_twin():
     assert reference.rules.precision == "bf16"
     assert reference.rules.tolerances == (1e-2, 1e-2)
     assert set(reference.state) == {"n.weight", "n.bias"}
+
+
+def test_an_fp32_model_that_names_float_has_an_fp64_twin_and_other_kinds_of_inputs():
+    given = problem("return x.float() @ self.w", "torch.randn(8, 64)", init=WEIGHT)
+    reference, (x,) = _prepared(given)
+    assert reference.expect([x], 2).precise.dtype == torch.float64
+    assert set(reference.plan) > {"given"}
 
 
 def test_a_ruleset_with_a_precision_casts_all():

@@ -13,7 +13,7 @@ from kernelgym.judge.reference import reference
 from kernelgym.judge.reference import runner as module
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.reference.runner import InputsChanged, ReferenceRunner
-from kernelgym.rulesets import RULESETS
+from kernelgym.rulesets import RULESETS, ErrorFactors
 from support.programs import problem
 
 STRICT = RULESETS["strict"]
@@ -48,7 +48,12 @@ def _check(expected, output):
     claimed = describe_shape_of(output)
     outputs = [byte_copy(t) for t in (output if isinstance(output, tuple) else (output,))]
     return compare(
-        claimed, outputs, expected.output, expected.precise, STRICT, Calibration(16.0)
+        claimed,
+        outputs,
+        expected.output,
+        expected.precise,
+        STRICT,
+        Calibration(ErrorFactors(16.0, 16.0)),
     ).passed
 
 

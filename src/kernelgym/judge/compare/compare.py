@@ -3,10 +3,13 @@
 Two rules, chosen by the ruleset:
 
 - ``allclose``: KernelBench's ``|ref - out| <= atol + rtol * |out|``; NaN anywhere fails.
-- ``fp64``: ``|out - ref64| <= factor * e + floor * (|ref64| + typical)`` at every element.
+- ``fp64``: ``|out - ref64| <= factor * e + floor * (|ref64| + typical)`` at every element, and a
+  bound on the root mean square of all errors (see `error_bound`).
   ``ref64`` is the reference's fp64 twin and ``typical`` the median of its non-zero magnitudes.
   ``e`` is the fp32 reference's own error: the largest one against ``ref64`` among the elements of
   about this element's magnitude or smaller, so that large elements lend no slack to small ones.
+  Where few elements exceed this bound, ``factor`` times the `Sensitivity` is allowed beside it: a
+  sum of large terms that cancel is ill conditioned, whatever the reference's error is by chance.
   NaN and infinities must stand where the reference has them.
 
 The fixed ``atol`` and ``rtol`` apply, with NaN allowed where the reference has it, if there is no
@@ -19,8 +22,9 @@ true nor false), and all other tensors must be equal. One element outside the bo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,7 +34,7 @@ from kernelgym.judge.compare import error_bound
 from kernelgym.judge.compare.mismatch import MismatchPlaces
 from kernelgym.judge.compare.structure import describe_shape_of, outline, structure_problem
 from kernelgym.judge.tensors import tensors_of
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.verdict import Mismatch
 
 __all__ = [
@@ -38,6 +42,7 @@ __all__ = [
     "OutputBounds",
     "OutputComparison",
     "RowBlocks",
+    "Sensitivity",
     "byte_copy",
     "compare",
     "near",
@@ -48,6 +53,11 @@ __all__ = [
 
 _HALVES = (torch.float16, torch.bfloat16)
 
+_FEW = 32  # elements among which one may be looked at again
+
+Sensitivity: TypeAlias = Callable[[], list[torch.Tensor] | None]
+"""Returns how much each element of the outputs (flat, in fp64) changes if the inputs change in
+their last places; None if that is unknown."""
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
 """The right value of one output: in fp64, or some rows of it in fp64, or None if unknown."""
 
@@ -63,14 +73,16 @@ class OutputComparison:
     """Reason why the call failed; never contains a value of the reference."""
     mismatch: Mismatch | None = None
     """Location of the differences in the first wrong output, if the caller asked for it."""
+    is_nearly_right: bool = False
+    """Whether few elements alone exceed a bound that comes from the reference's own error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """Error bound of a problem, learned from earlier runs of its reference."""
 
-    factor: float
-    """Largest allowed error of an output, as a multiple of the reference's own error."""
+    factors: ErrorFactors
+    """Largest allowed errors of an output, as multiples of the reference's own errors."""
     own_errors: tuple[float, ...] = ()
     """The reference's error on each output in earlier calls. Used for outputs of few elements,
     on which the reference's error in one call may be small by chance."""
@@ -112,6 +124,7 @@ def compare(
     ruleset: Ruleset,
     calibration: Calibration | None = None,
     locate: bool = False,
+    sensitivity: Sensitivity | None = None,
 ) -> OutputComparison:
     """Return whether a call's outputs are right, and their errors.
 
@@ -121,25 +134,32 @@ def compare(
         expected: The reference's output.
         precise: The fp64 twin's output, whole or as `RowBlocks`, or None.
         ruleset: The rules.
-        calibration: The problem's calibration; None for the ruleset's own error factor.
+        calibration: The problem's calibration; None for that of an unknown operation.
         locate: Whether to explain a failure, which looks at every wrong element once more. If
             False, the comparison stops soon after the first wrong element.
+        sensitivity: Called if few elements exceed their bound.
     """
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
         return OutputComparison(False, message=problem)
     expected_leaves = tensors_of(expected)
     twins = _twins(precise, len(expected_leaves))
-    known = calibration or Calibration(ruleset.error_factor)
+    known = calibration or Calibration(ruleset.factors_for(""))
     earlier: Sequence[float] = known.own_errors
     if len(earlier) != len(expected_leaves):
         earlier = [0.0] * len(expected_leaves)
     worst = OutputComparison(True)
     for index, (output, reference) in enumerate(zip(outputs, expected_leaves, strict=True)):
         places = MismatchPlaces(tuple(reference.shape)) if locate and worst.passed else None
-        found = _compare_tensor(
-            output, reference, twins[index], ruleset, known.factor, earlier[index], places
+        factors = known.factors
+        judged = partial(
+            _compare_tensor, output, reference, twins[index], ruleset, factors, earlier[index]
         )
+        found = judged(places)
+        changes = sensitivity() if found.is_nearly_right and sensitivity is not None else None
+        if changes is not None:
+            places = MismatchPlaces(tuple(reference.shape)) if places is not None else None
+            found = judged(places, changes[index] * factors.element)
         where = worst.mismatch
         if found.mismatch is not None:
             where = replace(found.mismatch, output=index, outputs=len(outputs))
@@ -172,15 +192,14 @@ def surroundings(
     None if that cannot show that an output is right: for integers, or without a twin. The reference
     itself may be off the truth by its own error, so the bound allows one more such error.
     """
-    leaves, known = tensors_of(expected), calibration or Calibration(ruleset.error_factor)
+    leaves, known = tensors_of(expected), calibration or Calibration(ruleset.factors_for(""))
     if not leaves or any(leaf.is_complex() or not leaf.is_floating_point() for leaf in leaves):
         return None
     if ruleset.tolerance != "fp64":
         return OutputBounds(outline(expected))
     found = []
     for reference, truth in zip(leaves, _twins(precise, len(leaves)), strict=True):
-        factor = known.factor + isinstance(truth, torch.Tensor)
-        bound = _bound(reference, truth, ruleset, factor, 0.0)
+        bound = _bound(reference, truth, ruleset, known.factors, 0.0, around_reference=True)
         if bound is None:
             return None
         found.append(bound)
@@ -215,7 +234,7 @@ def near(
             found = error_bound.outside_bound(out, ref, ref, around.bounds[index])
         else:
             found = error_bound.outside_fixed(out, ref, ruleset)
-        if found.count:
+        if found.count or found.is_coarse:
             return False
     return True
 
@@ -239,9 +258,10 @@ def _compare_tensor(
     reference: torch.Tensor,
     truth: Truth,
     ruleset: Ruleset,
-    factor: float,
+    factors: ErrorFactors,
     own_error: float,
     places: MismatchPlaces | None = None,
+    more: torch.Tensor | None = None,
 ) -> OutputComparison:
     out, ref = _comparable(output), _comparable(reference)
     # On CUDA this pass over floating-point outputs takes longer than it saves.
@@ -252,19 +272,26 @@ def _compare_tensor(
     flat_out, flat_ref = out.reshape(-1), ref.reshape(-1)
     if not ref.is_floating_point():
         return _summary(error_bound.unequal(flat_out, flat_ref, parts, places), output, reference)
-    bound = _bound(reference, truth, ruleset, factor, own_error)
+    bound = _bound(reference, truth, ruleset, factors, own_error)
     if bound is None:
         found = error_bound.outside_fixed(flat_out, flat_ref, ruleset, parts, places)
     elif isinstance(truth, torch.Tensor):
         true = _comparable(truth).reshape(-1)
-        found = error_bound.outside_bound(flat_out, flat_ref, true, bound, parts, places)
+        found = error_bound.outside_bound(flat_out, flat_ref, true, bound, parts, places, more)
     else:
         found = error_bound.outside_bound(flat_out, flat_ref, flat_ref, bound, parts, places)
-    return _summary(found, output, reference)
+    # A second look is for whole outputs: of some rows alone, the truth of the others is not known.
+    is_bound = bound is not None and isinstance(truth, torch.Tensor)
+    return _summary(found, output, reference, is_bound)
 
 
 def _bound(
-    reference: torch.Tensor, truth: Truth, ruleset: Ruleset, factor: float, own_error: float
+    reference: torch.Tensor,
+    truth: Truth,
+    ruleset: Ruleset,
+    factors: ErrorFactors,
+    own_error: float,
+    around_reference: bool = False,
 ) -> error_bound.ErrorBound | None:
     if ruleset.tolerance != "fp64" or truth is None or not _comparable(reference).numel():
         return None
@@ -279,9 +306,9 @@ def _bound(
             return None
         pairs.append((given, true))
     if reference.dtype in _HALVES:
-        factor = min(factor, ruleset.half_factor)
-    factor += isinstance(truth, list)  # the reference, with its own errors, stands for the truth
-    return error_bound.calibrate(pairs, ruleset, factor, own_error)
+        factors = factors.of_half(ruleset.half_factor)
+    around_reference |= isinstance(truth, list)  # which then stands for the truth
+    return error_bound.calibrate(pairs, ruleset, factors, own_error, around_reference)
 
 
 def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | None:
@@ -295,7 +322,7 @@ def own_errors(output: Any, precise: Any, ruleset: Ruleset) -> list[float] | Non
         if not _comparable(reference).is_floating_point() or not reference.numel():
             found.append(0.0)
             continue
-        bound = _bound(reference, truth, ruleset, 1.0, 0.0)
+        bound = _bound(reference, truth, ruleset, ErrorFactors(1.0, 1.0), 0.0)
         if bound is None:
             return None
         floor = ruleset.floor * bound.typical + error_bound.TINY
@@ -310,8 +337,18 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _summary(
-    found: error_bound.ErrorDifference, output: torch.Tensor, reference: torch.Tensor
+    found: error_bound.ErrorDifference,
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    is_bound: bool = False,
 ) -> OutputComparison:
+    if found.is_coarse:
+        message = (
+            f"the {output.numel()} values are too coarse: the root mean square of their relative "
+            f"errors is about {found.rms:.1g}, as where numbers are rounded to fewer bits than the "
+            "problem's; no single value is far off"
+        )
+        return OutputComparison(False, found.worst_abs, found.worst_rel, message)
     if not found.count:
         return OutputComparison(True, found.worst_abs, found.worst_rel)
     place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
@@ -324,4 +361,5 @@ def _summary(
     where = None
     if found.places is not None:
         where = found.places.mismatch(found.count, found.strange)
-    return OutputComparison(False, found.worst_abs, found.worst_rel, message, where)
+    few = is_bound and not found.strange and found.count * _FEW <= output.numel() + _FEW
+    return OutputComparison(False, found.worst_abs, found.worst_rel, message, where, few)

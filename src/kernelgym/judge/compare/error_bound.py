@@ -1,9 +1,13 @@
 """Computes error bounds, and finds the elements that exceed them, on flat tensors.
 
 The bound of ``fp64`` is ``factor * e + floor * (|ref64| + typical)`` at every element (see
-`compare`). It comes from the reference and its fp64 twin, either over whole outputs or over some
-rows of them. In the second case outputs are compared with the reference itself, which may differ
-from the truth by ``e``, so the factor grows by one.
+`compare`), and beside it one on the root mean square (RMS) of all relative errors
+``(out - ref64) / (|ref64| + typical)``. Single elements of an honest kernel may err much more than
+the reference's, but all of them together do not, and a lower precision makes all of them err.
+
+Both come from the reference and its fp64 twin, either over whole outputs or over some rows of them.
+In the second case outputs are compared with the reference itself, which may differ from the truth
+by its own error, so that much is added.
 
 The functions here work through tensors in chunks, on the tensors' own device, so that the memory
 they need is bounded.
@@ -23,7 +27,7 @@ import torch
 
 from kernelgym.judge.compare.fused import fused_for
 from kernelgym.judge.compare.mismatch import MismatchPlaces
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ErrorFactors, Ruleset
 
 __all__ = [
     "TINY",
@@ -48,6 +52,13 @@ _NEIGHBOURS = 2  # an element is allowed the own errors of elements up to two oc
 _POPULATION = 16  # the 16 smallest elements always share their own errors
 _SAMPLE = 1 << 20
 _GRAINS = {"fp16": 2.0**-10, "bf16": 2.0**-7}
+_HALF_DISTRUST = 16  # times the grain: several roundings to fp16 in one model exceed four
+_GRAIN_SHARE = 1 / 3  # RMS error of three roundings, relative to the grain
+_GRAINS_AT_ONE = 4.0  # honest kernels round what they add up, as the weights of an attention
+_FLOOR_SHARE = 1 / 40  # of the floor at one element, times the factor
+_LEAST_FACTOR = 4.0
+_LEAST_FOR_RMS = 16  # elements; of fewer, the reference's own may be right by chance
+_CHANCE = 4.0  # over the root of the number of elements: how much RMS errors differ by chance
 _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes safe in the fp32 arguments of `fused_kernels`
 TINY = 2.0**-126
 """The smallest normal fp32 number: kernels may flush smaller ones to zero."""
@@ -75,6 +86,10 @@ class ErrorDifference:
     """Collects where these elements lie; if None, the first chunk that holds any is the last."""
     is_partial: bool = False
     """Whether chunks were left out, which may hold more such elements."""
+    rms: float = 0.0
+    """Root mean square of the relative errors, if no element differs by more than the bound."""
+    is_coarse: bool = False
+    """Whether that exceeds its bound."""
 
     def chunks(self, tensor: torch.Tensor) -> Iterator[slice]:
         """Yield the chunks of a flat tensor, until enough is known."""
@@ -118,6 +133,13 @@ class ErrorBound:
     slack: torch.Tensor
     relative: float
     typical: float
+    rms: float = math.inf
+    """Largest allowed root mean square of the errors relative to ``|ref64| + typical``."""
+
+    @property
+    def least(self) -> float:
+        """Typical magnitude, but at least one beside which `TINY` is negligible."""
+        return max(self.typical, _SMALLEST)
 
 
 def _bins_of(size: torch.Tensor) -> torch.Tensor:
@@ -140,16 +162,22 @@ def _typical(truths: list[torch.Tensor]) -> float:
 
 
 def calibrate(
-    pairs: list[Pair], ruleset: Ruleset, factor: float, own_error: float = 0.0
+    pairs: list[Pair],
+    ruleset: Ruleset,
+    factors: ErrorFactors,
+    own_error: float = 0.0,
+    around_reference: bool = False,
 ) -> ErrorBound | None:
     """Return the error bound that follows from the reference's own errors.
 
     Args:
         pairs: The output, whole or in parts.
         ruleset: Gives the floor and the largest error of a believable twin.
-        factor: How many times the own error is allowed.
+        factors: How many times the own error is allowed.
         own_error: The reference's error in other calls, used for outputs of fewer than 16
             elements, which may be right by chance in this call.
+        around_reference: Whether the bound is one on the distance from the reference, which has its
+            own error, and not from the truth.
 
     Returns:
         None if the truths are so far from the reference's output that they are no twin of it.
@@ -158,40 +186,54 @@ def calibrate(
     device, typical = like.device, _typical([truth for _, truth in pairs])
     grain = torch.finfo(like.dtype).eps  # matters where the output is narrower than fp32
     # A model may compute in bf16 and return fp32: the lowest precision says what is believable.
-    distrust = max(ruleset.error_distrust, 4 * max(grain, _GRAINS.get(ruleset.precision, 0.0)))
+    lowest = max(grain, _GRAINS.get(ruleset.precision, 0.0))
+    distrust = max(ruleset.error_distrust, _HALF_DISTRUST * lowest)
     tables = _tables_at_once(pairs, typical, distrust) or _tables(pairs, typical, distrust)
     if tables is None:
         return None
-    largest, counts = tables
+    largest, counts, squares = tables
     up_to = largest.cummax(0).values
     fullest = int((counts.cumsum(0) < _POPULATION).sum())  # the bin that holds the 16th smallest
     lenders = torch.arange(_BINS, device=device).add_(_NEIGHBOURS)
     lent = up_to[lenders.clamp_(min(fullest, _BINS - 1), _BINS - 1)]
     if int(counts.sum()) < _POPULATION:
         lent.clamp_min_(own_error)
-    slack = lent * factor + (ruleset.floor * typical + TINY)
-    return ErrorBound(slack, max(ruleset.floor, grain), typical)
+    floor = max(ruleset.floor, _GRAINS_AT_ONE * grain)
+    slack = lent * (factors.element + around_reference) + (floor * typical + TINY)
+    rms, elements = math.inf, int(counts.sum())
+    if elements >= _LEAST_FOR_RMS and factors.rms < math.inf:
+        own = math.sqrt(squares / elements)
+        least = _FLOOR_SHARE * ruleset.floor * max(factors.rms, _LEAST_FACTOR)
+        least = max(least, _GRAIN_SHARE * grain)
+        rms = math.hypot(factors.rms * own, least) + around_reference * own
+        rms *= 1 + _CHANCE / math.sqrt(elements)
+    return ErrorBound(slack, max(ruleset.floor, grain), typical, rms)
 
 
 def _tables_at_once(
     pairs: list[Pair], typical: float, distrust: float
-) -> tuple[torch.Tensor, torch.Tensor] | None:
+) -> tuple[torch.Tensor, torch.Tensor, float] | None:
     """Return what `_tables` returns, by fused kernels; None if they cannot tell."""
     fused = fused_for(*(tensor for pair in pairs for tensor in pair))
     if fused is None or not _SMALLEST < typical < _LARGEST:
         return None
     device = pairs[0][0].device
     errors = torch.zeros(_BINS, dtype=torch.int64, device=device)
-    counts = torch.zeros_like(errors)
-    if not all(fused.own_errors(*pair, errors, counts, typical, distrust) for pair in pairs):
-        return None
-    return errors.view(torch.float64), counts
+    counts, squares = torch.zeros_like(errors), 0.0
+    for pair in pairs:
+        found = fused.own_errors(*pair, errors, counts, typical, distrust)
+        if found is None:
+            return None
+        squares += found
+    return errors.view(torch.float64), counts, squares
 
 
 def _tables(
     pairs: list[Pair], typical: float, distrust: float
-) -> tuple[torch.Tensor, torch.Tensor] | None:
+) -> tuple[torch.Tensor, torch.Tensor, float] | None:
     """Return the largest own errors and the element counts, by exponent.
+
+    The third value is the sum of the squares of all own errors, relative to the magnitude.
 
     None if the truths are no twin.
     """
@@ -199,6 +241,7 @@ def _tables(
     lanes = _LANES.get(device.type, 1)
     own_errors = torch.zeros(lanes * _BINS, dtype=torch.float64, device=device)
     counts = torch.zeros(_BINS, dtype=torch.int64, device=device)
+    squares = 0.0
     for ref, true in _chunks(pairs):
         own, size = (ref - true).abs_(), true.abs()
         bins = _bins_of(size)
@@ -207,13 +250,16 @@ def _tables(
                 return None
             # What is left overflowed fp32 only, or is not finite on both sides: no own error.
             own.nan_to_num_(0.0, 0.0, 0.0)
+            size.nan_to_num_(0.0, 0.0, 0.0)
         counts += torch.bincount(bins, minlength=_BINS)
         if lanes > 1:
             bins += torch.arange(bins.numel(), device=device).remainder_(lanes).mul_(_BINS)
         own_errors.scatter_reduce_(0, bins, own, "amax")
-        if bool((own > size.add_(typical).mul_(distrust).add_(TINY)).any()):
+        own.div_(size.add_(max(typical, _SMALLEST)))
+        if bool((own > distrust).any()):
             return None
-    return own_errors.view(lanes, _BINS).amax(0), counts
+        squares += float(own.square_().sum())
+    return own_errors.view(lanes, _BINS).amax(0), counts, squares
 
 
 def _chunks(pairs: list[Pair]) -> Iterable[Pair]:
@@ -231,19 +277,33 @@ def outside_bound(
     bound: ErrorBound,
     parts: int = 1,
     places: MismatchPlaces | None = None,
+    more: torch.Tensor | None = None,
 ) -> ErrorDifference:
-    """Find where `output` is outside the bound around `truth`; see `is_read_once`."""
+    """Find where `output` is outside the bound around `truth`; see `is_read_once`.
+
+    Args:
+        output: Flat, like the other tensors.
+        reference: The reference's output.
+        truth: The right output.
+        bound: The bound.
+        parts: Numbers per element.
+        places: Collects where wrong elements lie.
+        more: What is allowed beside the bound, by element.
+    """
     found = ErrorDifference(parts, places=places)
-    if (fused := fused_for(output, truth)) is not None:
-        least = bound.slack.new_tensor([max(bound.typical, TINY)])
-        table = torch.cat((bound.slack, least))
-        if (sure := fused.within_bound(output, truth, table, bound.relative)) is not None:
+    if more is None and (fused := fused_for(output, truth)) is not None:
+        table = torch.cat((bound.slack, bound.slack.new_tensor([bound.least])))
+        sure = fused.within_bound(output, truth, table, bound.relative, bound.rms)
+        if sure is not None:
             return _inside(found, sure)
     output = _still(output)
+    squares = 0.0
     for part in found.chunks(output):
         out, true = output[part].double(), truth[part].double()
         error, size = (out - true).abs_(), true.abs()
         slack = bound.slack.index_select(0, _bins_of(size)).add_(size, alpha=bound.relative)
+        if more is not None:
+            slack.add_(more[part])
         close = error <= slack
         largest = float(error.max())
         if not math.isfinite(largest) or not bool(close.all()):
@@ -254,8 +314,13 @@ def outside_bound(
             size.nan_to_num_(0.0, 0.0, 0.0)
             found.add(part.start, ~close, out, ref, error)
         found.worst_abs = max(found.worst_abs, largest)
-        relative = float(error.div_(size.clamp_min_(max(bound.typical, TINY))).max())
+        beyond = error if more is None else (error - more[part]).clamp_min_(0.0)
+        squares += float((beyond / (size + bound.least)).square_().sum())
+        relative = float(error.div_(size.clamp_min_(bound.least)).max())
         found.worst_rel = max(found.worst_rel, min(relative, sys.float_info.max))
+    if not found.count and output.numel():
+        found.rms = math.sqrt(squares / output.numel())
+        found.is_coarse = found.rms > bound.rms
     return found
 
 
@@ -273,8 +338,8 @@ def _still(output: torch.Tensor) -> torch.Tensor:
     return output.clone() if is_read_once(output) else output
 
 
-def _inside(found: ErrorDifference, errors: tuple[float, float]) -> ErrorDifference:
-    found.worst_abs, found.worst_rel = (min(error, sys.float_info.max) for error in errors)
+def _inside(found: ErrorDifference, errors: tuple[float, ...]) -> ErrorDifference:
+    found.worst_abs, found.worst_rel = (min(error, sys.float_info.max) for error in errors[:2])
     return found
 
 
@@ -285,9 +350,14 @@ def outside_fixed(
     parts: int = 1,
     places: MismatchPlaces | None = None,
 ) -> ErrorDifference:
-    """Find where `output` is outside the fixed tolerances; see `is_read_once`."""
+    """Find where `output` is outside the fixed tolerances; see `is_read_once`.
+
+    The absolute one is relative to the reference's typical magnitude, but for KernelBench's rule.
+    """
     found = ErrorDifference(parts, places=places)
     atol, rtol = ruleset.tolerances
+    if ruleset.tolerance == "fp64":
+        atol *= _typical([reference]) or 1.0
     fused = fused_for(output, reference)
     if fused is not None and output.dtype == reference.dtype == torch.float32:
         if (sure := fused.within_fixed(output, reference, atol, rtol)) is not None:

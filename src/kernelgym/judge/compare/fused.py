@@ -13,6 +13,7 @@ itself.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -24,6 +25,8 @@ _BLOCK = 1024  # larger blocks need so many registers that too few programs run 
 _STEPS = 32
 _LEAST = 4096  # elements; for smaller tensors a launch costs more than it saves
 _SURE = 1.0 - 1e-6
+_SURE_OF_SQUARES = 1.0 - 1e-4
+_TOTALS = 512  # places that blocks add to, so that they do not queue for one
 
 
 class FusedComparison:
@@ -37,7 +40,12 @@ class FusedComparison:
         self._within, self._close, self._errors = kernels.within, kernels.close, kernels.errors
 
     def within_bound(
-        self, output: torch.Tensor, truth: torch.Tensor, slack: torch.Tensor, relative: float
+        self,
+        output: torch.Tensor,
+        truth: torch.Tensor,
+        slack: torch.Tensor,
+        relative: float,
+        rms: float,
     ) -> tuple[float, float] | None:
         """Return the largest absolute and relative error, if all elements are right.
 
@@ -47,18 +55,22 @@ class FusedComparison:
             slack: fp64, by exponent of the truth. Relative errors are taken relative to the truth's
                 magnitude, but at least to the last element of `slack`.
             relative: How much the bound grows with the truth's magnitude.
+            rms: Largest root mean square of the errors relative to the truth's magnitude plus the
+                last element of `slack`.
 
         Returns:
-            None unless every element is certainly inside the bound.
+            None unless every element, and the root mean square, is certainly inside its bound.
         """
         count = output.numel()
         programs = _cdiv(count, _BLOCK * _STEPS)
-        found = torch.empty(3, programs, dtype=torch.float64, device=output.device)
+        found = torch.empty(4, programs, dtype=torch.float64, device=output.device)
         self._within[(programs,)](
             output, truth, slack, found, count, programs, relative * _SURE, _SURE, _BLOCK, _STEPS
         )
-        worst = found.amax(1).tolist()
-        return None if worst[0] else (worst[1], worst[2])
+        wrong, absolute, largest = found[:3].amax(1).tolist()
+        # The squares are of fp32 numbers and added up in blocks: right to a ten-thousandth.
+        coarse = not float(found[3].sum()) <= count * rms * rms * _SURE_OF_SQUARES
+        return None if wrong or coarse else (absolute, largest)
 
     def within_fixed(
         self, output: torch.Tensor, reference: torch.Tensor, atol: float, rtol: float
@@ -91,8 +103,8 @@ class FusedComparison:
         counts: torch.Tensor,
         typical: float,
         distrust: float,
-    ) -> bool:
-        """Add the reference's errors to tables by exponent of the truth.
+    ) -> float | None:
+        """Add the reference's errors to tables by exponent of the truth; return their squares.
 
         Args:
             reference: Flat, floating-point.
@@ -103,14 +115,16 @@ class FusedComparison:
             distrust: Largest error of a believable twin, as a share of the magnitude.
 
         Returns:
-            False if a value is not finite or a twin not believable; the tables are then unusable.
+            The sum of the squares of all errors, relative to the truth's magnitude plus `typical`.
+            None if a value is not finite or a twin not believable; the tables are then unusable.
         """
         count = reference.numel()
-        strange = torch.zeros(1, dtype=torch.int64, device=reference.device)
+        totals = torch.zeros(_TOTALS, dtype=torch.float64, device=reference.device)
         self._errors[(_cdiv(count, _BLOCK),)](
-            reference, truth, errors, counts, strange, count, typical, distrust, _BLOCK
+            reference, truth, errors, counts, totals, count, typical, distrust, _BLOCK, _TOTALS
         )
-        return not bool(strange.item())
+        squares = float(totals.sum())
+        return squares if math.isfinite(squares) else None
 
 
 @cache

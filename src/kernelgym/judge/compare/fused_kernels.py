@@ -28,12 +28,13 @@ def within(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     STEPS: tl.constexpr,
 ):
-    """Find whether every element is inside its bound, and the largest errors."""
+    """Find whether every element is inside its bound, the largest errors and their squares."""
     program = tl.program_id(0)
     least = tl.load(slack_ptr + BINS)
     wrong = tl.zeros((BLOCK,), tl.int32)
     worst = tl.zeros((BLOCK,), tl.float64)
     worst_relative = tl.zeros((BLOCK,), tl.float32)
+    squares = tl.zeros((BLOCK,), tl.float32)
     for step in range(STEPS):
         at = (program.to(tl.int64) * STEPS + step) * BLOCK + tl.arange(0, BLOCK)
         inside = at < count
@@ -46,12 +47,16 @@ def within(  # type: ignore[no-untyped-def]
         # Written as a negation: a comparison with NaN is false, so a NaN counts as wrong.
         wrong = tl.where(inside & ~(error <= allowed), 1, wrong)
         worst = tl.maximum(worst, error)
-        part = error.to(tl.float32) / tl.maximum(size, least).to(tl.float32)
+        narrow = error.to(tl.float32)
+        part = narrow / tl.maximum(size, least).to(tl.float32)
         worst_relative = tl.maximum(worst_relative, part)
+        share = narrow / (size + least).to(tl.float32)
+        squares += share * share
     tl.store(found_ptr + program, tl.max(wrong, axis=0).to(tl.float64))
     tl.store(found_ptr + programs + program, tl.max(worst, axis=0))
     largest = tl.max(worst_relative, axis=0).to(tl.float64)
     tl.store(found_ptr + 2 * programs + program, largest)
+    tl.store(found_ptr + 3 * programs + program, tl.sum(squares.to(tl.float64), axis=0))
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -94,13 +99,17 @@ def errors(  # type: ignore[no-untyped-def]
     true_ptr,
     errors_ptr,
     counts_ptr,
-    strange_ptr,
+    totals_ptr,
     count,
     typical,
     distrust,
     BLOCK: tl.constexpr,
+    TOTALS: tl.constexpr,
 ):
-    """Add a reference's errors to tables by exponent of the truth."""
+    """Add a reference's errors to tables by exponent of the truth, and their squares to totals.
+
+    A total becomes infinite if the twin is not believable.
+    """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < count
     ref = tl.load(ref_ptr + at, mask=inside, other=0.0).to(tl.float64)
@@ -108,9 +117,12 @@ def errors(  # type: ignore[no-untyped-def]
     own = tl.abs(ref - true)
     size = tl.abs(true)
     doubted = inside & ~(own <= (size + typical) * distrust)
+    total_ptr = totals_ptr + tl.program_id(0) % TOTALS
     if tl.max(doubted.to(tl.int32), axis=0) > 0:
-        tl.atomic_max(strange_ptr, 1)
+        tl.atomic_add(total_ptr, float("inf"))
     else:
+        share = own / (size + typical)
+        tl.atomic_add(total_ptr, tl.sum(share * share, axis=0))
         bin_ = ((size.to(tl.int64, bitcast=True) >> 52) & (BINS - 1)).to(tl.int32)
         left = tl.where(inside, bin_, -1)
         top = tl.max(left, axis=0)

@@ -45,11 +45,13 @@ from torch.overrides import TorchFunctionMode
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["FOR_RANKS", "GIVEN", "InputSampling", "is_salted", "plan", "variants"]
+__all__ = ["FOR_RANKS", "GIVEN", "TIED", "InputSampling", "is_salted", "plan", "variants"]
 
 GIVEN = "given"
 FOR_RANKS = frozenset(("clustered",))
 """Kinds for problems that sort or select elements by rank, and for no others."""
+TIED = "lattice"
+"""The kind with many equal values."""
 _POSITIVE = ":positive"
 _MILD = ":mild"
 _LEAST_GIVEN = 2

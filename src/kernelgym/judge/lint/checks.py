@@ -144,7 +144,7 @@ class _Gate:
             return [[]]
         known = call.expected.calibration
         if known is not None and len(parts) > 1:
-            known = Calibration(known.factor)  # own errors are listed for all parts together
+            known = Calibration(known.factors)  # own errors are listed for all parts together
         kept: list[list[Answer]] = []
         for answers, part, twin in zip(choices, parts, precise, strict=True):
             passing = [a for a in answers if not self._judge(a(given), part, twin, known)]

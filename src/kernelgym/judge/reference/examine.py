@@ -9,6 +9,7 @@ verdict's secret, so that a verdict can be repeated.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ import torch
 
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own_errors
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, variants
+from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, TIED, variants
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.reference.fixed_state import (
@@ -32,10 +33,15 @@ from kernelgym.judge.reference.fixed_state import (
     vary,
 )
 from kernelgym.judge.reference.operator_class import OperatorWatch
-from kernelgym.judge.reference.runner import ExpectedOutput, InputsChanged, ReferenceRunner
+from kernelgym.judge.reference.runner import (
+    STEADY_BYTES,
+    ExpectedOutput,
+    InputsChanged,
+    ReferenceRunner,
+)
 from kernelgym.judge.reference.soundness import SoundnessTest
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
-from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.types import Finding
 
 __all__ = ["NOTHING_KNOWN", "InputConditions", "bears", "examine"]
@@ -47,9 +53,6 @@ _SEED = 2026
 _FEW_ELEMENTS = 16
 _MORE_DRAWS = 3
 _MOST_COPIED = 0.9  # above, a verdict's other draw may hold nothing but copies
-_STEADY_BYTES = 1 << 30
-_JITTER = 2.0**-21  # four units in the last place of fp32, which kernels compute in
-_JITTER_OF_FP64 = 2.0**-50
 _MOST_ALONE = 16  # tensors tried one by one: each takes up to two runs of the reference and twin
 _SMALLEST_VARIANCES = (1e-4, 1e-3)
 """Factors of running variances that are tried, until the reference is well conditioned."""
@@ -65,8 +68,8 @@ class InputConditions:
     """Largest change of the state that may be replaced, by name, as a share of its values."""
     mutates: bool
     """Whether the reference changes its inputs."""
-    factor: float | None
-    """Allowed multiple of the reference's own error; None for the ruleset's factor."""
+    factors: ErrorFactors | None
+    """Allowed multiples of the reference's own error; None for those of an unknown operation."""
     own_errors: Mapping[str, tuple[float, ...]]
     """The reference's error on each output by kind, where outputs have few elements."""
     telling: str = GIVEN
@@ -82,8 +85,8 @@ class InputConditions:
 
     def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
         """Return the calibration of the error bound for one kind of inputs."""
-        factor = ruleset.error_factor if self.factor is None else self.factor
-        return Calibration(factor, self.own_errors.get(kind, ()))
+        factors = ruleset.factors_for("") if self.factors is None else self.factors
+        return Calibration(factors, self.own_errors.get(kind, ()))
 
 
 NOTHING_KNOWN = InputConditions((), MappingProxyType({}), False, None, MappingProxyType({}))
@@ -122,8 +125,8 @@ def examine(
     ruleset = ruleset.at(lowest(precisions_of([runner.model.state_dict(), inputs])))
     mutates = own.mutates_inputs
     operation, ranks = _operation(runner, inputs, mutates) if twin else ("", False)
-    factor = ruleset.factor_for(operation) if twin else None
-    bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factor)
+    factors = ruleset.factors_for(operation) if twin else None
+    bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factors)
     varied: dict[str, float] = {}
     smallest_variance = 1.0
     if ruleset.perturb_state:
@@ -141,22 +144,25 @@ def examine(
         for kind in ruleset.distributions:
             if kind in FOR_RANKS and not ranks:
                 continue
+            # Of equal values, torch may sort any first; only `argmax` and its like take the first.
+            if kind == TIED and ranks and _has_integers(own.output):
+                continue
             for variant in variants(kind, operation):
-                found = _try(runner, draw, variant, ruleset, own, factor)
+                found = _try(runner, draw, variant, ruleset, own, factors)
                 if found is not None:
                     usable.append(variant)
                     known[variant] = more(variant, found)
                     break
     flaw = None
     if ruleset.require_custom_kernel:
-        calibration = None if factor is None else Calibration(factor, known.get(GIVEN, ()))
+        calibration = None if factors is None else Calibration(factors, known.get(GIVEN, ()))
         test = SoundnessTest(runner, partial(build, _SEED), draw, own, ruleset, calibration, _SEED)
         flaw = _flaw(test, usable, runner)
     return InputConditions(
         tuple(usable),
         MappingProxyType(varied),
         mutates,
-        factor,
+        factors,
         MappingProxyType(known),
         GIVEN if has_work else _telling(runner, draw, usable),
         fits=not runner.too_large,
@@ -229,7 +235,7 @@ def _bears_other_state(
     inputs: list[Any],
     before: ExpectedOutput,
     ruleset: Ruleset,
-    factor: float | None,
+    factors: ErrorFactors | None,
     state: Mapping[str, torch.Tensor],
     strengths: Mapping[str, float],
     smallest_variance: float,
@@ -255,7 +261,7 @@ def _bears_other_state(
             if not borne:
                 break
         if borne and (smallest_variance < 1 or (shaped and bears(before, ruleset))):
-            borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factor)
+            borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factors)
     except Exception as error:
         if _is_to_be_raised(error, runner):
             raise
@@ -273,7 +279,7 @@ def _try(
     variant: str,
     ruleset: Ruleset,
     own: ExpectedOutput,
-    factor: float | None,
+    factors: ErrorFactors | None,
 ) -> ExpectedOutput | None:
     """Return what the reference gives on one kind of inputs.
 
@@ -286,7 +292,7 @@ def _try(
         found = runner.expect(inputs, _SEED)
         if not bears(found, ruleset) or not _is_useful(found.output, own.output):
             return None
-        if not _is_steady(runner, inputs, found, ruleset, factor):
+        if not _is_steady(runner, inputs, found, ruleset, factors):
             return None
         return found
     except Exception as error:
@@ -351,6 +357,10 @@ def _same_elements(out: torch.Tensor, tensor: torch.Tensor) -> int:
     return int((out == tensor).sum())
 
 
+def _has_integers(output: Any) -> bool:
+    return any(not out.is_floating_point() for out in tensors_of(output))
+
+
 def _is_useful(output: Any, usual: Any) -> bool:
     """Return True if outputs are as finite and varied as usual.
 
@@ -389,7 +399,7 @@ def _is_steady(
     inputs: list[Any],
     found: ExpectedOutput,
     ruleset: Ruleset,
-    factor: float | None,
+    factors: ErrorFactors | None,
 ) -> bool:
     """Return True if tiny input changes keep outputs within the bound.
 
@@ -397,23 +407,15 @@ def _is_steady(
 
     An honest kernel may err as much as if it had been given such inputs.
     """
-    if bytes_of(inputs) > _STEADY_BYTES or isinstance(found.precise, RowBlocks):
+    if bytes_of(inputs) > STEADY_BYTES or isinstance(found.precise, RowBlocks):
         return True  # a second set of such large inputs would take too much time and memory
-    source = torch.Generator(device=runner.device).manual_seed(_SEED)
-    jitter = _JITTER_OF_FP64 if ruleset.precision == "fp64" else _JITTER
-    moved = []
-    for value in inputs:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            step = torch.rand(value.shape, generator=source, device=value.device).sub_(0.5)
-            moved.append(value.double() * (1 + 2 * jitter * step.double()))
-        else:
-            moved.append(value)
-    with torch.no_grad():
-        output = runner.run_twin(moved, _SEED, aside=True)
+    output = runner.run_nearby(inputs, _SEED, ruleset.precision)
     outputs = [
         a.to(b.dtype) for a, b in zip(tensors_of(output), tensors_of(found.output), strict=True)
     ]
-    known = None if factor is None else Calibration(factor)
+    # All elements change by more than an honest kernel's roundings: not so bounded here.
+    element = (factors or ruleset.factors_for("")).element
+    known = Calibration(ErrorFactors(element, math.inf, math.inf))
     claimed = describe_shape_of(found.output)
     return compare(claimed, outputs, found.output, found.precise, ruleset, known).passed
 

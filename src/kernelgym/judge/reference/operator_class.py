@@ -9,7 +9,7 @@
 - ``elementwise``: everything else.
 
 `OperatorWatch` finds the class from the names of the torch functions that one run calls. The class
-chooses a ruleset's error factor and the variant of ``spiked`` inputs, and decides nothing else.
+chooses a ruleset's error factors and the variant of ``spiked`` inputs, and decides nothing else.
 Whether elements are ranked decides on ``clustered`` inputs.
 """
 

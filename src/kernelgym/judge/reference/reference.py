@@ -14,11 +14,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch
 
 from kernelgym.errors import JudgeError
+from kernelgym.judge.compare.compare import RowBlocks
 from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
 from kernelgym.judge.inputs.kinds import GIVEN, InputSampling, is_salted, plan
 from kernelgym.judge.inputs.seeds import Seeds, seed_all
@@ -27,8 +29,14 @@ from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.reference.examine import NOTHING_KNOWN, InputConditions, bears, examine
 from kernelgym.judge.reference.fixed_state import put_state, vary
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.runner import ExpectedOutput, InputsChanged, ReferenceRunner, place
-from kernelgym.judge.tensors import DTYPES, lowest, precisions_of, same_bytes, tensors_of
+from kernelgym.judge.reference.runner import (
+    STEADY_BYTES,
+    ExpectedOutput,
+    InputsChanged,
+    ReferenceRunner,
+    place,
+)
+from kernelgym.judge.tensors import DTYPES, bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
 
@@ -218,9 +226,15 @@ class Reference:
         """
         with _our_fault("run"):
             found = self._runner.expect(inputs, forward_seed)
-        known = self._conditions.calibration(kind, self.rules)
-        precision = self.rules.precision
-        return dataclasses.replace(found, kind=kind, calibration=known, precision=precision)
+        known, precision = self._conditions.calibration(kind, self.rules), self.rules.precision
+        sensitivity = None
+        whole = found.precise is not None and not isinstance(found.precise, RowBlocks)
+        if whole and bytes_of(inputs) <= STEADY_BYTES:
+            ask = self._runner.sensitivity
+            sensitivity = cache(partial(ask, inputs, found.precise, forward_seed, precision))
+        return dataclasses.replace(
+            found, kind=kind, calibration=known, precision=precision, sensitivity=sensitivity
+        )
 
     def judged_call(
         self, seed: int, forward_seed: int, kind: str, public: PublicCalls | None

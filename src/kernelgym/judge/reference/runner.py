@@ -16,21 +16,27 @@ from typing import Any
 import torch
 
 from kernelgym.errors import DeviceFull, JudgeError
-from kernelgym.judge.compare.compare import Calibration, RowBlocks
+from kernelgym.judge.compare.compare import Calibration, RowBlocks, Sensitivity
 from kernelgym.judge.inputs.seeds import random_state, seed_all
 from kernelgym.judge.out_of_memory import available_bytes, lacked_memory
 from kernelgym.judge.reference.widened import Widened
-from kernelgym.judge.tensors import bytes_of, precisions_of, same_bytes, tensors_of
+from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
 from kernelgym.judging_memory import device_bytes
 from kernelgym.rulesets import Precision
 
-__all__ = ["ExpectedOutput", "InputsChanged", "ReferenceRunner", "place"]
+__all__ = ["STEADY_BYTES", "ExpectedOutput", "InputsChanged", "ReferenceRunner", "place"]
 
 _USABLE = 0.9  # of a device's memory, by one worker alone
 _LARGE_SHARE = 16  # inputs and outputs above 1/16 of the device's memory are large
 _COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run
 _BLOCKS = 4
 _BLOCK_BYTES = 64 << 20
+STEADY_BYTES = 1 << 30
+"""Inputs up to this size are changed in their last places; more would take too long."""
+_NEARBY_RUNS = 4
+_JITTER = 2.0**-21  # four units in the last place of fp32, which kernels compute in
+_JITTER_OF_FP64 = 2.0**-50
+_ODD = 0x1E3779B97F4A7C15  # any odd number whose bits look random
 _AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
 
 
@@ -56,9 +62,11 @@ class ExpectedOutput:
     kind: str = "given"
     """The kind of inputs (see `kernelgym.judge.inputs.kinds`)."""
     calibration: Calibration | None = None
-    """The problem's calibration; None for the ruleset's own error factor."""
+    """The problem's calibration; None for that of an unknown operation."""
     precision: Precision = "fp32"
     """The lowest that takes part in the problem, or what its tensors were cast to."""
+    sensitivity: Sensitivity | None = None
+    """Returns how much the output changes with the inputs' last places; None if unknown."""
 
 
 class ReferenceRunner:
@@ -82,6 +90,7 @@ class ReferenceRunner:
         """Whether a twin was wanted that did not fit in memory, even in blocks."""
         self.stateful = any(True for _ in model.buffers())
         self._wanted = twin
+        self._widens = True  # whether types that the model names are replaced in the twin
         self._precise = self._twin() if twin else None
         self.copies_inputs = False
         """Whether even large inputs are copied before a run, since the model changes them."""
@@ -184,16 +193,73 @@ class ReferenceRunner:
         Raises:
             Exception: Whatever the twin raises.
         """
-        if self._precise is None:
+        model = self._precise
+        if model is None:
             return None
-        seed_all(seed, self.device)
-        kept = [buffer.clone() for buffer in self._precise.buffers()] if aside else []
-        plain = precisions_of([self.model.state_dict(), inputs]) <= {"fp32"}
-        with contextlib.nullcontext() if plain else Widened():
-            output = self._precise(*[_widen(value) for value in inputs])
-        for buffer, value in zip(self._precise.buffers() if aside else (), kept, strict=True):
+        kept = [buffer.clone() for buffer in model.buffers()] if aside else []
+        try:
+            output = self._call(model, inputs, seed)
+        except Exception as error:
+            if lacked_memory(error) or not self._widens:
+                raise
+            self._widens = False  # some models do not run under a torch function mode
+            output = self._call(model, inputs, seed)
+        for buffer, value in zip(model.buffers() if aside else (), kept, strict=True):
             buffer.copy_(value)
         return output
+
+    def run_nearby(self, inputs: list[Any], seed: int, precision: Precision, draw: int = 0) -> Any:
+        """Return the twin's output on inputs that differ in their last places.
+
+        Args:
+            inputs: The inputs.
+            seed: Seed set before the run.
+            precision: The problem's precision: changes are as large as the roundings of honest
+                kernels, which compute in fp32 unless the problem is in fp64.
+            draw: Chooses the changes.
+        """
+        jitter = _JITTER_OF_FP64 if precision == "fp64" else _JITTER
+        with torch.no_grad():
+            moved = [
+                value.double() * (1 + jitter * _chosen_by_value(value, draw))
+                if isinstance(value, torch.Tensor) and value.is_floating_point()
+                else value
+                for value in inputs
+            ]
+            return self.run_twin(moved, seed, aside=True)
+
+    def sensitivity(
+        self, inputs: list[Any], precise: Any, seed: int, precision: Precision
+    ) -> list[torch.Tensor] | None:
+        """Return the root mean square change of each element of the output, as `Sensitivity` does.
+
+        None if the twin cannot be run again, or gives complex numbers.
+
+        Args:
+            inputs: The inputs.
+            precise: The twin's output on them.
+            seed: Seed set before each run.
+            precision: The problem's precision.
+        """
+        truths = tensors_of(precise)
+        if any(truth.is_complex() for truth in truths):
+            return None
+        squares = [torch.zeros_like(truth, dtype=torch.float64) for truth in truths]
+        try:
+            for draw in range(_NEARBY_RUNS):
+                found = tensors_of(self.run_nearby(inputs, seed, precision, draw))
+                for total, near, truth in zip(squares, found, truths, strict=True):
+                    total += (near - truth).double().nan_to_num_(0.0, 0.0, 0.0).square_()
+        except Exception as error:  # a second look is not worth a verdict
+            if lacked_memory(error):
+                torch.cuda.empty_cache()
+            return None
+        return [total.div_(_NEARBY_RUNS).sqrt_().reshape(-1) for total in squares]
+
+    def _call(self, model: Any, inputs: list[Any], seed: int) -> Any:
+        seed_all(seed, self.device)
+        with Widened() if self._widens else contextlib.nullcontext():
+            return model(*[_widen(value) for value in inputs])
 
     def _is_large(self, inputs: list[Any], output: Any) -> bool:
         return bytes_of([inputs, output]) > _total_bytes(self.device) // _LARGE_SHARE
@@ -341,6 +407,15 @@ def place(model: Any, device: torch.device, dtype: torch.dtype | None) -> Any:
                 wider = dtype == torch.float64 and value.is_floating_point()
                 setattr(module, name, value.to(device, dtype if wider else value.dtype))
     return model
+
+
+def _chosen_by_value(values: torch.Tensor, draw: int) -> torch.Tensor:
+    """Return pseudorandom numbers from [-1, 1) that are equal where magnitudes are.
+
+    What is equal, or another's negative, stays so if it is multiplied by them.
+    """
+    bits = values.double().abs().view(torch.int64) * _ODD
+    return bits.mul_(2 * draw + 1).bitwise_right_shift_(40).double().mul_(2.0**-23)
 
 
 def _widen(value: Any) -> Any:

@@ -41,7 +41,7 @@ class SoundnessTest:
         draw: Draws inputs of a kind under a seed.
         own: The reference's output on inputs of the problem's own kind.
         ruleset: The rules, at the problem's precision.
-        calibration: The problem's calibration; None for the ruleset's own error factor.
+        calibration: The problem's calibration; None for that of an unknown operation.
         seed: Seed of the inputs, and set before each run.
     """
 

@@ -386,6 +386,7 @@ class CandidateSession:
             self._ruleset.at(expected.precision),
             expected.calibration,
             locate,
+            expected.sensitivity,
         )
 
     def resembles(
