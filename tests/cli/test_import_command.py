@@ -61,7 +61,7 @@ def test_import_judge_report_and_export(
         (["export", "{run}", "--format", "kernelbench", "--out", "{run}/x"], "--level"),
         (
             ["export", "{run}", "--format", "kernelbench", "--level", "1", "--out", "{run}/x"],
-            "levels that it has: none",
+            "holds results on KernelBench only, and run has Test/L1/A",
         ),
     ],
 )

@@ -171,6 +171,13 @@ def _check_hardware(path: Path, hardware: str, device: str, run: RecordedRun) ->
 def _check(path: Path, says: Mapping[str, Any], run: RecordedRun, problem: Problem) -> None:
     """Refuse a file in KernelBench's layout whose device or settings are not the run's."""
     _check_hardware(path, str(says.get("hardware", "")), str(says.get("device", "")), run)
+    size = "small" if problem.id.endswith("@small") else "full"
+    measured = str(says.get("kernelgym_sizes", "full"))
+    if measured != size:
+        raise UsageError(
+            f"{path} holds times of problems in {measured} size, and {run.name} has {problem.id}; "
+            f"give a baseline of the {size} size"
+        )
     rules = _rules(run)
     if rules is None:
         return

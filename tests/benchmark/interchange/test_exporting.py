@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.benchmark import report
 from kernelgym.benchmark.interchange.exporting import export_kernelbench, pass_at_k_results
 from kernelgym.benchmark.interchange.hub import TEXTS, answer_rows, export_dataset
 from kernelgym.benchmark.kernelbench import as_kernelbench
@@ -174,3 +175,41 @@ def test_a_dataset_is_read_from_disk(tmp_path: Path) -> None:
     assert export_dataset(run, tmp_path / "out") == 2
     found = datasets.load_from_disk(str(tmp_path / "out"))
     assert found["status"][:] == ["wrong", "correct"] and found["speedup"][:] == [None, 2.0]
+
+
+def sized(number: int, size: str) -> Problem:
+    name = f"{number}_Problem"
+    return Problem(f"KernelBench/L1/{number}{size}", "KernelBench", 1, name, f"# {number}")
+
+
+def test_export_of_small_forms_names_their_size_everywhere(tmp_path: Path) -> None:
+    played = [record(made([fast(2.0)], sized(1, "@small"), texts=[""]), 0)]
+    run = read_run(eval_run(tmp_path / "run", {}, episodes=played))
+    out = tmp_path / "out"
+    export_kernelbench(run, out, level=1)
+    told = results(out)["1"][0]["metadata"]
+    assert isinstance(told, dict)
+    assert (told["kernelgym_suite"], told["kernelgym_sizes"]) == ("KernelBench", "small")
+    config = (out / "generation_config.yaml").read_text()
+    assert "kernelgym_suite: KernelBench" in config and "kernelgym_sizes: small" in config
+    (path,) = out.glob("results/timing/*/baseline_time_torch.json")
+    assert json.loads(path.read_text())["level1"]["1_Problem.py"]["kernelgym_sizes"] == "small"
+    full = read_run(eval_run(tmp_path / "full", {}, episodes=[episode(1, fast(2.0))]))
+    with pytest.raises(UsageError, match="in small size, and full has KernelBench/L1/1;"):
+        report(full, baselines=[path])
+
+
+def test_export_of_two_sizes_or_of_another_suite_is_refused(tmp_path: Path) -> None:
+    played = [
+        record(made([WRONG], sized(n, size), texts=[""]), 0) for n, size in ((1, ""), (2, "@small"))
+    ]
+    mixed = read_run(eval_run(tmp_path / "mixed", {}, episodes=played))
+    with pytest.raises(UsageError, match="export runs of one size"):
+        export_kernelbench(mixed, tmp_path / "out", level=1)
+    other = Problem("Synthetic/L1/1", "Synthetic", 1, "1_Problem", "# 1")
+    run = read_run(
+        eval_run(tmp_path / "run", {}, episodes=[record(made([WRONG], other, texts=[""]), 0)])
+    )
+    with pytest.raises(UsageError, match=r"KernelBench only, and run has Synthetic/L1/1; .*hf"):
+        export_kernelbench(run, tmp_path / "out", level=1)
+    assert not (tmp_path / "out").exists()

@@ -185,6 +185,20 @@ def test_gaps_are_refused_unless_asked_for(
     assert any("lacks 1 of 4 episodes" in told for told in data["comparisons"][0]["cautions"])
 
 
+@pytest.mark.parametrize("where", ["generation_config.yaml", "eval_results.json"])
+def test_import_in_another_size_than_the_folder_names_is_refused(
+    theirs: Path, tmp_path: Path, kernelbench: KernelBenchSuite, where: str
+) -> None:
+    if where == "eval_results.json":
+        told = entry(0, True, True) | {"metadata": {"kernelgym_sizes": "small"}}
+        (theirs / where).write_text(json.dumps({"1": [told]}))
+    else:
+        (theirs / where).write_text("kernelgym_sizes: small\n")
+    with pytest.raises(UsageError, match="in small size, and --sizes is full; give --sizes small"):
+        import_run(read_folder(theirs, 1), tmp_path / "ours", **EVERY)
+    assert not (tmp_path / "ours").exists()
+
+
 ODD_NUMBERS = {
     "eval_results.json": '{"1": [{"sample_id": 0, "compiled": true, "correctness": true, '
     '"runtime": Infinity, "metadata": {"max_difference": [NaN]}}]}',

@@ -10,12 +10,14 @@
       left_out.json            samples without a result, with reasons
       results/timing/HARDWARE/baseline_time_torch.json
 
-Contract: `compiled` and `correctness` are those of `kernelgym.benchmark.kernelbench`. A verdict
-`unavailable` is left out and listed. KernelBench divides the mean in one file by the mean in
-another; kernelgym measures both times side by side. So the baseline of a problem is the reference's
-time beside the kernel of its first exported sample (KernelBench's analysis looks at sample 0 only),
-and ``mean / runtime`` is that kernel's speedup. A problem without a timed kernel has the mean 0 and
-no trials, since KernelBench leaves problems without a baseline out of fast_p's denominator.
+Contract: only runs on KernelBench are written, of one size (full or small); results, configuration
+and baselines name suite and sizes, as ``kernelgym_suite`` and ``kernelgym_sizes``. `compiled` and
+`correctness` are those of `kernelgym.benchmark.kernelbench`. A verdict `unavailable` is left out
+and listed. KernelBench divides the mean in one file by the mean in another; kernelgym measures both
+times side by side. So the baseline of a problem is the reference's time beside the kernel of its
+first exported sample (KernelBench's analysis looks at sample 0 only), and ``mean / runtime`` is
+that kernel's speedup. A problem without a timed kernel has the mean 0 and no trials, since
+KernelBench leaves problems without a baseline out of fast_p's denominator.
 
 A correct kernel without a time makes KernelBench's geometric mean NaN, so the export is refused
 unless `untimed` is ``keep``.
@@ -45,6 +47,7 @@ TURNS = ("last", "best", "first")
 """Turn of an episode that is exported."""
 Which = Literal["last", "best", "first"]
 _NUMBER = re.compile(r"/L(\d+)/(\d+)(@small)?$")
+_SUITE = "KernelBench"
 _PASS_AT = (1, 5, 10)
 
 
@@ -87,9 +90,10 @@ def export_kernelbench(
         untimed: Refuse or keep correct kernels without a time.
 
     Raises:
-        UsageError: If the run has nothing of that level, a correct kernel is untimed, or the folder
-            cannot be written.
+        UsageError: If the run is on another suite or on two sizes, has nothing of that level, a
+            correct kernel is untimed, or the folder cannot be written.
     """
+    sizes = _sizes(run)
     samples = list(_samples(run, level, turn))
     if not samples:
         levels = sorted(
@@ -123,7 +127,7 @@ def export_kernelbench(
                 continue
             if not wrote and sample.turn.reply.kernel is not None:
                 left_out.append({**name, "why": "its source is not text that UTF-8 can hold"})
-            results.setdefault(str(sample.number), []).append(_entry(sample, hardware))
+            results.setdefault(str(sample.number), []).append(_entry(sample, hardware, sizes))
         for (problem, number), why in run.missing.items():
             found = _NUMBER.search(problem)
             if found and int(found[1]) == level:
@@ -135,10 +139,10 @@ def export_kernelbench(
         _write_json(folder / "eval_results.json", results)
         _write_json(folder / "pass_at_k_results.json", pass_at_k_results(results))
         _write_json(folder / "left_out.json", left_out)
-        _write_config(folder / "generation_config.yaml", run, level)
+        _write_config(folder / "generation_config.yaml", run, level, sizes)
         place_of = timing_folder(folder, hardware)
         place_of.mkdir(parents=True, exist_ok=True)
-        baselines = {f"level{level}": dict(_baselines(samples, hardware))}
+        baselines = {f"level{level}": dict(_baselines(samples, hardware, sizes))}
         _write_json(place_of / baseline_file("eager"), baselines)
     except OSError as error:
         raise UsageError(f"cannot write in {str(folder)!r}: {error.strerror}") from None
@@ -176,6 +180,28 @@ def pass_at_k_results(
         if known:
             averages[f"avg_pass@{k}"] = math.fsum(known) / len(known)
     return {"averages": averages, "metadata": metadata, "problems": problems}
+
+
+def _sizes(run: RecordedRun) -> str:
+    """Return the sizes of a run's problems.
+
+    Raises:
+        UsageError: If a problem is not one of KernelBench, or the sizes are mixed.
+    """
+    ids = list(run.planned)
+    other = [identity for identity in ids if not identity.startswith(f"{_SUITE}/")]
+    if other:
+        raise UsageError(
+            f"KernelBench's layout holds results on KernelBench only, and {run.name} has "
+            f"{other[0]}; export it with --format hf"
+        )
+    small = [identity for identity in ids if identity.endswith("@small")]
+    if small and len(small) < len(ids):
+        raise UsageError(
+            f"{run.name} has problems in small and in full size, and KernelBench's layout cannot "
+            "tell them apart; export runs of one size"
+        )
+    return "small" if small else "full"
 
 
 def _samples(run: RecordedRun, level: int, which: Which) -> Iterator[_Sample]:
@@ -218,13 +244,15 @@ def _write_kernel(folder: Path, level: int, sample: _Sample) -> bool:
     return True
 
 
-def _entry(sample: _Sample, hardware: str) -> dict[str, Any]:
+def _entry(sample: _Sample, hardware: str, sizes: str) -> dict[str, Any]:
     verdict = sample.turn.verdict
     theirs = as_kernelbench(verdict)
     metadata: dict[str, Any] = {
         "hardware": hardware,
         "device": verdict.device or sample.played.record.device,
         "correctness_trials": f"({verdict.trials_passed} / {verdict.trials})",
+        "kernelgym_suite": _SUITE,
+        "kernelgym_sizes": sizes,
         "kernelgym_status": verdict.status.value,
         "kernelgym_ruleset": verdict.ruleset or sample.played.record.ruleset,
     }
@@ -242,13 +270,16 @@ def _entry(sample: _Sample, hardware: str) -> dict[str, Any]:
     }
 
 
-def _baselines(samples: Sequence[_Sample], hardware: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _baselines(
+    samples: Sequence[_Sample], hardware: str, sizes: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
     groups: dict[str, list[_Sample]] = defaultdict(list)
     for sample in samples:
         groups[sample.problem.name].append(sample)
     for name, group in groups.items():
         timings = [s.turn.verdict.timing for s in group if s.turn.verdict.timing is not None]
-        beside = {"hardware": hardware, "device": group[0].played.record.device}
+        device = group[0].played.record.device
+        beside = {"hardware": hardware, "device": device, "kernelgym_sizes": sizes}
         if timings:
             first: Timing = timings[0]
             found = _stats([r for _, r in first.windows], first.reference_ms)
@@ -272,7 +303,7 @@ def _stats(times: Sequence[float], median: float) -> dict[str, Any]:
     }
 
 
-def _write_config(path: Path, run: RecordedRun, level: int) -> None:
+def _write_config(path: Path, run: RecordedRun, level: int, sizes: str) -> None:
     import yaml
 
     policy = run.plan.policy if run.plan is not None else {}
@@ -289,6 +320,8 @@ def _write_config(path: Path, run: RecordedRun, level: int) -> None:
             for name in ("temperature", "top_p", "max_tokens", "reasoning_effort")
             if name in policy
         },
+        "kernelgym_suite": _SUITE,
+        "kernelgym_sizes": sizes,
         "kernelgym_ruleset": record.ruleset,
     }
     path.write_text(yaml.safe_dump(config, sort_keys=False), "utf-8")

@@ -76,8 +76,8 @@ def import_run(
         baseline: File of baseline times, from which claimed speedups are computed.
 
     Raises:
-        UsageError: If the level has no such problem, samples are missing, or `out` holds another
-            run.
+        UsageError: If the level has no such problem, samples are missing, the folder names other
+            sizes, or `out` holds another run.
     """
     if found.gaps and not gaps:
         told = ", ".join(
@@ -88,6 +88,7 @@ def import_run(
             f"samples are missing in {found.path}: {told} ({len(found.gaps)} problems); accept "
             "the folder as it is with --gaps, or generate the rest"
         )
+    _check_sizes(found, sizes)
     numbers = dict.fromkeys(problem for problem, _ in found.kernels)
     problems = {number: _problem(found, number, sizes) for number in numbers}
     config = {k: v for k, v in found.config.items() if isinstance(v, str | int | float | bool)}
@@ -189,6 +190,21 @@ def judge_import(
         ),
     )
     return len(jobs)
+
+
+def _check_sizes(found: KernelBenchFolder, sizes: str) -> None:
+    """Refuse sizes that are not those which an export of kernelgym names.
+
+    Raises:
+        UsageError: If they differ.
+    """
+    named = {str(found.config.get("kernelgym_sizes", sizes))}
+    named |= {str(claim.metadata.get("kernelgym_sizes", sizes)) for claim in found.claims.values()}
+    if other := sorted(named - {sizes}):
+        raise UsageError(
+            f"{found.path} holds kernels for the problems in {other[0]} size, and --sizes is "
+            f"{sizes}; give --sizes {other[0]}"
+        )
 
 
 def _problem(found: KernelBenchFolder, number: int, sizes: str) -> Problem:
