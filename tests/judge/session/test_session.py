@@ -5,12 +5,14 @@ import os
 import select
 import socket
 import struct
+import threading
 import time
 from types import SimpleNamespace
 
 import pytest
 
 from kernelgym.judge.session import channel
+from kernelgym.judge.starvation import HostTooBusy
 from kernelgym.judge.untrusted import protocol
 from kernelgym.types import Status
 from support.peers import OUTPUT_BYTES, RUN_S, SHORT_S, call, every_stage, go_on, load, rejection
@@ -72,6 +74,47 @@ def test_no_answer_in_time_is_a_timeout(met, monkeypatch, ask, request_, doing):
         Status.TIMEOUT,
         f"no answer within {RUN_S:g} s (while {doing})",
     )
+
+
+class _Starved:
+    """Counts seconds that other programs took, as the test wants them."""
+
+    due_s = 0.01
+
+    def __init__(self, *more_s, is_hosts_fault=False):
+        self.more, self.is_hosts_fault = [*more_s], is_hosts_fault
+
+    def begin(self, *pids):
+        pass
+
+    def more_s(self, at_once=False):
+        return self.more.pop() if self.more and at_once else 0.0
+
+    def blame_host(self, doing):
+        if self.is_hosts_fault:
+            raise HostTooBusy(f"other programs kept {doing} from the processors")
+
+
+def test_time_that_other_programs_took_extends_the_budget(met, monkeypatch):
+    session, peer, *_ = met
+    monkeypatch.setattr(session.channel._candidate, "_starvation", _Starved(RUN_S))
+    late = []
+    peer.lies["load"] = lambda _, reply: late.append(reply)
+    session.channel.grant(SHORT_S)
+    session.model.load("", "ModelNew")
+    threading.Timer(2 * SHORT_S, lambda: peer.say(late[0])).start()
+    session.model.await_load()
+    assert session.model.loaded
+
+
+def test_starved_process_is_no_timeout_of_the_kernel(met, monkeypatch):
+    session, peer, _, reference = met
+    starved = _Starved(is_hosts_fault=True)
+    monkeypatch.setattr(session.channel._candidate, "_starvation", starved)
+    peer.lies["load"] = lambda *_: None
+    session.channel.grant(SHORT_S)
+    with pytest.raises(HostTooBusy, match="kept a kernel's process from the processors"):
+        load(session, reference)
 
 
 def test_a_late_answer_is_not_taken_for_the_next_one(met):
