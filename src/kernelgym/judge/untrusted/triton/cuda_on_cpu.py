@@ -120,9 +120,6 @@ def _of_tensors() -> _Changes:
         found: torch.device = real(self)
         return _CUDA if found.type == "cpu" else found
 
-    def same(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self
-
     class Generator(torch.Generator):  # type: ignore[misc]
         def __new__(cls, device: Any = "cpu") -> Any:
             return super().__new__(cls, _meant(device))
@@ -135,10 +132,10 @@ def _of_tensors() -> _Changes:
         (tensor, "is_cuda", property(lambda self: device(self).type == "cuda")),
         (tensor, "is_cpu", property(lambda self: False)),
         (tensor, "get_device", lambda self: 0),
-        (tensor, "cuda", same),
-        (tensor, "pin_memory", same),
+        (tensor, "cuda", lambda self, *args, **kwargs: self),
+        (tensor, "pin_memory", lambda self, *args, **kwargs: self),
         (tensor, "record_stream", lambda self, stream: None),
-        (torch.nn.Module, "cuda", same),
+        (torch.nn.Module, "cuda", lambda self, *args, **kwargs: self),
         (torch, "Generator", Generator),
         (
             *(_device.DeviceContext, "__init__"),
@@ -195,12 +192,18 @@ class _Graph:
         )
 
 
+def _answering(value: Any) -> Any:
+    return lambda *args, **kwargs: value
+
+
 def _of_device() -> _Changes:
-    made: dict[str, Any] = dict.fromkeys(_NOTHING, lambda *args, **kwargs: None)
-    made |= dict.fromkeys(_ZERO, lambda *args, **kwargs: 0)
-    made |= dict.fromkeys(("is_available", "is_bf16_supported"), lambda *args, **kwargs: True)
-    made |= dict.fromkeys(("current_stream", "default_stream"), lambda device=None: _Stream())
+    # A function of its own for each name: torch.compile's tables take no object twice.
+    made: dict[str, Any] = {name: _answering(None) for name in _NOTHING}
+    made |= {name: _answering(0) for name in _ZERO}
     made |= {
+        **{"is_available": _answering(True), "is_bf16_supported": _answering(True)},
+        "current_stream": lambda device=None: _Stream(),
+        "default_stream": lambda device=None: _Stream(),
         "device_count": lambda: 1,
         "get_device_name": lambda device=None: _PROPERTIES["name"],
         "get_device_capability": lambda device=None: (9, 0),
@@ -209,8 +212,9 @@ def _of_device() -> _Changes:
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "is_current_stream_capturing": lambda: False,
         "stream": lambda stream: contextlib.nullcontext(stream),
-        **{"Stream": _Stream, "Event": _Event, "device": _Device, "device_of": _Device},
-        **{"CUDAGraph": _Graph, "graph": _Graph},
+        **{"Stream": _Stream, "Event": _Event},
+        **{"device": _Device, "device_of": type("_DeviceOf", (_Device,), {})},
+        **{"CUDAGraph": _Graph, "graph": type("_Capture", (_Graph,), {})},
     }
     return [(torch.cuda, name, value) for name, value in made.items()]
 
