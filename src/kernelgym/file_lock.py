@@ -9,17 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def take(path: Path, mode: int) -> int:
+def take(path: Path, mode: int, permissions: int = 0o600) -> int:
     """Return a descriptor that holds a `flock` on a file, which is made if it is not there.
 
     Args:
         path: The file.
         mode: Mode of `fcntl.flock`: ``LOCK_SH`` or ``LOCK_EX``, with ``LOCK_NB`` not to wait.
+        permissions: Permissions of the file if it is made.
 
     Raises:
         BlockingIOError: If another process holds the lock, and `mode` has ``LOCK_NB``.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, permissions)
     try:
         fcntl.flock(fd, mode)
     except BaseException:

@@ -43,6 +43,7 @@ from kernelgym.cli.options import Command
 from kernelgym.cli.play import PlayCommand
 from kernelgym.cli.redteam import RedteamCommand
 from kernelgym.cli.report import ReportCommand
+from kernelgym.cli.runs import RunsCommand
 from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.errors import UnknownName, UsageError
@@ -79,6 +80,7 @@ COMMANDS: dict[str, type[Command]] = {
     "index check": IndexCheckCommand,
     "report": ReportCommand,
     "import": ImportCommand,
+    "runs": RunsCommand,
 }
 """Commands by name."""
 _GROUP = "index"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.prompts.observer import Observer
+from kernelgym.records.run_lock import RunLock
 from kernelgym.rulesets import RULESETS, Ruleset
 from kernelgym.types import Evaluator, Problem
 from kernelgym_train.backends.backend import Model, find_backend
@@ -137,12 +138,13 @@ def _train(
         rules=episode_rules(config),
         log=log,
     )
-    try:
-        outcome = run_stretches(config, log, steps, model.train)
-    finally:
-        (steps.log or log).close()
-    model.save(folder / "model")
-    log.event("finished", step=outcome.steps, stopped=outcome.stopped)
+    with RunLock(folder, "--name"):
+        try:
+            outcome = run_stretches(config, log, steps, model.train)
+        finally:
+            (steps.log or log).close()
+        model.save(folder / "model")
+        log.event("finished", step=outcome.steps, stopped=outcome.stopped)
 
 
 class ShuffledSteps(Steps):

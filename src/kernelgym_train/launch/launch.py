@@ -22,6 +22,7 @@ from pathlib import Path
 
 from kernelgym import Evaluator, Problem, UsageError
 from kernelgym.indexing.growing import RunArchive
+from kernelgym.records.run_lock import RunLock
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import (
@@ -124,7 +125,7 @@ def _train_run(
         check_prompts(config, model.tokenizer, model.context, problems, held_out, device=judged)
         activity.now = "loading the model"
         model.load()  # before the folder is made: most failures occur here
-        log = _open(config, resume, from_step, model)
+        log = _open(config, resume, from_step, model, stack)
         logs.append(log)
         interrupts.folder = log.folder
         activity.now = "starting the judge"
@@ -345,16 +346,28 @@ def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
         yield LiveTable(config.run.name, steps) if on_terminal else Lines(steps)
 
 
-def _open(config: Config, resume: Path | None, from_step: int | None, model: Model) -> RunLog:
-    """Open the run's folder: the first process for writing, others for reading after that."""
+def _open(
+    config: Config,
+    resume: Path | None,
+    from_step: int | None,
+    model: Model,
+    stack: contextlib.ExitStack,
+) -> RunLog:
+    """Open the run's folder: the first process for writing, others for reading after that.
+
+    The first process holds the run's lock until `stack` is closed.
+    """
     folder = Path(config.run.folder) / config.run.name if resume is None else resume
     if not _is_first():
         model.wait_for_others()
         return RunLog.follow(folder)
+    if resume is not None and folder.is_dir():
+        stack.enter_context(RunLock(folder, "folder to --resume"))
     if resume is not None:
         log = RunLog.resume(folder, from_step=from_step)
     else:
         log = _create(config)
+        stack.enter_context(RunLock(folder, "run.name"))
     model.wait_for_others()
     return log
 

@@ -3,12 +3,11 @@
 Contract: a line holds its number, the seconds that the search had run for, the event's name, its
 fields, and a checksum of all that. `SearchLog.open` reads the lines that are there: a last line
 that a kill cut short is removed, and a damaged line before it is a `UsageError`. Only one process
-has a log open.
+has a log open: it holds the lock of the log's folder (`kernelgym.records.run_lock`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import zlib
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kernelgym import UsageError
+from kernelgym.records.run_lock import RunLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class SearchEvent:
 class SearchLog:
     """A log that is open for writing, made by `open`."""
 
-    def __init__(self, file: IO[bytes], events: list[SearchEvent]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], events: list[SearchEvent], lock: RunLock) -> None:
+        self._file, self._lock = file, lock
         self.past = tuple(events)
         """Events that the file held when it was opened."""
         self._next = len(events)
@@ -54,24 +54,20 @@ class SearchLog:
             UsageError: If another process has it open, or a line is damaged.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
+        lock = RunLock(path.parent, "outdir")
         file = path.open("a+b")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.seek(0)
             data = file.read()
             events, length = _read(data, path)
             if length < len(data):
                 file.truncate(length)
                 os.fsync(file.fileno())
-        except BlockingIOError:
-            file.close()
-            raise UsageError(
-                f"a search is running in {str(path.parent)!r}; wait for it, or give another outdir"
-            ) from None
         except BaseException:
             file.close()
+            lock.close()
             raise
-        return cls(file, events)
+        return cls(file, events, lock)
 
     def append(self, seconds: float, name: str, fields: Mapping[str, Any]) -> SearchEvent:
         """Write an event, and wait until it is on the disk."""
@@ -85,6 +81,7 @@ class SearchLog:
     def close(self) -> None:
         """Close the log, so that another process can open it."""
         self._file.close()
+        self._lock.close()
 
     def __enter__(self) -> SearchLog:
         return self

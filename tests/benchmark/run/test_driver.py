@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -198,7 +199,9 @@ def test_answers_come_while_kernels_are_judged(tmp_path: Path) -> None:
 
 def test_one_process_writes_a_run(tmp_path: Path) -> None:
     held = RunFolder(tmp_path)
-    with pytest.raises(UsageError, match="another process is writing the run"):
+    with pytest.raises(
+        UsageError, match=rf"another process \(process {os.getpid()} on .* is writing"
+    ):
         run(tmp_path, CountedPolicy())
     asyncio.run(held.close())
     assert run(tmp_path, CountedPolicy()).ended == 3

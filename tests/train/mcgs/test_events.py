@@ -47,6 +47,6 @@ def test_log_damaged_line_is_refused(tmp_path: Path) -> None:
 
 def test_log_open_elsewhere_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    with SearchLog.open(path), pytest.raises(UsageError, match="a search is running in"):
+    with SearchLog.open(path), pytest.raises(UsageError, match="is writing the run in"):
         SearchLog.open(path)
     SearchLog.open(path).close()

@@ -2,8 +2,7 @@
 
 Contract:
 
-- one process writes a run at a time: `RunFolder` holds a lock on ``run.lock``, which the operating
-  system releases when the process dies;
+- one process writes a run at a time: `RunFolder` holds its lock (`kernelgym.records.run_lock`);
 - `RunJournal.append` returns once the disk has the line. Lines that wait at the same time are
   written and synced together;
 - memory holds the offsets of lines, not their contents;
@@ -17,10 +16,7 @@ while no answer has its key.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import math
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -35,13 +31,13 @@ from kernelgym.records.jsonlines import (
     read_lines,
     reorder_lines,
 )
+from kernelgym.records.run_lock import RunLock
 from kernelgym.types import Kernel, Verdict
 
 GENERATIONS = "generations.jsonl"
 VERDICTS = "verdicts.jsonl"
 FAILURES = "failures.jsonl"
 TRAJECTORIES = "trajectories.jsonl"
-_LOCK = "run.lock"
 
 
 class RunJournal:
@@ -109,17 +105,10 @@ class RunFolder:
         self.path = path
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise UsageError(f"cannot keep a run in {str(path)!r}: {error.strerror}") from None
+        self._lock = RunLock(path)
         try:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UsageError(
-                    f"another process is writing the run in {str(path)!r}; wait for it, or give "
-                    "another --out"
-                ) from None
             self.generations = RunJournal(path / GENERATIONS)
             self.verdicts = RunJournal(path / VERDICTS)
             self.failures = RunJournal(path / FAILURES)
@@ -127,7 +116,7 @@ class RunFolder:
             self._answers = index_lines(path / GENERATIONS, AnswerKey.of)
             self._judged = index_lines(path / VERDICTS, AnswerKey.of)
         except BaseException:
-            os.close(self._lock)
+            self._lock.close()
             raise
 
     @property
@@ -211,8 +200,7 @@ class RunFolder:
             for journal in (self.generations, self.verdicts, self.failures, self.trajectories):
                 await journal.close()
         finally:
-            with contextlib.suppress(OSError):
-                os.close(self._lock)
+            self._lock.close()
 
     async def __aenter__(self) -> Self:
         return self
