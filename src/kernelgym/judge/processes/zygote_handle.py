@@ -345,6 +345,8 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
         "TRITON_INTERPRET": "1" if interpreted else "0",
         # Each arena of the C library reserves address space, and the limit is on address space.
         "MALLOC_ARENA_MAX": "8",
+        # Else torch's profiler writes into a kernel's output.
+        "KINETO_LOG_LEVEL": "99",
     }
 
 

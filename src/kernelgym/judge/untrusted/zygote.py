@@ -375,6 +375,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
     # Without line numbers the same code gives the same PTX in any file: what was assembled for a
     # verdict's first process is found again for its second.
     own["TRITON_DISABLE_LINE_INFO"] = "1"
+    own["KINETO_LOG_LEVEL"] = "99"  # else torch's profiler writes into the kernel's output
     kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 

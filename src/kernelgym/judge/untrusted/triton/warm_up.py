@@ -115,7 +115,7 @@ def warm_up(tracer: Any, fingerprint: Callable[[torch.Tensor], Any]) -> None:
     with torch.no_grad():
         for _ in range(_ROUNDS):
             model(x)
-        tracer.begin()
+        tracer.begin(records=False)
         for mode in ("off", "record", "ablate"):
             tracer.mode(mode)
             for _ in range(_ROUNDS):

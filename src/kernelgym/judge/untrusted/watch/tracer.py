@@ -90,6 +90,7 @@ class Tracer:
         self._recorder, self._find_uncounted = records.CallRecorder(), records.uncounted
         self._of_torch = operator_work.computes_alone
         self._uncounted: set[str] | None = set()
+        self._records = True
         self._compiled_names: set[str] = set()
         self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
         self._counter.on_item, self._counter.on_lift = (
@@ -106,9 +107,14 @@ class Tracer:
         _watch_python_operators(self)
         _watch_threads(self)
 
-    def begin(self) -> Tracer:
-        """Start to watch; return this tracer."""
-        self.begun, self._of_process.watcher = True, self
+    def begin(self, records: bool = True) -> Tracer:
+        """Start to watch; return this tracer.
+
+        Args:
+            records: Whether recorded calls name operators that were not counted. The profiler
+                starts a thread for it, after which no process may be forked.
+        """
+        self.begun, self._of_process.watcher, self._records = True, self, records
         self._host_transfers.begin()
         return self
 
@@ -162,7 +168,7 @@ class Tracer:
         before = self._quietly(self._host_transfers.prints)
         if self._mode == "record" and not torch.cuda.is_initialized():
             self._quietly(lambda: self._host_memory.begin(self._existing(model)))
-        if self._mode == "record":
+        if self._mode == "record" and self._records:
             self._quietly(self._recorder.begin)
         self._inside = self._counter.active = True
         try:
