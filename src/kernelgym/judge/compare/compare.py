@@ -75,6 +75,9 @@ class OutputComparison:
     """Location of the differences in the first wrong output, if the caller asked for it."""
     is_nearly_right: bool = False
     """Whether few elements alone exceed a bound that comes from the reference's own error."""
+    wrong_share: float = 1.0
+    """Share of wrong elements among those that take work, by a sample, of a call that is not
+    explained; 1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

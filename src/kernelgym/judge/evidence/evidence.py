@@ -47,6 +47,7 @@ from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
@@ -67,6 +68,7 @@ __all__ = [
 ]
 
 _ABLATED_S = 10.0
+_EXPLAINED = 0.25  # torch's share of the work: below, torch cannot have computed all of the output
 _MARGIN = 0.01
 _TRANSFER = 0.01  # of the bytes that the reference's operators move
 _SMALL_TRANSFER_BYTES = 1024
@@ -85,6 +87,8 @@ class Evidence:
     """Work left to torch's operators, relative to the reference's; 1 or more if all is left."""
     device_share: float | None = None
     """The custom kernels' share of the device's time in one call; None if it is not known."""
+    swapped: bool = False
+    """Whether torch computes by operators that the reference does not call."""
     contributes: bool = False
     """Whether the output is wrong once the custom kernels are taken out."""
     crashed: bool = False
@@ -180,23 +184,32 @@ def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
     Whatever goes wrong in that call shows that the custom kernels matter.
     """
     run.session.channel.grant(_ABLATED_S)
-    crashed = evidence.crashed
+    crashed, decided = evidence.crashed, 1.0
     try:
         # Calls past the planned ones use inputs on which there is work to do (`kind_of`): on
         # inputs without negative values a ReLU has none, and an honest kernel would look idle.
         outcome = run.session.call(run.reference, len(run.reference.plan) + 1, explain=False)
-        contributes = not outcome.passed
+        contributes, decided = not outcome.passed, outcome.wrong_share
     except Rejected:
         contributes = crashed = True
     found = dataclasses.replace(evidence, contributes=contributes, crashed=crashed)
-    if contributes:
-        return found
     name = noun_of(run.case.kernel.language)
-    message = (
-        f"the {name}'s result is not used: with its launches skipped the output stays right. "
-        "Compute the output, or a part of it that matters, in the custom kernel"
-    )
-    return _refused("decoy_kernel", message, found)
+    if not contributes:
+        message = (
+            f"the {name}'s result is not used: with its launches skipped the output stays right. "
+            "Compute the output, or a part of it that matters, in the custom kernel"
+        )
+        return _refused("decoy_kernel", message, found)
+    # An epilogue may rightly change few elements of what torch computed, as a clamp does, if torch
+    # did what it does in the reference.
+    unexplained = found.swapped or found.torch_share < _EXPLAINED
+    if decided < run.case.ruleset.least_share and unexplained:
+        message = (
+            f"the {name} decides {decided:.2%} of the output's elements: with its launches skipped "
+            "all others stay right. Replace an operator, not a sliver of its elements"
+        )
+        return _refused(SMALL_SHARE, message, found)
+    return found
 
 
 def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Evidence:
@@ -341,7 +354,9 @@ def from_watched_call(
     if seen.get("compiled") is True:
         message = "torch.compile is called; the kernels that it generates count as torch's own"
         findings = (Finding("torch_compile", message),)
-    found = Evidence(launches, share, findings=findings)
+    others = left.bytes.keys() - work.bytes.keys() - COPIES - JOINS
+    swapped = any(left.bytes[name] > 0 for name in others)
+    found = Evidence(launches, share, swapped=swapped, findings=findings)
     name = noun_of(kernel.language)
     if seen.get("hidden") is True:
         message = (

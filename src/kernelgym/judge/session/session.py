@@ -27,6 +27,7 @@ from kernelgym.judge.compare.compare import (
     surroundings,
     unchanging,
 )
+from kernelgym.judge.compare.sampled_share import wrong_share
 from kernelgym.judge.compare.structure import describe_shape_of, outline
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.kinds import GIVEN, is_salted
@@ -330,6 +331,9 @@ class CandidateSession:
             )
             if told:
                 compared = replace(compared, message=f"{compared.message}; {told}")
+        if not (locate or compared.passed):
+            share = wrong_share(outputs, tensors_of(expected.output), tensors_of(inputs))
+            compared = replace(compared, wrong_share=share)
         if self._was_right and compared.mismatch is not None and self.as_layer:
             if late is not None or compared.mismatch.nonfinite:
                 compared = replace(compared, message=f"{compared.message}; {AS_LAYER}")
