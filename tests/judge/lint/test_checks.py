@@ -189,6 +189,20 @@ def test_lack_of_memory_or_of_a_package_is_no_fault_of_the_problem() -> None:
     assert "no_such_package_here" in found(missing)["untested"]
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "raise ConnectionError('no route to the hub')",
+        "raise FileNotFoundError('no route to the hub')",
+        "try:\n            raise OSError('offline')\n        except OSError as error:\n"
+        "            raise ValueError('no route to the hub') from error",
+    ],
+)
+def test_examine_problem_that_needs_the_network_is_not_called_broken(raised: str) -> None:
+    result = found(problem(raised))
+    assert set(result) == {"untested"} and "no route to the hub" in result["untested"]
+
+
 def test_constants_lie_in_the_middle() -> None:
     output = torch.tensor([1.0, 1.0, 9.0])
     answers = trivial_answers([], output)["constant"][0]

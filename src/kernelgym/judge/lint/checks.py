@@ -6,8 +6,8 @@ Weights and inputs are drawn as for a verdict, but from a fixed seed, so that a 
 same result every time.
 
 Contract: the tests run the problem's own code in the calling process, which is the degeneracy
-gate's. A problem that cannot be run is broken, unless it lacks memory or a package: then it counts
-as not tested.
+gate's. A problem that cannot be run is broken, unless it lacks what another machine may have
+(memory, a package, a file, the network): then it counts as not tested.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
         text = " ".join(str(error).split())[:500]
         if _lacks_memory(cause):
             return f"out of memory: {text}"
-        if isinstance(cause, ImportError) or not isinstance(error, JudgeError):
+        if _lacks_machine(cause) or not isinstance(error, JudgeError):
             return text
         found("broken_reference", text)
         return ""
@@ -267,6 +267,22 @@ def _noise_like(value: torch.Tensor) -> torch.Tensor:
     noise = torch.randn(value.shape, dtype=real, generator=generator)
     scale = float(value.abs().double().square().mean().sqrt())
     return (noise * (scale if 0.0 < scale < float("inf") else 1.0)).to(value)
+
+
+def _lacks_machine(error: BaseException) -> bool:
+    """Return True if a package, a file or the network is missing, in the error or what caused it.
+
+    The network is denied to the tests, so a problem that loads a model's configuration needs a copy
+    of it on this machine.
+    """
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, ImportError | OSError):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _lacks_memory(error: BaseException) -> bool:
