@@ -38,6 +38,7 @@ def test_numbers_are_those_of_a_hand_computation(tmp_path: Path) -> None:
     assert data["solved"] == 1
     assert data["counts"] == {
         "problems": 4,
+        "answered": 2,
         "episodes": 9,
         "answers": 10,
         "missing": 7,

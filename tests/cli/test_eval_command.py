@@ -208,6 +208,26 @@ def test_bad_endpoint_is_one_line_and_exit_2(
     assert code == 2 and said in error and error.count("\n") == 1
 
 
+def test_run_against_a_server_that_dies_fails_and_counts_what_was_answered(
+    run: Any, judges: Any, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    answered: list[object] = []
+
+    def reply(body: object) -> Any:
+        answered.append(body)
+        return "I cannot do this." if len(answered) <= 1 else (500, {})
+
+    with chat_server(reply=reply) as server:
+        given = ("--policy", "openai", "--model", "other", "--endpoint", server.url)
+        asked = ("eval", "--suite", "Synthetic", "--level", 1, "--limit", 3, *given)
+        limits = ("--retries", 0, "--concurrency", 1)
+        code, said, _ = run(*asked, *limits, "--out", out)
+    assert code == 1 and "2 episodes were cut" in said
+    code, said, _ = run("report", out)
+    assert code == 0 and "solved 0 of 1 answered problems; 2 not answered" in said
+
+
 def test_model_that_answers_nothing_ends_with_a_line(
     run: Any, judges: Any, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,8 @@ class RunCounts:
 
     problems: int
     """Number of planned problems; without a plan, of played ones."""
+    answered: int
+    """Number of problems with a judged answer."""
     episodes: int
     answers: int
     """Number of turns of all episodes for which the judge gave a valid verdict."""
@@ -93,6 +95,13 @@ def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> RunCounts:
     )
     return RunCounts(
         problems=len(run.planned),
+        answered=len(
+            {
+                played.key[0]
+                for played in run.episodes
+                if any(turn.verdict.valid for turn in played.turns)
+            }
+        ),
         episodes=len(run.episodes),
         answers=sum(verdict.valid for verdict in verdicts),
         missing=len(run.missing),

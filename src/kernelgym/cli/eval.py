@@ -31,7 +31,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Let a policy write kernels, judge them, and keep answers and verdicts.
 
     The same command again resumes the run: no answer that is on disk is requested again. Exit code
-    0 at the end of the run, whatever the verdicts are; 1 if it stopped before.
+    0 if every episode ended, whatever the verdicts are; 1 if the run stopped before, or episodes
+    were cut because answers or verdicts failed.
     """
 
     # These options have wider types in Python; a command line can only hold texts.
@@ -111,7 +112,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                     on_episode=advance,
                 )
         _tell(done, folder)
-        return 1 if done.stopped else 0
+        return 1 if done.stopped or done.cut else 0
 
     def _plan(self) -> tuple[EvalPlan, tuple[Problem, ...], Path, EvalPolicy | None]:
         """Return plan, problems, folder and policy: from the options, or from the folder."""

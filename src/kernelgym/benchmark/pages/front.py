@@ -54,9 +54,12 @@ def count_rows(views: Sequence[RunView]) -> list[list[object]]:
 
 def headline(view: RunView) -> str:
     """Return a sentence with the solved problems and the rates of correct and fast kernels."""
-    right, of = solved(view.run), view.counts.problems
+    right, answered = solved(view.run), view.counts.answered
+    unanswered = view.counts.problems - answered
+    of = f"{answered} answered problems" if unanswered else f"{answered} problems"
     card = {number.key: number for number in view.cards.get("all problems", ())}
-    told = f"{view.name} solved {right} of {of} problems"
+    told = f"{view.name} solved {right} of {of}"
+    told += f"; {unanswered} not answered" if unanswered else ""
     first = card.get("correct")
     if first is not None:
         told += f"; {first.value} of first answers are correct"
