@@ -131,8 +131,15 @@ def _parser() -> _Parser:
     add(
         "--evaluate",
         metavar="RUN|tinker://...|untrained",
-        help="evaluate the model that a run has trained, weights on a service, or the untrained "
+        help="evaluate a run's model or newest checkpoint, weights on a service, or the untrained "
         "model; the last two by the settings of --config and the command line",
+    )
+    add("--step", type=int, metavar="N", help="with --evaluate RUN: the checkpoint after N steps")
+    add(
+        "--checkpoint",
+        type=Path,
+        metavar="PATH",
+        help="with --evaluate RUN: the checkpoint in this folder",
     )
     add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")
     add("--dry-run", action="store_true", help="print the settings and check what a run needs")
@@ -161,6 +168,11 @@ def _run(options: argparse.Namespace) -> int:
     given = [name for name in ("resume", "evaluate", "merge") if getattr(options, name)]
     if len(given) > 1:
         raise UsageError(f"--{' and --'.join(given)} exclude each other; give one of them")
+    chosen = [name for name in ("step", "checkpoint") if getattr(options, name) is not None]
+    if len(chosen) > 1:
+        raise UsageError("--step and --checkpoint both choose a checkpoint; give one of them")
+    if chosen and not (options.evaluate and _is_run(options.evaluate)):
+        raise UsageError(f"--{chosen[0]} chooses a checkpoint of a run; name it by --evaluate RUN")
     if options.merge:
         from kernelgym_train.models import merge_adapter
 
@@ -179,7 +191,10 @@ def _run(options: argparse.Namespace) -> int:
         from kernelgym_train.launch.launch import evaluate_model, evaluate_run
 
         if _is_run(options.evaluate):
-            found = evaluate_run(asked.config, Path(options.evaluate))
+            found, steps = evaluate_run(
+                asked.config, Path(options.evaluate), options.step, options.checkpoint
+            )
+            _say(f"evaluated the weights after {steps} steps of {options.evaluate}")
         else:
             address = "" if options.evaluate == _UNTRAINED else options.evaluate
             found, folder = evaluate_model(asked.config, address)
@@ -206,7 +221,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _search(options: argparse.Namespace) -> int:
     """Run the search, whose settings are no training's."""
-    others = ("config", "from_step", "evaluate", "merge", "assume_gpu")
+    others = ("config", "from_step", "evaluate", "step", "checkpoint", "merge", "assume_gpu")
     if given := [name for name in others if getattr(options, name) is not None]:
         raise UsageError(
             f"--{given[0].replace('_', '-')} is for training; a search takes key=value alone, "

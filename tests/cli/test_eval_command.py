@@ -35,6 +35,22 @@ def test_run_is_kept_and_gone_on_with(run: Any, judges: Any, out: Path) -> None:
     assert all(judge.closed for judge in judges)
 
 
+def test_numbers_are_written_for_tensorboard_once_the_run_has_ended(
+    run: Any, judges: Any, out: Path, folder: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    asked = (*ASKED, "--samples", 2, "--out", out, "--tensorboard", folder / "curves", "--step", 40)
+    code, said, _ = run(*asked, "--generate-only")
+    assert code == 0 and "nothing is written to" in said and not (folder / "curves").exists()
+    assert run(*asked)[0] == 0
+    read = EventAccumulator(str(folder / "curves"))
+    read.Reload()
+    points = {name: read.Scalars(name) for name in read.Tags()["scalars"]}
+    assert {"eval/pass@1", "eval/pass@2", "eval/pass@1_within", "eval/fast_0"} <= set(points)
+    assert {point.step for some in points.values() for point in some} == {40}
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"judges": fal'])
 def test_damaged_record_of_a_machine_is_made_anew(
     content: str, run: Any, judges: Any, out: Path
@@ -74,6 +90,7 @@ REFUSED = {
     "nothing left": (("--generate-only", "--judge-only"), "leave nothing to do"),
     "judge alone": (("--judge-only",), "needs --out"),
     "no run": (("--judge-only", "--out", "nowhere"), "is no run"),
+    "step": ((*ASKED[1:], "--step", 3), "--step is of --tensorboard DIR"),
     "workers": ((*ASKED[1:], "--workers", 0), "workers must be at least 1"),
     "no kernels": (("--policy", "scripted", "--suite", "problems"), "knows kernels for the suite"),
 }

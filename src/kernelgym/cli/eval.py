@@ -61,6 +61,11 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Folder of the run; runs/NAME if not given."""
     name: str = ""
     """Name of the run; made of the names of model and suite if not given."""
+    tensorboard: str = ""
+    """Folder of TensorBoard in which the run's eval/ numbers are written once it has ended."""
+    step: int | None = None
+    """Step of these numbers, such as the steps after which a checkpoint was saved; 0 if not
+    given."""
     generate_only: bool = False
     """Request answers only, up to the turns that need a verdict; judge nothing."""
     judge_only: bool = False
@@ -77,6 +82,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             raise UsageError(
                 "--generate-only and --judge-only leave nothing to do; give one of them"
             )
+        if self.step is not None and not self.tensorboard:
+            raise UsageError("--step is of --tensorboard DIR; give that folder too")
         if self.dry_run:
             # Read when the hub's client is imported: a suite from there is listed from its copy.
             os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -112,7 +119,22 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                     on_episode=advance,
                 )
         _tell(done, folder)
+        if self.tensorboard:
+            self._write_curves(done, folder)
         return 1 if done.stopped or done.cut else 0
+
+    def _write_curves(self, done: EvalSummary, folder: Path) -> None:
+        """Write the run's numbers for TensorBoard, if the run has ended."""
+        from kernelgym.benchmark.tensorboard import run_metrics, write_scalars
+
+        if done.ended < done.episodes:
+            print_text(
+                f"nothing is written to {self.tensorboard}: {done.episodes - done.ended} episodes "
+                "have not ended",
+                "yellow",
+            )
+            return
+        write_scalars(Path(self.tensorboard), self.step or 0, run_metrics(folder))
 
     def _plan(self) -> tuple[EvalPlan, tuple[Problem, ...], Path, EvalPolicy | None]:
         """Return plan, problems, folder and policy: from the options, or from the folder."""

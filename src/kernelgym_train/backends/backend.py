@@ -121,7 +121,7 @@ class Backend(Protocol):
         """
 
     def trained(self, config: Config, folder: Path) -> Model:
-        """Return the model that `Model.save` wrote, its weights not loaded.
+        """Return the model that `Model.save` wrote, or a checkpoint's, its weights not loaded.
 
         Raises:
             UsageError: If the folder holds no such model.

@@ -16,7 +16,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,8 +44,16 @@ from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
 from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy
 from kernelgym_train.run.interrupts import Activity, Interrupts
-from kernelgym_train.run.runlog import RunLog, Watcher, check_from_step, finished_steps
+from kernelgym_train.run.runlog import (
+    RunLog,
+    Watcher,
+    check_from_step,
+    finished_steps,
+    kept_checkpoint,
+    trained_steps,
+)
 from kernelgym_train.run.training import PolicyFor, run_stretches
+from kernelgym_train.run.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +172,44 @@ def _train_run(
     return RunOutcome(log.folder, outcome.steps, outcome.stopped)
 
 
-def evaluate_run(config: Config, folder: Path) -> dict[str, float]:
-    """Evaluate the model that a run has trained on the held-out problems; returns the metrics.
+def evaluate_run(
+    config: Config, folder: Path, step: int | None = None, checkpoint: Path | None = None
+) -> tuple[dict[str, float], int]:
+    """Evaluate a run's model, or one of its checkpoints, on the held-out problems.
+
+    The run may go on meanwhile. The metrics are appended to its ``evaluations.jsonl``, and to
+    ``tensorboard/evaluate/`` with `logging.tensorboard`: TensorBoard reads only the newest file of
+    a folder, so that one more in ``tensorboard/`` would hide the run's own.
+
+    Args:
+        config: Configuration of the run.
+        folder: Folder of the run.
+        step: Number of steps of the checkpoint.
+        checkpoint: Folder of the checkpoint, in place of `step`. Without both, the model of a
+            run that has ended is evaluated, and the newest checkpoint of another.
+
+    Returns:
+        The metrics, and the number of steps that made the weights.
 
     Raises:
         UsageError: If something is missing.
     """
-    if not (folder / "model").is_dir():
-        raise UsageError(
-            f"the run in {str(folder)!r} has no model/ yet: it writes that at its end; go on with "
-            f"it by --resume {folder}"
-        )
     backend = find_backend(config.run.backend)
     backend.check(config)
+    weights, steps = folder / "model", trained_steps(folder)
+    if steps is None or checkpoint is not None or step not in (None, steps):
+        kept = kept_checkpoint(folder, step, checkpoint)
+        weights, steps = kept.folder, kept.step
     log = RunLog.follow(folder)
     log.writes = True
-    with quiet_frameworks():
-        trained = backend.trained(config, folder / "model")
-        return _evaluate(config, log, trained, config.optimiser.steps)
+    if config.logging.tensorboard:
+        log.watchers = [TensorBoard(folder / "tensorboard" / "evaluate")]
+    try:
+        with quiet_frameworks():
+            found = _evaluate(config, log, backend.trained(config, weights), steps, weights)
+    finally:
+        log.close()
+    return found, steps
 
 
 def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float], Path]:
@@ -210,7 +238,7 @@ def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float],
         config = with_memory_budget(config)
         log = _create(config)
         try:
-            found = _evaluate(config, log, model, 0)
+            found = _evaluate(config, log, model, 0, address or "untrained")
         except BaseException:
             log.discard_if_unstarted()
             raise
@@ -218,8 +246,10 @@ def evaluate_model(config: Config, address: str = "") -> tuple[dict[str, float],
     return found, log.folder
 
 
-def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str, float]:
-    """Evaluate a model on the held-out problems, and log the metrics."""
+def _evaluate(
+    config: Config, log: RunLog, model: Model, step: int, weights: Path | str
+) -> dict[str, float]:
+    """Evaluate a model on the held-out problems, and log the metrics with the weights' place."""
     with contextlib.ExitStack() as stack:
         stack.callback(model.close)
         held_out = held_out_problems(config)
@@ -232,6 +262,7 @@ def _evaluate(config: Config, log: RunLog, model: Model, step: int) -> dict[str,
         if archive is not None:
             archive.read(log.trajectories, step)
         run = HeldOutEvaluation(config, log, held_out, count, judge, stack, share, archive=archive)
+        run.facts = {"checkpoint": str(weights)}
         asyncio.run(run(model.policy, step))
         return run.last
 
@@ -274,6 +305,8 @@ class HeldOutEvaluation:
         else:
             self._again = judge if config.evaluation.timing else None
             self._judge = log.verdicts(judge, seeded=not config.judge.cache)
+        self.facts: Mapping[str, str] = {}
+        """Fields of the evaluation's row beside its metrics."""
         self.last: dict[str, float] = {}
         """Metrics of the newest evaluation."""
 
@@ -325,14 +358,12 @@ class HeldOutEvaluation:
             metrics |= (await played(*settings, "without_retrieval", retrieval=False)).metrics
         metrics["time/eval_s"] = time.monotonic() - started
         self.last = metrics
-        self._log.evaluation(step, metrics)
+        self._log.evaluation(step, metrics, **self.facts)
         return metrics.get("eval/pass@1")
 
 
 def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
     """Yield the watchers of a run that are configured, for the steps from `first` on."""
-    from kernelgym_train.run.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
-
     chosen = config.logging
     if not log.writes:
         return

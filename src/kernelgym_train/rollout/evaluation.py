@@ -19,23 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelgym import Evaluator, UsageError, fast_p, geometric_mean_speedup
-from kernelgym.benchmark.numbers.outcomes import (
-    EpisodeOutcome,
-    by_problem,
-    measured_again,
-    outcome_of,
-)
-from kernelgym.benchmark.numbers.rates import pass_rate
+from kernelgym import Evaluator, UsageError
+from kernelgym.benchmark.numbers.metrics import pass_metrics, speed_metrics
+from kernelgym.benchmark.numbers.outcomes import by_problem, measured_again, outcome_of
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
-from kernelgym.types import Problem, Trajectory
+from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.metrics.step_metrics import rollout_metrics
 from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
-
-_FAST = (1.0, 1.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,42 +102,10 @@ def score_rollouts(
         if not key.startswith(("batch/", "advantage/"))
     }
     metrics[f"{name}/problems"] = float(len(by_problem(outcomes)))
-    metrics |= _pass_rates(name, outcomes, pass_at)
+    metrics |= pass_metrics(name, outcomes, pass_at)
     for level in sorted({outcome.level for outcome in outcomes}):
         some = [outcome for outcome in outcomes if outcome.level == level]
-        metrics |= _pass_rates(f"{name}/level_{level}", some, pass_at, intervals=False)
-    metrics |= _speeds(name, played, again)
-    return Evaluation(metrics, rollouts)
-
-
-def _pass_rates(
-    name: str, outcomes: Sequence[EpisodeOutcome], pass_at: Sequence[int], intervals: bool = True
-) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for k in pass_at:
-        for suffix in ("", "_within"):
-            rate = pass_rate(outcomes, k, within=bool(suffix))
-            if rate is None:
-                continue
-            found[f"{name}/pass@{k}{suffix}"] = rate.value
-            if intervals:
-                found[f"{name}/pass@{k}{suffix}_low"] = rate.low
-                found[f"{name}/pass@{k}{suffix}_high"] = rate.high
-    return found
-
-
-def _speeds(name: str, played: Sequence[Trajectory], again: Evaluator | None) -> dict[str, float]:
-    if not played:
-        return {}
+        metrics |= pass_metrics(f"{name}/level_{level}", some, pass_at, intervals=False)
     best = [measured_again(each, again) for each in played]
-    known = [verdict for verdict in best if verdict.valid]
-    if not known:
-        return {}
-    found = {f"{name}/fast_0": fast_p(known, 0.0)}
-    if any(verdict.timed for verdict in known):
-        for p in _FAST:
-            found[f"{name}/fast_{p:g}"] = fast_p(known, p)
-        timed = [verdict for verdict in known if verdict.timed]
-        found[f"{name}/speedup_geometric_mean"] = geometric_mean_speedup(timed)
-        found[f"{name}/speedup_mean"] = sum(verdict.speedup for verdict in timed) / len(timed)
-    return found
+    metrics |= speed_metrics(name, best)
+    return Evaluation(metrics, rollouts)

@@ -42,13 +42,14 @@ from typing import Any, Protocol, Self
 from kernelgym import UsageError, append_record
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
-from kernelgym.records.jsonlines import append_line, read_lines, write_lines
+from kernelgym.records.jsonlines import append_line, append_lines, read_lines, write_lines
 from kernelgym.types import Evaluator
 from kernelgym_train.rollout.records import rollout_record, token_rows
 from kernelgym_train.rollout.verdict_log import VerdictLog
 from kernelgym_train.types import Rollout
 
-_CUT_BACK = ("metrics.jsonl", "evaluations.jsonl", "trajectories.jsonl", "tokens.jsonl")
+_EVALUATIONS = "evaluations.jsonl"
+_CUT_BACK = ("metrics.jsonl", _EVALUATIONS, "trajectories.jsonl", "tokens.jsonl")
 
 _ROW = ("step", "path", "sizes", "weights", "good", "score", "time")
 """Fields of a row of checkpoints.jsonl that every backend writes."""
@@ -97,14 +98,57 @@ def finished_steps(folder: Path) -> int | None:
 
     None if it has not ended, was stopped by a guard, or has no model.
     """
+    end = _end(folder)
+    return None if end is None or end["stopped"] else int(end["step"])
+
+
+def trained_steps(folder: Path) -> int | None:
+    """Return the steps that made a run's ``model/``; None unless the run's last stretch wrote it.
+
+    A run that a guard stopped has written it as well.
+    """
+    end = _end(folder)
+    return None if end is None else int(end["step"])
+
+
+def _end(folder: Path) -> dict[str, Any] | None:
+    """Return the event of a run's end; None if it goes on, was cut off, or has no model."""
     path = folder / "events.jsonl"
     if not path.exists() or not (folder / "model").is_dir():
         return None
     turns = ("started", "resumed", "finished")
     events = [row for _, row in read_lines(path) if row["event"] in turns]
-    if not events or events[-1]["event"] != "finished" or events[-1]["stopped"]:
-        return None
-    return int(events[-1]["step"])
+    return events[-1] if events and events[-1]["event"] == "finished" else None
+
+
+def kept_checkpoint(folder: Path, step: int | None = None, path: Path | None = None) -> Checkpoint:
+    """Return a checkpoint of a run whose folder is still there.
+
+    Args:
+        folder: The run's folder.
+        step: Number of steps that were done; None for the newest checkpoint.
+        path: Folder of the checkpoint, in place of `step`.
+
+    Raises:
+        UsageError: If the run has no such checkpoint; lists those that it has.
+    """
+    rows = _kept(folder)
+    if path is not None:
+        rows = [row for row in rows if (folder / row["path"]).resolve() == path.resolve()]
+        if not rows:
+            raise UsageError(
+                f"{str(path)!r} is no checkpoint of the run in {str(folder)!r}; "
+                + _those_kept(folder)
+            )
+    elif step is not None:
+        check_from_step(folder, step)
+        rows = [row for row in rows if row["step"] == step]
+    if not rows:
+        raise UsageError(
+            f"the run in {str(folder)!r} has no checkpoint yet: it saves one every "
+            "run.save_every steps; wait for the first"
+        )
+    return _checkpoint(folder, rows[-1])
 
 
 def check_from_step(folder: Path, step: int) -> None:
@@ -121,9 +165,14 @@ def check_from_step(folder: Path, step: int) -> None:
     if step in known:
         return
     raise UsageError(
-        f"the run in {str(folder)!r} has no checkpoint after {step} steps; "
-        + (f"those it has: {', '.join(map(str, known))}" if known else "it has none")
+        f"the run in {str(folder)!r} has no checkpoint after {step} steps; {_those_kept(folder)}"
     )
+
+
+def _those_kept(folder: Path) -> str:
+    """Return the steps of a run's checkpoints, for a refusal."""
+    known = [str(row["step"]) for row in _kept(folder)]
+    return f"those it has: {', '.join(known)}" if known else "it has none"
 
 
 class RunLog:
@@ -221,9 +270,12 @@ class RunLog:
         kept = [row for row in kept if row["good"] or not good]
         last = kept[-1] if kept else None
         sizes = last["sizes"] if last else {}
+        asked = _asked_evaluations(folder, sizes, last["step"] if last else 0)
         for name in _CUT_BACK:
             if (folder / name).exists():
                 os.truncate(folder / name, sizes.get(name, 0))
+        if asked:
+            append_lines(folder / _EVALUATIONS, asked)
         stay = rows.index(last) + 1 if last else 0
         write_lines(folder / "checkpoints.jsonl", rows[:stay])
         named = {row["path"] for row in kept}
@@ -285,7 +337,7 @@ class RunLog:
         """Write what an evaluation came to, after so many steps."""
         if not self.writes:
             return
-        append_line(self.folder / "evaluations.jsonl", {"step": step, **facts, **values})
+        append_line(self.folder / _EVALUATIONS, {"step": step, **facts, **values})
         for watcher in self.watchers:
             watcher.scalars(step, values)
 
@@ -404,6 +456,14 @@ class RunLog:
 def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
     facts = {name: value for name, value in row.items() if name not in _ROW}
     return Checkpoint(row["step"], folder / row["path"], row["weights"], facts)
+
+
+def _asked_evaluations(folder: Path, sizes: Mapping[str, int], step: int) -> list[dict[str, Any]]:
+    """Return the rows of `--evaluate` that cutting back would lose, of checkpoints that stay."""
+    path = folder / _EVALUATIONS
+    cut = path.read_bytes()[sizes.get(_EVALUATIONS, 0) :] if path.exists() else b""
+    rows = [json.loads(line) for line in cut.splitlines(keepends=True) if line.endswith(b"\n")]
+    return [row for row in rows if "checkpoint" in row and row["step"] <= step]
 
 
 def _holds_rows(path: Path) -> bool:

@@ -77,15 +77,17 @@ def write_trained(folder: Path, kept: KeptCheckpoint) -> None:
 
 
 def read_trained(folder: Path) -> KeptCheckpoint:
-    """Return the address of a run's trained weights.
+    """Return the address of the weights in a run's ``model/``, or in one of its checkpoints.
 
     Raises:
         UsageError: If the folder holds no such address.
     """
     try:
+        if (state := folder / "state.json").is_file():
+            return KeptCheckpoint.of(json.loads(state.read_text("utf-8"))["tinker"])
         return KeptCheckpoint.of(json.loads((folder / _FILE).read_text("utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
         raise UsageError(
             f"{str(folder)!r} does not say where trained weights are (no {_FILE} that can be "
-            "read); give the folder of a run with run.backend=tinker that has ended"
+            "read); give the folder of a run with run.backend=tinker"
         ) from None

@@ -69,9 +69,14 @@ def test_run_is_trained_resumed_and_evaluated(tmp_path, model_folder, served, ca
     capsys.readouterr()
     assert main(["--evaluate", str(run)]) == 0
     assert "eval/pass@1 " in capsys.readouterr().out
+    assert rows(run / "evaluations.jsonl")[-1]["step"] == 3
+    assert main(["--evaluate", str(run), "--step", "1"]) == 0
+    last = rows(run / "evaluations.jsonl")[-1]
+    assert last["step"] == 1 and last["checkpoint"].endswith("step-000001")
+    capsys.readouterr()
     assert main(["--merge", str(run)]) == 2
     assert "no adapter" in capsys.readouterr().err
-    assert [service.closed for service in made] == [1, 1, 1]
+    assert [service.closed for service in made] == [1, 1, 1, 1]
     assert not [path for path in tmp_path.rglob("*") if b"tml-of-a-test" in read(path)]
 
 
