@@ -126,6 +126,8 @@ def test_second_measurement_is_of_the_winning_kernel(tmp_path: Path) -> None:
         ("generations.jsonl", '{"problem": "A"}\n', "line 1: not an answer"),
         ("failures.jsonl", '{"problem": "A", "sample": 0, "turn": 0}\n', "not a failure"),
         ("winners.jsonl", '{"problem": "A", "sample": 0, "turn": 0}\n', "not a verdict"),
+        ("verdicts.jsonl", "garbage\n", "line 1: not JSON .* with --partial"),
+        ("verdicts.jsonl", '{"problem": "A", "sample": 0, "turn": 0}\n', "line 1: not a verdict"),
         ("trajectories.jsonl", "{}\n{}\n", "line 1"),
     ],
 )
@@ -135,6 +137,25 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, text: str, says: str
     with pytest.raises(UsageError, match=says) as found:
         read_run(folder)
     assert name in str(found.value)
+
+
+def test_read_run_partial_leaves_damage_out_and_notes_it(tmp_path: Path) -> None:
+    folder = eval_run(tmp_path / "one", {"A": "r w"})
+    for name in ("trajectories.jsonl", "verdicts.jsonl", "generations.jsonl"):
+        whole = (folder / name).read_text() if (folder / name).exists() else ""
+        (folder / name).write_text(f"garbage\n{whole}")
+    run = read_run(folder, partial=True)
+    assert len(run.episodes) == 2
+    assert [note.partition(":")[0] for note in run.notes] == ["left out"] * 3
+    assert all("line 1: not JSON" in note for note in run.notes)
+
+
+def test_read_run_without_verdicts_is_refused_unless_partial(tmp_path: Path) -> None:
+    folder = eval_run(tmp_path / "one", {"A": "r"})
+    (folder / "verdicts.jsonl").unlink()
+    with pytest.raises(UsageError, match=r"verdicts.jsonl is missing.* with --partial"):
+        read_run(folder)
+    assert "verdicts.jsonl is missing" in read_run(folder, partial=True).notes[0]
 
 
 def test_an_empty_run_is_refused(tmp_path: Path) -> None:

@@ -166,8 +166,22 @@ def eval_run(
     }
     (folder / "plan.json").write_text(json.dumps(about | dict(plan or {})))
     write_records(folder / "trajectories.jsonl", records)
+    write_lines(folder / "verdicts.jsonl", (row for each in records for row in _verdict_rows(each)))
     if answers:
         write_lines(folder / "generations.jsonl", answers)
     if failures:
         write_lines(folder / "failures.jsonl", failures)
     return folder
+
+
+def _verdict_rows(played: EpisodeRecord) -> list[dict[str, Any]]:
+    """Return an episode's lines of verdicts.jsonl."""
+    name, _, sample = played.key.rpartition("#")
+    return [
+        {
+            **{"problem": name, "sample": int(sample), "turn": turn.index},
+            "kernel_digest": turn.reply.kernel.digest if turn.reply.kernel else "",
+            "verdict": turn.verdict.to_dict(),
+        }
+        for turn in played.trajectory.turns
+    ]

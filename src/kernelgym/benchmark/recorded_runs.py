@@ -9,7 +9,9 @@ Contract: reading writes nothing and runs nothing. `read_run` returns one `Recor
 - the folder of a search (``kernels/NAME/events.jsonl``).
 
 A last line that is incomplete is left out and noted; any other damage is refused with file and
-line. Missing files are allowed: usages, prices and second measurements are then unknown.
+line, or left out and noted if the caller wants what is left (`partial`). So is a run without
+``verdicts.jsonl`` whose episodes were judged. Other missing files are allowed: usages, prices and
+second measurements are then unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import Any, Literal
 
 from kernelgym.benchmark.claims import CLAIMS_FILE, Claim, read_claims
 from kernelgym.benchmark.numbers.outcomes import EpisodeOutcome, outcome_of, winner
-from kernelgym.benchmark.run.folder import FAILURES, GENERATIONS, TRAJECTORIES
+from kernelgym.benchmark.run.folder import FAILURES, GENERATIONS, TRAJECTORIES, VERDICTS
 from kernelgym.benchmark.run.generations import AnswerKey, Generation, recorded_verdict
 from kernelgym.benchmark.run.plan import PLAN_FILE, EvalPlan, read_plan
 from kernelgym.errors import UsageError
@@ -37,6 +39,7 @@ SampleKey = tuple[str, int]
 """Key of an episode: the problem's id, and the number of its sample from 0."""
 
 _RESTORE = "restore the file, or report another run"
+_REPAIR = "repair or remove the line"
 WINNERS_FILE = "winners.jsonl"
 """Name of the file of second verdicts of best kernels; see `kernelgym.benchmark.winners`."""
 
@@ -134,18 +137,37 @@ class RecordedRun:
         return found
 
 
-def read_run(path: str | Path) -> RecordedRun:
+class _Notes(list[str]):
+    """Notes on a run's files, and what becomes of damage."""
+
+    def __init__(self, partial: bool) -> None:
+        super().__init__()
+        self._partial = partial
+
+    def damaged(self, message: str) -> None:
+        """Note that something is left out.
+
+        Raises:
+            UsageError: If the caller wants the whole run.
+        """
+        if not self._partial:
+            raise UsageError(f"{message}, or report what is left with --partial")
+        self.append(f"left out: {message}")
+
+
+def read_run(path: str | Path, *, partial: bool = False) -> RecordedRun:
     """Return the run at a path.
 
     Args:
         path: A run's folder, a file of trajectories, or the folder of a search.
+        partial: Leave damaged lines and missing files out, with a note on each.
 
     Raises:
-        UsageError: If the path holds no run, or the run holds no episode.
+        UsageError: If the path holds no run, the run holds no episode, or files are damaged and
+            `partial` is not set.
     """
-    path = Path(path)
+    path, notes = Path(path), _Notes(partial)
     if path.is_file():
-        notes: list[str] = []
         run = RecordedRun(path.stem, "episodes", path, tuple(_numbered(_records(path, notes))))
         return _checked(dataclasses.replace(run, notes=tuple(notes)))
     if not path.is_dir():
@@ -154,9 +176,9 @@ def read_run(path: str | Path) -> RecordedRun:
             "FOLDER` makes one) or a file of trajectories"
         )
     if (path / PLAN_FILE).exists():
-        return _checked(_planned(path))
+        return _checked(_planned(path, notes))
     if (path / TRAJECTORIES).exists():
-        return _checked(_unplanned(path))
+        return _checked(_unplanned(path, notes))
     if (path / "kernels").is_dir() or (path / "events.jsonl").exists():
         from kernelgym.benchmark.searches import read_search
 
@@ -194,17 +216,21 @@ def _repeated(keys: list[SampleKey]) -> bool:
     return len(set(keys)) != len(keys)
 
 
-def _planned(path: Path) -> RecordedRun:
+def _planned(path: Path, notes: _Notes) -> RecordedRun:
     plan = read_plan(path)
-    notes: list[str] = []
     answers = _answers(path / GENERATIONS, notes)
-    seconds = _second_verdicts(path / WINNERS_FILE, notes)
+    second_verdicts = _verdicts(path / WINNERS_FILE, notes).items()
+    seconds = {key[:2]: verdict for key, verdict in second_verdicts}
     there = path / TRAJECTORIES
     # An episode that was cut and played on has two lines; the later one counts.
     last: dict[SampleKey, PlayedEpisode] = {}
     for played in _numbered(_records(there, notes)) if there.exists() else ():
         last[played.key] = played
     failures = tuple(_failures(path / FAILURES, notes))
+    if (path / VERDICTS).exists():
+        _verdicts(path / VERDICTS, notes)
+    elif any(played.turns for played in last.values()):
+        notes.damaged(f"{path / VERDICTS} is missing, and episodes were judged; {_RESTORE}")
     unanswered = {(each.problem, each.sample, each.turn) for each in failures}
     grows = plan.context == "transcript"
     episodes = []
@@ -250,8 +276,7 @@ def _with_full_context(played: PlayedEpisode) -> PlayedEpisode:
     return dataclasses.replace(played, record=dataclasses.replace(played.record, trajectory=spent))
 
 
-def _unplanned(path: Path) -> RecordedRun:
-    notes: list[str] = []
+def _unplanned(path: Path, notes: _Notes) -> RecordedRun:
     episodes = tuple(_numbered(_records(path / TRAJECTORIES, notes)))
     manifest = path / "manifest.json"
     about = _object(manifest) if manifest.exists() else {}
@@ -266,11 +291,11 @@ def _unplanned(path: Path) -> RecordedRun:
     )
 
 
-def _records(path: Path, notes: list[str]) -> Iterator[EpisodeRecord]:
-    yield from read_records(path, on_cut=_noting(path, notes))
+def _records(path: Path, notes: _Notes) -> Iterator[EpisodeRecord]:
+    yield from read_records(path, on_cut=_noting(path, notes), on_damaged=notes.damaged)
 
 
-def _noting(path: Path, notes: list[str]) -> Any:
+def _noting(path: Path, notes: _Notes) -> Any:
     def note(number: int) -> None:
         notes.append(f"line {number} of {path.name} is incomplete and left out")
 
@@ -295,40 +320,48 @@ def _in_order(episodes: Iterable[PlayedEpisode], ids: tuple[str, ...]) -> list[P
     return sorted(episodes, key=lambda each: (place.get(each.key[0], len(place)), each.sample))
 
 
-def _rows(path: Path, notes: list[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _rows(path: Path, notes: _Notes) -> Iterator[tuple[int, Mapping[str, Any]]]:
     if path.exists():
-        yield from read_lines(path, on_cut=_noting(path, notes))
+        yield from read_lines(path, on_cut=_noting(path, notes), on_damaged=notes.damaged)
 
 
-def _answers(path: Path, notes: list[str]) -> dict[SampleKey, dict[int, Generation]]:
+def _answers(path: Path, notes: _Notes) -> dict[SampleKey, dict[int, Generation]]:
     found: dict[SampleKey, dict[int, Generation]] = defaultdict(dict)
     for number, row in _rows(path, notes):
         try:
             problem, sample, turn = AnswerKey.of(row)
             found[problem, sample][turn] = Generation.from_dict(row)
         except (KeyError, TypeError) as error:
-            raise UsageError(f"{path}, line {number}: not an answer ({error})") from None
+            notes.damaged(f"{path}, line {number}: not an answer ({error}); {_REPAIR}")
     return found
 
 
-def _failures(path: Path, notes: list[str]) -> Iterator[FailedRequest]:
+def _failures(path: Path, notes: _Notes) -> Iterator[FailedRequest]:
     for number, row in _rows(path, notes):
         try:
-            yield FailedRequest(
+            found = FailedRequest(
                 *AnswerKey.of(row),
                 str(row["kind"]),
                 str(row.get("message", "")),
                 int(row.get("tries", 1)),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{path}, line {number}: not a failure ({error})") from None
+            notes.damaged(f"{path}, line {number}: not a failure ({error}); {_REPAIR}")
+            continue
+        yield found
 
 
-def _second_verdicts(path: Path, notes: list[str]) -> dict[SampleKey, tuple[str, Verdict]]:
-    return {
-        AnswerKey.of(row)[:2]: recorded_verdict(row, f"{path}, line {number}")
-        for number, row in _rows(path, notes)
-    }
+def _verdicts(path: Path, notes: _Notes) -> dict[AnswerKey, tuple[str, Verdict]]:
+    """Return the digest of the kernel and the verdict of each answer in a file."""
+    found = {}
+    for number, row in _rows(path, notes):
+        try:
+            found[AnswerKey.of(row)] = recorded_verdict(row, f"{path}, line {number}")
+        except UsageError as error:
+            notes.damaged(f"{error}; {_REPAIR}")
+        except (KeyError, TypeError) as error:
+            notes.damaged(f"{path}, line {number}: not a verdict ({error}); {_REPAIR}")
+    return found
 
 
 def _winning_kernel(played: PlayedEpisode) -> str:
@@ -339,7 +372,7 @@ def _winning_kernel(played: PlayedEpisode) -> str:
 def _curves(path: Path) -> dict[str, tuple[float, ...]]:
     """Return a training run's rates by step; a missing rate repeats the last one."""
     found: dict[str, list[float]] = defaultdict(list)
-    for _, row in _rows(path, []):
+    for _, row in _rows(path, _Notes(partial=False)):
         for name in ("turn_1/correct_rate", "episode/success_rate", "kernel/cheat_rate"):
             value = row.get(name)
             if value is not None:

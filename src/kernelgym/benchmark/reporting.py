@@ -122,6 +122,7 @@ def report(
     html: str | Path | None = None,
     baselines: Sequence[str | Path] = (),
     rates: str | Path | None = None,
+    partial: bool = False,
 ) -> BenchmarkReport:
     """Read runs and compute their numbers and comparisons.
 
@@ -131,6 +132,7 @@ def report(
         baselines: Files of baseline times, kernelgym's or in KernelBench's layout.
         rates: File that ``kernelgym device --json`` printed, for shares of the roofline and SOL
             scores; None for neither.
+        partial: Leave damaged lines and missing files of the runs out, with a note on each.
 
     Returns:
         The report; its `to_dict` and `rows` give numbers.
@@ -150,7 +152,10 @@ def report(
     read = [
         dataclasses.replace(run, notes=run.notes + notes)
         for run in _named_apart(
-            [each if isinstance(each, RecordedRun) else read_run(each) for each in runs]
+            [
+                each if isinstance(each, RecordedRun) else read_run(each, partial=partial)
+                for each in runs
+            ]
         )
     ]
     comparisons = tuple(compare_runs(read[0], other) for other in read[1:])

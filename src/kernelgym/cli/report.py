@@ -45,6 +45,9 @@ class ReportCommand(Command):
     rates: str = ""
     """File that `kernelgym device --json` printed on the run's device, for shares of the roofline
     and SOL scores."""
+    partial: bool = False
+    """Report what is left of a damaged run: leave unreadable lines and missing files out, with a
+    note on each."""
 
     def run(self) -> int:
         """Print the report and write its page; return the exit code."""
@@ -59,7 +62,12 @@ class ReportCommand(Command):
 
         for path in self.runs if self.measure_winners else ():
             _measure(path)
-        found = report(*self.runs, baselines=self.baseline, rates=self.rates or None)
+        found = report(
+            *self.runs,
+            baselines=self.baseline,
+            rates=self.rates or None,
+            partial=self.partial,
+        )
         written = None if self.html is None else found.write_html(self.html)
         if self.json:
             print(json.dumps(found.to_dict(), indent=2, allow_nan=False))

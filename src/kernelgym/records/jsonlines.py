@@ -159,7 +159,10 @@ def line_at(path: str | Path, offset: int) -> dict[str, Any]:
 
 
 def read_lines(
-    path: str | Path, *, on_cut: Callable[[int], None] | None = None
+    path: str | Path,
+    *,
+    on_cut: Callable[[int], None] | None = None,
+    on_damaged: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Read a file of objects; yields (1-based number of the line, object). Empty lines are skipped.
 
@@ -167,15 +170,19 @@ def read_lines(
         path: The file.
         on_cut: Called with the line's number if the last line is cut off (its writer was killed,
             or is still at it) and so left out.
+        on_damaged: Called with a message on each other line that is no object, which is then left
+            out; None to refuse the file.
 
     Raises:
         UsageError: If the file cannot be read, or a line that is not a cut last one is no object.
     """
-    return ((number, data) for number, _, data in _read(path, on_cut))
+    return ((number, data) for number, _, data in _read(path, on_cut, on_damaged))
 
 
 def _read(
-    path: str | Path, on_cut: Callable[[int], None] | None
+    path: str | Path,
+    on_cut: Callable[[int], None] | None,
+    on_damaged: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield (1-based number of the line, the byte where it begins, object)."""
     try:
@@ -195,10 +202,16 @@ def _read(
                     if on_cut is not None:
                         on_cut(number)
                     return
-                raise UsageError(f"{path}, line {number}: not JSON ({error}); {_REMEDY}") from None
-            if not isinstance(data, dict):
-                raise UsageError(f"{path}, line {number}: not a JSON object; {_REMEDY}")
-            yield number, start, data
+                why = f"not JSON ({error})"
+            else:
+                why = "" if isinstance(data, dict) else "not a JSON object"
+            if not why:
+                yield number, start, data
+                continue
+            message = f"{path}, line {number}: {why}; {_REMEDY}"
+            if on_damaged is None:
+                raise UsageError(message)
+            on_damaged(message)
 
 
 def _replace(path: Path, lines: Iterable[bytes]) -> int:

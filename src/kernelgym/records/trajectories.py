@@ -202,7 +202,10 @@ def write_records(
 
 
 def read_records(
-    path: str | Path, *, on_cut: Callable[[int], None] | None = None
+    path: str | Path,
+    *,
+    on_cut: Callable[[int], None] | None = None,
+    on_damaged: Callable[[str], None] | None = None,
 ) -> Iterator[EpisodeRecord]:
     """Read a file of episodes, one after the other.
 
@@ -210,15 +213,22 @@ def read_records(
         path: The file.
         on_cut: Called with the line's number if the last line is cut off (its writer was killed,
             or is still at it) and so left out.
+        on_damaged: Called with a message on each other line that cannot be used, which is then left
+            out; None to refuse the file.
 
     Raises:
         UsageError: If the file cannot be read, or a line that is not a cut last one cannot be used.
     """
-    for number, data in read_lines(path, on_cut=on_cut):
+    for number, data in read_lines(path, on_cut=on_cut, on_damaged=on_damaged):
         try:
-            yield EpisodeRecord.from_dict(data)
+            found = EpisodeRecord.from_dict(data)
         except UsageError as error:
-            raise UsageError(f"{path}, line {number}: {error}") from None
+            message = f"{path}, line {number}: {error}"
+            if on_damaged is None:
+                raise UsageError(message) from None
+            on_damaged(message)
+            continue
+        yield found
 
 
 def with_source(record: EpisodeRecord, problem: Problem) -> EpisodeRecord:
