@@ -20,6 +20,7 @@ from pathlib import Path
 from kernelgym import UnknownName, UsageError, __version__
 from kernelgym.interruption import InterruptCode, ended_by_sigterm
 from kernelgym.reading import options as described
+from kernelgym.working_folder import take_working_folder
 from kernelgym_train.backends.backend import BACKENDS, check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
 from kernelgym_train.config.flat_names import read_from_step
@@ -47,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
     try:
         with ended_by_sigterm() as interrupted:
+            for line in take_working_folder():
+                _say(line)
             code = _outcome(argv, interrupted)
             sys.stdout.flush()
             return code

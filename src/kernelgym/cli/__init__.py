@@ -48,6 +48,7 @@ from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.interruption import InterruptCode, ended_by_sigterm
+from kernelgym.working_folder import take_working_folder
 
 _DESCRIPTION = """\
 Problems, verdicts and episodes of GPU kernels written by models.
@@ -91,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `argv` is ``sys.argv[1:]`` if None."""
     try:
         with ended_by_sigterm() as interrupted:
+            for line in take_working_folder():
+                _say(line)
             code = _run(list(sys.argv[1:] if argv is None else argv), interrupted)
             sys.stdout.flush()
             return code

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+from kernelgym import working_folder
 from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.options import PolicyOptions, json_object
 from kernelgym.benchmark.run.policies import EvalPolicy, ProviderFailure, RunStopped
@@ -379,12 +379,12 @@ def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
         )
     endpoint = options.endpoint or _ENDPOINT
     variable = options.api_key_env or _KEY
-    key = os.environ.get(variable, "")
+    key = working_folder.key(variable)
     missing = ""
     if not key and (options.api_key_env is not None or endpoint.startswith(_ENDPOINT)):
         missing = (
-            f"there is no key for {endpoint}: the variable {variable} is not set; set it, or name "
-            "another one by --api-key-env"
+            f"there is no key for {endpoint}: the variable {variable} is not set, and .env in the "
+            "working folder does not name it; set it, or name another one by --api-key-env"
         )
     given, sampled = (
         {name: value for name in names if (value := getattr(options, name)) is not None}

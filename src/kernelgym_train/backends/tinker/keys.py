@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kernelgym import UsageError
+from kernelgym.working_folder import read_env_file
 
 _VARIABLE = "TINKER_API_KEY"
 _FORMS = ("tml-", "eyJ")
@@ -81,21 +82,9 @@ def _formed(value: str, source: str) -> TinkerKey:
 def _of_lines(path: Path) -> str:
     """Return the last key in a file of NAME=value lines; or nothing."""
     try:
-        text = path.read_text("utf-8")
-    except (FileNotFoundError, IsADirectoryError):
-        return ""
+        return read_env_file(path).get(_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(".env", error) from None
-    found = ""
-    for line in text.splitlines():
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if equals and name.strip() == _VARIABLE:
-            found = value.strip()
-            if found[:1] in ("'", '"'):
-                found = found[1:].partition(found[0])[0].strip()
-            else:
-                found = found.partition(" #")[0].strip()
-    return found
 
 
 def _of_store(path: Path) -> str:

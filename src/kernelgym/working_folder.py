@@ -1,0 +1,90 @@
+"""What a command takes from its working folder: ``.env``, and a KernelBench checkout beside it.
+
+Contract: a variable that the environment holds is never changed. Settings in ``.env``
+(KERNELBENCH_ROOT, TINKER_BASE_URL, KERNELGYM_*) become variables of the process. Keys do not, so
+that no process that is started later inherits one: `key` looks into ``.env`` when a key is needed.
+Other names in ``.env`` are other programs' and stay untouched. Only commands call
+`take_working_folder`; importing kernelgym reads nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+ENV_FILE = ".env"
+_ROOT = "KERNELBENCH_ROOT"
+_SETTING = re.compile(r"KERNELBENCH_ROOT|TINKER_BASE_URL|KERNELGYM_\w+")
+_KEY = re.compile(r"\w+_API_KEY")
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Return the variables of a file of NAME=value lines; none if there is no file.
+
+    A line may begin with ``export``, and a value may stand in quotes; without quotes a comment may
+    follow it after a space. Other lines are left out; of two with one name, the last counts.
+
+    Raises:
+        OSError: If the file cannot be read.
+        UnicodeDecodeError: If it is not UTF-8.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (FileNotFoundError, IsADirectoryError):
+        return {}
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not name.isidentifier():
+            continue
+        if value[:1] in ("'", '"'):
+            found[name] = value[1:].partition(value[0])[0].strip()
+        else:
+            found[name] = value.partition(" #")[0].strip()
+    return found
+
+
+def key(name: str, folder: Path = Path()) -> str:
+    """Return a key from the environment, or from ``.env`` in a folder; empty if neither has it."""
+    if value := os.environ.get(name, "").strip():
+        return value
+    try:
+        return read_env_file(folder / ENV_FILE).get(name, "")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def take_working_folder(folder: Path = Path()) -> list[str]:
+    """Set the variables that a folder gives; return lines that say what was taken.
+
+    Args:
+        folder: The working folder.
+    """
+    said = []
+    try:
+        given = read_env_file(folder / ENV_FILE)
+    except (OSError, UnicodeDecodeError) as error:
+        given = {}
+        said.append(f"{ENV_FILE} in the working folder cannot be read and is left out: {error}")
+    new = {name: value for name, value in given.items() if value and not os.environ.get(name)}
+    settings = {name: value for name, value in new.items() if _SETTING.fullmatch(name)}
+    os.environ.update(settings)
+    if taken := sorted({*settings, *filter(_KEY.fullmatch, new)}):
+        said.append(f"from {ENV_FILE} in the working folder: {', '.join(taken)}")
+    if not os.environ.get(_ROOT) and (root := _checkout(folder)) is not None:
+        os.environ[_ROOT] = str(root)
+        said.append(f"{_ROOT} is not set; KernelBench is read from the checkout in {root}")
+    return said
+
+
+def _checkout(folder: Path) -> Path | None:
+    """Return a KernelBench checkout in a folder or beside it; None if there is none."""
+    with contextlib.suppress(OSError):  # a folder that is gone, or may not be read
+        here = folder.resolve()
+        for root in (here / "KernelBench", here.parent / "KernelBench"):
+            if any((place / "level1").is_dir() for place in (root, root / "KernelBench")):
+                return root
+    return None
