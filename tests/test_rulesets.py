@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from kernelgym.rulesets import (
     precise_rules,
     recorded_ruleset,
     ruleset,
+    with_run_seconds,
     with_tolerances,
 )
 
@@ -180,3 +182,17 @@ def test_usage_errors_are_value_errors_and_survive_pickling() -> None:
     twin = pickle.loads(pickle.dumps(error))
     assert str(twin) == str(error)
     assert "30 in all" in str(error) and "p29" not in str(error)
+
+
+@pytest.mark.parametrize("base", ["strict", "kernelbench", with_tolerances("strict", 0.1, 0.2)])
+def test_ruleset_with_run_seconds_is_found_by_its_label(base: Any) -> None:
+    rules = with_run_seconds(base, 7.5)
+    assert rules.limits.run_s == 7.5 and with_run_seconds(rules, 7.5) == rules
+    assert ruleset(rules.name) == ruleset(rules.label) == recorded_ruleset(rules.label) == rules
+    assert rules.digest != ruleset(base).digest
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), float("nan")])
+def test_run_seconds_that_are_no_limit_are_refused(seconds: float) -> None:
+    with pytest.raises(UsageError, match="run-seconds"):
+        with_run_seconds("strict", seconds)

@@ -314,6 +314,7 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
 )
 
 
+_RUN_SECONDS = re.compile(r"\+run\(([0-9.e+-]+)s\)$")
 _OWN_TOLERANCES = re.compile(r"([^+@]+)\+tolerances\(atol=([^,()@]+),rtol=([^,()@]+)\)")
 
 
@@ -351,10 +352,29 @@ def _tolerances_of(name: str) -> tuple[str, float, float] | None:
         return None
 
 
+def with_run_seconds(which: str | Ruleset, seconds: float) -> Ruleset:
+    """Return a ruleset with another limit on a kernel's run; its name says so.
+
+    Args:
+        which: The ruleset, or its name.
+        seconds: Seconds in place of `Limits.run_s`.
+
+    Raises:
+        UsageError: If the seconds are not above 0, or there is no such ruleset.
+    """
+    rules = ruleset(which)
+    if not 0.0 < seconds < math.inf:
+        raise UsageError(f"run_seconds (--run-seconds) is a number above 0, got {seconds!r}")
+    name = f"{_RUN_SECONDS.sub('', rules.name)}+run({float(seconds)!r}s)"
+    limits = dataclasses.replace(rules.limits, run_s=float(seconds))
+    return dataclasses.replace(rules, name=name, limits=limits)
+
+
 def ruleset(which: str | Ruleset) -> Ruleset:
     """Return `which` itself, or the ruleset of that name or label.
 
-    Names are those of the shipped rulesets, and what `with_tolerances` makes of them.
+    Names are those of the shipped rulesets, and what `with_tolerances` and `with_run_seconds` make
+    of them.
 
     Raises:
         UnknownName: If no shipped ruleset has that name.
@@ -366,12 +386,26 @@ def ruleset(which: str | Ruleset) -> Ruleset:
     name = which.partition("@")[0]
     if name in RULESETS and which in (name, RULESETS[name].label):
         return RULESETS[name]
-    own = _tolerances_of(name)
-    if own is not None and own[0] in RULESETS:
-        rules = with_tolerances(*own)
-        if which in (name, rules.label):
-            return rules
+    rules = _named(name)
+    if rules is not None and which in (name, rules.label):
+        return rules
     raise UnknownName("ruleset", which, RULESETS)
+
+
+def _named(name: str) -> Ruleset | None:
+    """Return the ruleset of a name with tolerances or run seconds of its own; None for another."""
+    limit = _RUN_SECONDS.search(name)
+    base = _RUN_SECONDS.sub("", name)
+    own = _tolerances_of(base)
+    found = RULESETS.get(base) if own is None else RULESETS.get(own[0])
+    try:
+        if found is not None and own is not None:
+            found = with_tolerances(found, *own[1:])
+        if found is not None and limit is not None:
+            found = with_run_seconds(found, float(limit[1]))
+    except ValueError:
+        return None
+    return found
 
 
 def precise_rules(which: str | Ruleset, precision: str, baseline: str = "") -> Ruleset:
@@ -412,9 +446,8 @@ def recorded_ruleset(label: str) -> Ruleset:
     Raises:
         UsageError: If no ruleset has that label.
     """
-    own = _tolerances_of(label.partition("@")[0])
-    for shipped in RULESETS.values():
-        base = shipped if own is None else with_tolerances(shipped, *own[1:])
+    named = _named(label.partition("@")[0])
+    for base in RULESETS.values() if named is None else (named,):
         for baseline in BASELINES:
             for ends in (False, True):
                 rules = precise_rules(base, "", baseline)

@@ -41,6 +41,15 @@ def test_fresh_run_is_counted_by_hand(tmp_path: Path) -> None:
     assert found.least_usd == pytest.approx(found.first_tokens / 1e6)
     assert found.most_usd == pytest.approx((found.most_prompt_tokens + 10 * 1800) / 1e6)
     assert found.judge_s == pytest.approx(18 * 0.077) and "judge_cpu.json" in found.judge_source
+    assert found.most_judge_s == 18 * (120 + 60 + 6)
+
+
+def test_forecast_of_a_shorter_run_limit_bounds_the_judge(tmp_path: Path) -> None:
+    plan, problems = resolve(EvalTask(**TASK, run_seconds=5), CountedPolicy().settings)
+    assert plan.rules.limits.run_s == 5 and plan.ruleset.startswith("strict+run(5.0s)@")
+    found = forecast(plan, problems, tmp_path, plan.observer())
+    assert found.most_judge_s == 18 * (120 + 5 + 6)
+    assert any("at most 39.3 minutes" in line and "5 s to run" in line for line in found.lines())
 
 
 def test_bounds_hold_for_what_is_played(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 Contract: opens no connection and starts no process. Counts of requests are exact bounds. Tokens are
 estimates at four characters a token: first prompts are known, and a later prompt is bounded by the
-first and the budget of the context. Judge time is computed from the run's own verdicts if there are
-any, else from ``verdict_seconds.tsv``, which was measured on other machines.
+first and the budget of the context. Usual judge time is computed from the run's own verdicts if
+there are any, else from ``verdict_seconds.tsv``, which was measured on other machines; the bound
+follows from the ruleset's limits, since a kernel that hangs takes them.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ class RunForecast:
     """Least cost in US dollars; None without a price."""
     most_usd: float | None
     judge_s: float | None
-    """Seconds of one judge worker if every answer holds a kernel; None if no figure is known."""
+    """Usual seconds of one judge worker if every answer holds a kernel; None if no figure is
+    known."""
     judge_source: str
+    most_judge_s: float
+    """Largest number of seconds of one judge worker: each kernel takes the ruleset's limits."""
+    limits: str
+    """Limits of one kernel in words."""
     disk_bytes: int
 
     def lines(self) -> Iterator[str]:
@@ -72,13 +78,12 @@ class RunForecast:
             yield f"USD (estimated): {self.least_usd:.4f} or more"
         else:
             yield f"USD (estimated): {self.least_usd:.4f} to {self.most_usd:.4f}"
-        if self.judge_s is None:
-            yield "judge: no time is recorded for this language and device"
-        else:
-            yield (
-                f"judge: at most {self.judge_s / 60:.1f} minutes of one worker, by "
-                f"{self.judge_source}"
-            )
+        usual = (
+            "no usual time is recorded for this language and device"
+            if self.judge_s is None
+            else f"usually {self.judge_s / 60:.1f} minutes of one worker, by {self.judge_source}"
+        )
+        yield f"judge: {usual}; at most {self.most_judge_s / 60:,.1f} minutes ({self.limits})"
         yield f"disk (estimated): at most {self.disk_bytes / 1e6:,.1f} MB"
 
 
@@ -129,6 +134,10 @@ def forecast(
         low = price.usd(Tokens(prefill=first_tokens))
         if written is not None:
             high = price.usd(Tokens(prefill=prompt_tokens, sample=written))
+    limits = plan.rules.limits
+    timing_s = (
+        2 * plan.rules.timing.budget_s if plan.timing else 0.0
+    )  # a second process may confirm
     known = verdict_seconds().get((plan.device.partition(":")[0], plan.language))
     each, source = (statistics.fmean(seconds), "this run's verdicts") if seconds else (0.0, "")
     if not seconds and known is not None:
@@ -144,6 +153,9 @@ def forecast(
         most_usd=high,
         judge_s=most * each if source else None,
         judge_source=source,
+        most_judge_s=most * (limits.build_s + limits.run_s + timing_s),
+        limits=f"if each kernel takes its limits, {limits.build_s:g} s to build, "
+        f"{limits.run_s:g} s to run and {timing_s:g} s to be timed",
         disk_bytes=_BYTES_PER_TOKEN * (written or 0)
         + sum(len(problem.source) for problem in problems) * plan.samples,
     )

@@ -48,6 +48,9 @@ class EvalSettings:
     timing_baseline: str = ""
     """Reference against which kernels are timed, in place of the ruleset's: eager, compile or best.
     The last two need what `kernelgym baseline` prepares."""
+    run_seconds: float | None = None
+    """Seconds that loading and all judged calls of one kernel may take, in place of the ruleset's
+    60; the verdicts' ruleset says so in its name."""
     timing: bool = True
     """Time correct kernels; --no-timing judges correctness only."""
     prompt: str = "full"

@@ -25,7 +25,7 @@ from kernelgym.machine import installed_version
 from kernelgym.prompts.observer import render
 from kernelgym.retrieval.prompt_part import ready_retrieval
 from kernelgym.rewards import check_speed, check_trials
-from kernelgym.rulesets import Ruleset, precise_rules
+from kernelgym.rulesets import Ruleset, precise_rules, with_run_seconds
 from kernelgym.suites import suite
 from kernelgym.suites.known_hygiene import passing
 from kernelgym.suites.spec_suite import rules_for
@@ -141,6 +141,8 @@ def _chosen(task: EvalTask, device: str) -> tuple[Problem, ...]:
 def _rules(task: EvalTask, baseline: str) -> Ruleset:
     """Return the rules of a task, with tolerances of a kernel spec."""
     rules = precise_rules(task.ruleset, task.precision, baseline)
+    if task.run_seconds is not None:
+        rules = with_run_seconds(rules, task.run_seconds)
     return rules if _are_problems(task.problems) else rules_for(task.suite, rules)
 
 
