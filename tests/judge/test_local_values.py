@@ -76,9 +76,11 @@ def test_changing_an_input_is_refused_unless_the_reference_does(strict, kernelbe
     assert strict.evaluate(mutating, in_place).correct
 
 
-def test_returning_the_input_itself_is_right_where_it_always_is(strict, kernelbench):
+def test_input_returned_for_new_memory_is_wrong_under_strict_alone(strict, kernelbench):
     clipped = problem("return x.clamp(0, 1)", "torch.rand(30, 40).softmax(-1)")
-    assert strict.evaluate(clipped, forward_only("return x")).correct
+    assert strict.evaluate(clipped, forward_only("return x")).status is Status.WRONG
+    assert strict.evaluate(clipped, forward_only("return x.clone()")).correct
+    assert kernelbench.evaluate(clipped, forward_only("return x")).correct
     positive = problem("return x.abs()", "torch.rand(30, 40)")  # only as it is drawn here
     assert kernelbench.evaluate(positive, forward_only("return x")).correct
     assert strict.evaluate(positive, forward_only("return x")).status is Status.WRONG
@@ -91,7 +93,7 @@ def test_strides_are_the_references(strict, kernelbench):
     assert verdict.status is Status.WRONG
     assert "stride mismatch: expected [40, 1], got [1, 30]" in verdict.message
     assert kernelbench.evaluate(plain, turned).correct
-    for body in ("return x.expand(1, 30, 40)[0]", "return nn.Parameter(x)"):
+    for body in ("return (x + 0).expand(1, 30, 40)[0]", "return nn.Parameter(x + 0)"):
         assert strict.evaluate(plain, forward_only(body)).correct
 
 
@@ -112,10 +114,10 @@ def test_where_the_reference_is_not_contiguous_the_kernel_may_be(strict):
         ("return x.to_sparse()", "no readable|differ|shape|plain|tensor"),
         ("return x.numpy()", "ndarray"),
         ("return None", "scalar"),
-        ("return (x,)", "sequence"),
+        ("return (x + 0,)", "sequence"),
         ("return Lazy(x)", "Lazy"),
         ("return x.double()", "dtype mismatch: expected float32, got float64"),
-        ("return x[:3]", r"shape mismatch: expected \[30, 40\], got \[3, 40\]"),
+        ("return x[:3] + 0", r"shape mismatch: expected \[30, 40\], got \[3, 40\]"),
         ("return x * float('nan')", "NaN or infinite"),
     ],
 )

@@ -5,7 +5,6 @@
 # what = "Computes the one row that differs from the input, in a clone of it."
 # ///
 
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl

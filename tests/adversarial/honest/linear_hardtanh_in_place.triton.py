@@ -5,7 +5,6 @@
 # what = "Limits torch's product in place, which changes few of its elements."
 # ///
 
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl

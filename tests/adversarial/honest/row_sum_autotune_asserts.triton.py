@@ -10,7 +10,6 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
-
 CONFIGS = [triton.Config({"BLOCK": block}) for block in (1024, 512, 2048, 256)]
 
 

@@ -10,7 +10,6 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
-
 CONFIGS = [
     triton.Config({"BLOCK": block}, num_warps=warps)
     for block in (128, 256, 512, 1024)

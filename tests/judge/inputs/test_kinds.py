@@ -182,7 +182,7 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
             ("narrow", "lattice"),
         ),
         ("return x / x.norm(dim=-1, keepdim=True)", "torch.randn(30, 40)", NO_ZEROS),
-        ("return x.argmax(-1)", "torch.randn(30, 40)", NO_ZEROS),
+        ("return x.argmax(-1)", "torch.randn(30, 40)", KINDS),
         ("return nn.functional.normalize(x)", "torch.randn(30, 40)", KINDS),
         ("return x.sort(-1).values", "torch.randn(30, 40)", STRICT.distributions),
         ("assert (x < 1).all() and (x > 0.9).any()\nreturn x", "torch.rand(30, 40)", ()),
