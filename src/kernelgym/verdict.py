@@ -404,6 +404,11 @@ class Verdict:
         return self.timing is not None
 
     @property
+    def distrusted(self) -> bool:
+        """True if the verdict has a time and says that other programs disturbed it."""
+        return self.timed and any(found.code == HOST_BUSY for found in self.findings)
+
+    @property
     def speedup(self) -> float:
         """Speedup over the reference; 0.0 if untimed."""
         return self.timing.speedup if self.timing else 0.0

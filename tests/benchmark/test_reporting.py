@@ -42,6 +42,8 @@ def test_numbers_are_those_of_a_hand_computation(tmp_path: Path) -> None:
         "episodes": 9,
         "answers": 10,
         "missing": 7,
+        "timed": 3,
+        "distrusted": 0,
         "unavailable": 1,
         "degenerate": 0,
         "unconfirmed": 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,58 @@ from kernelgym.cli import judging, main
 from kernelgym.errors import UsageError
 from kernelgym.records.trajectories import write_records
 from kernelgym.testing import ScriptedEvaluator
-from support.benchmark_runs import LOST, WRONG, eval_run, fast, record, spell
+from kernelgym.types import Finding, Severity
+from kernelgym.verdict import HOST_BUSY
+from support.benchmark_runs import LOST, WRONG, eval_run, fast, made, record, spell
+from support.html_pages import parsed
+
+BUSY = dataclasses.replace(
+    fast(9.4, 1.24), findings=(Finding(HOST_BUSY, "pairs waited", Severity.SOFT),)
+)
+
+
+def busy_run(tmp_path: Path) -> Path:
+    """A and B have times that their verdicts distrust; C has one that counts."""
+    played = [record(made([BUSY], name), 0) for name in "AB"] + [record(made([fast(3.0)], "C"), 0)]
+    return eval_run(tmp_path / "busy", {}, episodes=played)
+
+
+def test_distrusted_time_is_never_certain_and_is_counted(tmp_path: Path) -> None:
+    found = report(busy_run(tmp_path))
+    run = found.to_dict()["runs"][0]
+    assert (run["counts"]["timed"], run["counts"]["distrusted"]) == (3, 2)
+    card = run["tables"]["all problems"]
+    assert card["fast_1"]["value"] == 1.0
+    assert card["fast_1_certain"]["value"] == pytest.approx(1 / 3)
+    assert card["correct"]["value"] == 1.0, "the kernels are correct all the same"
+    page = parsed(found.html())
+    assert "2 of 3 times distrusted: host busy" in page.text
+    assert found.html().count('class="cell distrusted"') >= 2
+    assert found.html().count("cell fast1") == 1, "in the legend only"
+
+
+def test_retime_judges_just_the_distrusted_times_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = busy_run(tmp_path)
+    judge = ScriptedEvaluator([fast(0.9), BUSY])
+    monkeypatch.setattr(judging, "make_evaluator", lambda *_: judge)
+    assert main(["eval", "--retime", str(folder)]) == 1
+    assert len(judge.judged) == 2 and all(judge.seeds)
+    assert "2 kernels of busy judged again; 1 times are still distrusted" in capsys.readouterr().out
+    judge = ScriptedEvaluator([LOST])
+    monkeypatch.setattr(judging, "make_evaluator", lambda *_: judge)
+    assert main(["eval", "--retime", str(folder)]) == 1
+    assert len(judge.judged) == 1
+    speeds = [played.outcome.first.speedup for played in read_run(folder).episodes]  # type: ignore[union-attr]
+    assert speeds == [0.9, 9.4, 3.0]
+    judge = ScriptedEvaluator([fast(1.1)])
+    monkeypatch.setattr(judging, "make_evaluator", lambda *_: judge)
+    assert main(["eval", "--retime", str(folder)]) == 0
+    capsys.readouterr()
+    assert main(["eval", "--retime", str(folder)]) == 0
+    assert "no time of busy is distrusted" in capsys.readouterr().out
+    assert report(folder).views[0].counts.distrusted == 0
 
 
 def run_of(tmp_path: Path) -> Path:

@@ -40,6 +40,9 @@ SampleKey = tuple[str, int]
 
 _RESTORE = "restore the file, or report another run"
 _REPAIR = "repair or remove the line"
+RETIMED_FILE = "retimed.jsonl"
+"""Name of the file of new verdicts in the place of those whose time was distrusted; see
+`kernelgym.benchmark.winners`."""
 WINNERS_FILE = "winners.jsonl"
 """Name of the file of second verdicts of best kernels; see `kernelgym.benchmark.winners`."""
 
@@ -221,11 +224,12 @@ def _planned(path: Path, notes: _Notes) -> RecordedRun:
     answers = _answers(path / GENERATIONS, notes)
     second_verdicts = _verdicts(path / WINNERS_FILE, notes).items()
     seconds = {key[:2]: verdict for key, verdict in second_verdicts}
+    retimed = _verdicts(path / RETIMED_FILE, notes)
     there = path / TRAJECTORIES
     # An episode that was cut and played on has two lines; the later one counts.
     last: dict[SampleKey, PlayedEpisode] = {}
     for played in _numbered(_records(there, notes)) if there.exists() else ():
-        last[played.key] = played
+        last[played.key] = _with_new_times(played, retimed)
     failures = tuple(_failures(path / FAILURES, notes))
     if (path / VERDICTS).exists():
         _verdicts(path / VERDICTS, notes)
@@ -260,6 +264,24 @@ def _planned(path: Path, notes: _Notes) -> RecordedRun:
         ids,
         plan.samples,
         notes=tuple(notes),
+    )
+
+
+def _with_new_times(
+    played: PlayedEpisode, retimed: Mapping[AnswerKey, tuple[str, Verdict]]
+) -> PlayedEpisode:
+    """Return an episode with new verdicts in the place of those whose time was distrusted."""
+    turns = []
+    for turn in played.turns:
+        digest, verdict = retimed.get(AnswerKey(*played.key, turn.index), ("", None))
+        kernel = turn.reply.kernel
+        usable = verdict is not None and verdict.valid and kernel and kernel.digest == digest
+        if usable and verdict is not None and turn.verdict.distrusted:
+            turn = dataclasses.replace(turn, verdict=verdict)
+        turns.append(turn)
+    trajectory = dataclasses.replace(played.record.trajectory, turns=tuple(turns))
+    return dataclasses.replace(
+        played, record=dataclasses.replace(played.record, trajectory=trajectory)
     )
 
 

@@ -60,6 +60,10 @@ class RunCounts:
     """Number of turns of all episodes for which the judge gave a valid verdict."""
     missing: int
     """Number of planned episodes that are missing or were cut."""
+    timed: int
+    """Number of answers with a time."""
+    distrusted: int
+    """Number of answers whose time their own verdict distrusts, since the host was busy."""
     unavailable: int
     """Number of turns on which the judge failed."""
     degenerate: int
@@ -105,6 +109,8 @@ def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> RunCounts:
         episodes=len(run.episodes),
         answers=sum(verdict.valid for verdict in verdicts),
         missing=len(run.missing),
+        timed=sum(verdict.timed for verdict in verdicts),
+        distrusted=sum(verdict.distrusted for verdict in verdicts),
         unavailable=sum(not verdict.valid for verdict in verdicts),
         degenerate=sum(identity in degenerate for identity in run.planned),
         unconfirmed=unconfirmed,

@@ -73,11 +73,16 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     dry_run: bool = False
     """Print a forecast of requests, tokens, costs and time, and what is missing; open no
     connection."""
+    retime: str = ""
+    """Path of a run whose distrusted times (finding host_busy) are measured again, by its rules and
+    on its device; no run begins."""
     ping: bool = False
     """Request one token from the endpoint, and print the result; the run does not begin."""
 
     def run(self) -> int:
         """Play the run; return the exit code."""
+        if self.retime:
+            return _retime(self.retime, self.workers, self.memory)
         if self.generate_only and self.judge_only:
             raise UsageError(
                 "--generate-only and --judge-only leave nothing to do; give one of them"
@@ -206,6 +211,29 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
         for text in filter(None, missing):
             print_text(f"missing: {text}", "red")
         return 1 if any(missing) else 0
+
+
+def _retime(path: str, workers: int, memory: str) -> int:
+    """Judge the kernels of a run whose times are distrusted again; return the exit code."""
+    from kernelgym.benchmark.recorded_runs import read_run
+    from kernelgym.benchmark.winners import distrusted, retime
+    from kernelgym.rulesets import recorded_ruleset
+
+    run = read_run(path)
+    chosen = distrusted(run)
+    if not chosen:
+        print_text(f"no time of {run.name} is distrusted")
+        return 0
+    record = chosen[0][0].record
+    rules = recorded_ruleset(record.ruleset)
+    with (
+        judging.open_evaluator(record.device, rules, workers, True, memory) as evaluator,
+        progress_bar("kernels", len(chosen)) as advance,
+    ):
+        count = retime(run, evaluator, on_verdict=advance)
+    left = len(distrusted(read_run(path)))
+    print_text(f"{count} kernels of {run.name} judged again; {left} times are still distrusted")
+    return 1 if left else 0
 
 
 def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:

@@ -39,9 +39,10 @@ def exceeds(verdict: Verdict, p: float, *, certain: bool = False) -> bool:
     Args:
         verdict: The verdict.
         p: Speedup to exceed.
-        certain: Compare the lower end of the speedup's 95 % interval.
+        certain: Compare the lower end of the speedup's 95 % interval. A time that its own verdict
+            distrusts is never certain.
     """
-    if not verdict.correct:
+    if not verdict.correct or (certain and p > 0.0 and verdict.distrusted):
         return False
     speed = verdict.speedup_low if certain else verdict.speedup
     return p == 0.0 or speed > p

@@ -27,6 +27,7 @@ _COUNTS = {
     "episodes": "episodes played",
     "answers": "answers judged",
     "missing": "episodes missing or cut",
+    "distrusted": "times distrusted, since the host was busy",
     "unavailable": "answers that the judge failed on",
     "degenerate": "degenerate problems among them",
     "unconfirmed": "best of several measurements, not measured again",
@@ -67,6 +68,8 @@ def headline(view: RunView) -> str:
     fast, certain = card.get(f"fast_1{end}"), card.get(f"fast_1_certain{end}")
     if fast is not None and certain is not None:
         told += f"; {fast.value} are measured faster than the reference, {certain.value} certainly"
+    if view.counts.distrusted:
+        told += f"; {view.counts.distrusted} of {view.counts.timed} times distrusted: host busy"
     return told + "."
 
 
@@ -78,6 +81,11 @@ def limits(views: Sequence[RunView]) -> str:
     ]
     if any(view.counts.missing or view.counts.unavailable for view in views):
         told.append("Missing and unjudged answers are counted separately and are in no rate.")
+    if any(view.counts.distrusted for view in views):
+        told.append(
+            "A distrusted time was taken while other programs used the processors: it is never "
+            "certain, and `kernelgym eval --retime RUN` judges such kernels again."
+        )
     if any(view.counts.unconfirmed for view in views):
         told.append(
             "A speedup within the episode is the largest of several measurements, and so biased "

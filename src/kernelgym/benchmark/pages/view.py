@@ -31,6 +31,7 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "fast2": ("2", "fast2", "certainly more than twice as fast"),
     "fast1": ("F", "fast1", "certainly faster"),
     "correct": ("C", "correct", "correct"),
+    "distrusted": ("C", "distrusted", "correct, its time distrusted: host busy"),
     "wrong": ("W", "wrong", "wrong output"),
     "runtime_error": ("R", "fails", "failed while running"),
     "compile_error": ("E", "fails", "did not compile"),
@@ -147,6 +148,8 @@ def verdict_state(verdict: Verdict) -> str:
     """Return the state of one verdict; a key of `STATES`."""
     if verdict.status is not Status.CORRECT:
         return verdict.status.value
+    if verdict.distrusted:
+        return "distrusted"
     if verdict.speedup_low > 2.0:
         return "fast2"
     return "fast1" if verdict.speedup_low > 1.0 else "correct"
