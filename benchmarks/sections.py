@@ -197,9 +197,9 @@ SECTIONS = (
             "search_cpu.json",
             "python -m benchmarks.search.cpu --out FILE",
             models.searches,
-            "Speedup of `auto` over a plain C++ kernel, by duels of a search's best with its start "
-            "on a busy host of two cores, 60 evaluations or 360 s a search. Over torch is the best "
-            "kernel's speedup over PyTorch.",
+            "Speedup of `best_first` over a plain C++ kernel, by duels of a search's best with its "
+            "start on a busy host of two cores, 60 evaluations or 360 s a search. Over torch is "
+            "the best kernel's speedup over PyTorch.",
         ),
         ResultTable(
             "search_offline.json",

@@ -113,10 +113,10 @@ def copies(data: Any) -> str:
 
 
 def searches(data: Any) -> str:
-    """Return the speedups of real searches by `auto` over their start, by task."""
+    """Return the speedups of real searches by `best_first` over their start, by task."""
     found: dict[str, list[Any]] = {}
     for each in data["rows"]:
-        if each["algorithm"] == "auto":
+        if each["algorithm"] == "best_first":
             found.setdefault(each["task"], []).append(each)
     rows = []
     for task, some in found.items():

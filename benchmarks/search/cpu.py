@@ -7,7 +7,7 @@ torch's speed, LayerNorm 10x (with approximate moves, too, which compute its sum
 softmax 3x with exact moves and 15x with approximate ones, and a linear layer with GELU, which no
 move was written for, 1.5x.
 
-``--only matmul --seeds 0 --algorithms auto`` runs a slice. Rows go into the file as they come: what
+``--only matmul --seeds 0 --algorithms tpe`` runs a slice. Rows go into the file as they come: what
 it holds is not run again, so that a command that was cut off is given once more. With ``--keep``, a
 search that was cut off goes on where it was.
 
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument(
-        "--algorithms", nargs="*", default=["auto", "best_first", "random"], choices=ALGORITHMS
+        "--algorithms", nargs="*", default=["tpe", "best_first", "random"], choices=ALGORITHMS
     )
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--builds", type=int, default=60)

@@ -5,7 +5,7 @@ matmul example by the rules' real proposals, whose values are drawn by their key
 until it holds 1,000 states. Told are the milliseconds of one decision, from asking the algorithm to
 a new state in the graph, over the first hundred states and the last hundred: median and 95th
 percentile. Proposals of known states, which cost the budget nothing, are part of the decision that
-they delay. ``tpe`` and ``auto`` ask Optuna for 20 of them.
+they delay. ``tpe`` asks Optuna for 20 of them.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def table_of(cache: dict[str, Any], name: str, device: str = "") -> Table:
         for row in cache["cache"].values()
     }
     what = f"{cache['kernel_name']} on {cache['device_name'] or device}, times in ms"
-    return Table(name, columns, frozenset(), times, (_SOURCE, what))
+    return Table(name, columns, times, (_SOURCE, what))
 
 
 def main() -> None:

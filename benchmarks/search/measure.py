@@ -27,7 +27,7 @@ from kernelgym import LocalEvaluator
 from kernelgym.types import Evaluator, Job, Kernel, Problem
 from kernelgym_train.mcgs.build_groups import MOST_TOGETHER, together
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.knobs import Knob, KnobSpace
+from kernelgym_train.mcgs.knobs import KnobSpace
 from kernelgym_train.mcgs.moves.table import MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.variant import Variant, launch_key, read_variant, state_key
@@ -43,7 +43,7 @@ COLUMNS = (
 
 def space_of(proposer: RuleProposer, moves: Sequence[str]) -> KnobSpace:
     """Return the whole space of some moves."""
-    whole = proposer.space(None)
+    whole = proposer.space()
     knobs = [knob for knob in whole.knobs if knob.name.partition("/")[0] in moves]
     return KnobSpace(whole.base, tuple(knobs))
 
@@ -107,9 +107,8 @@ def measured(
     columns = {
         knob.name: tuple(choice or ABSENT_AS for choice in knob.choices) for knob in space.knobs
     }
-    structure = frozenset(knob.name for knob in space.knobs if _is_structure(knob))
     notes = (f"{problem.id}, programs judged, times in ms by speedups", json.dumps(machine()))
-    return Table(name, columns, structure, rows, notes)
+    return Table(name, columns, rows, notes)
 
 
 def _built_together(variants: Mapping[str, Variant]) -> Iterator[list[str]]:
@@ -136,10 +135,6 @@ def _times(found: Mapping[str, Sequence[float]]) -> dict[str, float | None]:
     """Return milliseconds by key; None where a kernel failed."""
     reference_ms = statistics.median([pair[1] for pair in found.values() if pair] or [0.0])
     return {key: pair[0] / pair[1] * reference_ms if pair else None for key, pair in found.items()}
-
-
-def _is_structure(knob: Knob) -> bool:
-    return MOVES[knob.name.partition("/")[0]].knob == ""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

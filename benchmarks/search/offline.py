@@ -169,7 +169,7 @@ def anywhere(around: SelectionContext) -> SearchChoice | None:
     config = proposer.drawn(around.seed, made)
     if config is None:
         return None
-    space = proposer.space(None)
+    space = proposer.space()
     names = [knob.name for knob in space.knobs]
     proposal = proposer.tuned(space, {name: config[name] for name in names})
     assert proposal is not None

@@ -29,7 +29,7 @@ from kernelgym_train.mcgs.variant import Variant, read_variant
 __all__ = ["AT", "USES_PRIORS", "shares"]
 
 AT = (20, 60)
-USES_PRIORS = ("best_first", "mcgs", "beam")
+USES_PRIORS = ("best_first", "mcgs")
 _NOISES = (0.0, 0.05)
 
 
@@ -48,7 +48,7 @@ def shares(
     """
     moves = {name.partition("/")[0] for name in table.columns}
     proposer = RuleProposer(start, moves=moves, static=static)
-    space = proposer.space(None)
+    space = proposer.space()
 
     def config_of(variant: Variant) -> Config | None:
         values = proposer.values(space, variant)

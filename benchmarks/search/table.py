@@ -1,8 +1,8 @@
 """`Table`: a space of kernels, all of them measured, and a proposer over it.
 
-A file of a table is CSV. Lines that begin with ``#`` say where it is from. A column's head is
-``NAME:structure`` or ``NAME:knob``; the last column, ``ms``, is the time, empty where the kernel
-failed. Configurations that are not in the file cannot be proposed.
+A file of a table is CSV. Lines that begin with ``#`` say where it is from. The last
+column, ``ms``, is the time, empty where the kernel failed. Configurations that are not in the file
+cannot be proposed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ class Table:
     name: str
     columns: Mapping[str, tuple[str, ...]]
     """Choices by column."""
-    structure: frozenset[str]
-    """Columns that are structure; the others are knobs."""
     times_ms: Mapping[Config, float | None]
     """None for a configuration that fails."""
     notes: tuple[str, ...] = ()
@@ -54,7 +52,7 @@ class Table:
         }
         if not any(time is not None for time in times.values()):
             return self
-        return Table(self.name, self.columns, self.structure, times, self.notes)
+        return Table(self.name, self.columns, times, self.notes)
 
     def start(self, seed: int) -> Config:
         """Return a configuration that works and is no faster than most."""
@@ -76,15 +74,13 @@ def read_table(path: Path) -> Table:
     lines = path.read_text(encoding="utf-8").splitlines()
     notes = tuple(line.lstrip("# ") for line in lines if line.startswith("#"))
     head, *rows = csv.reader(line for line in lines if not line.startswith("#"))
-    names = [name.partition(":")[0] for name in head[:-1]]
-    kinds = dict(zip(names, (name.partition(":")[2] for name in head[:-1]), strict=True))
+    names = head[:-1]
     times = {tuple(row[:-1]): float(row[-1]) if row[-1] else None for row in rows}
     columns = {
         name: tuple(sorted({config[at] for config in times}, key=_order))
         for at, name in enumerate(names)
     }
-    structure = frozenset(name for name, kind in kinds.items() if kind == "structure")
-    return Table(path.stem, columns, structure, times, notes)
+    return Table(path.stem, columns, times, notes)
 
 
 def write_table(table: Table, path: Path) -> None:
@@ -93,10 +89,7 @@ def write_table(table: Table, path: Path) -> None:
         for note in table.notes:
             file.write(f"# {note}\n")
         rows = csv.writer(file, lineterminator="\n")
-        kinds = [
-            f"{name}:{'structure' if name in table.structure else 'knob'}" for name in table.columns
-        ]
-        rows.writerow([*kinds, "ms"])
+        rows.writerow([*table.columns, "ms"])
         for config, time in table.times_ms.items():
             rows.writerow([*config, "" if time is None else f"{time:.6g}"])
 
@@ -164,21 +157,10 @@ class TableProposer:
         """Return nothing: a configuration has no steps to take back."""
         return ()
 
-    def structure(self, variant: Variant) -> str:
-        """Return the choices of the columns that are structure."""
-        if not self._table.structure:
-            return ""
-        config = dict(zip(self._names, self.config(variant), strict=True))
-        return repr([config[name] for name in self._names if name in self._table.structure])
-
-    def space(self, variant: Variant | None) -> KnobSpace:
-        """Return the knobs; all columns if None."""
-        names = [
-            name for name in self._names if variant is None or name not in self._table.structure
-        ]
-        knobs = [Knob(name, self._table.columns[name]) for name in names]
-        base = self.variant(self._start) if variant is None else variant
-        return KnobSpace(base, tuple(knob for knob in knobs if len(knob.choices) > 1))
+    def space(self) -> KnobSpace:
+        """Return all columns as knobs."""
+        knobs = [Knob(name, choices) for name, choices in self._table.columns.items()]
+        return KnobSpace(self.variant(self._start), tuple(k for k in knobs if len(k.choices) > 1))
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return a state's choices; None if another column differs."""

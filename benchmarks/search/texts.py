@@ -70,13 +70,9 @@ class TextProposer:
             found.append(Proposal(MoveStep("hunk", where, digest), less, self._risk))
         return found
 
-    def structure(self, variant: Variant) -> str:
-        """Return the variant's text: nothing in it is a knob."""
-        return variant.source
-
-    def space(self, variant: Variant | None) -> KnobSpace:
-        """Return the variant alone: it has no knobs."""
-        return KnobSpace(variant or read_variant(self._start), ())
+    def space(self) -> KnobSpace:
+        """Return the start alone: it has no knobs."""
+        return KnobSpace(read_variant(self._start), ())
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return no values: there are no knobs."""

@@ -137,7 +137,7 @@ def test_what_computes_numbers_needs_no_framework() -> None:
 
 SEARCH_PURE = (
     *("graph", "selection", "proposing", "variant", "kernel_file", "examples", "knobs"),
-    *("populations", "tuning", "algorithms", "state", "drawing", "report", "budget"),
+    *("tuning", "algorithms", "state", "drawing", "report", "budget"),
     *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.cpp.hoist"),
 )
 IO = {"asyncio", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile", "threading", "time"}

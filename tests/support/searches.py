@@ -54,8 +54,9 @@ def evaluator(script: Callable[[Problem, Kernel], Verdict] = judged) -> Scripted
 
 
 def run(outdir: Path, judge: ScriptedEvaluator, builds: int = 12, **given: Any) -> dict[str, Any]:
-    """Search the matmul example, and return the result."""
-    return searched(TASK, judge, outdir, **({"budget": Budget(builds)} | given))
+    """Search the matmul example, by `best_first` unless another is given; return the result."""
+    usual = {"budget": Budget(builds), "algo": "best_first"}
+    return searched(TASK, judge, outdir, **(usual | given))
 
 
 def searched(

@@ -1,9 +1,9 @@
 """`BuildGroups`: compiles many variants in one build; an argument chooses the variant.
 
 Most of a C++ build is reading headers: 32 kernels in one text take the compiler three times as long
-as one, and not 32 times. So variants that are likely to be judged, such as settings of one
-structure's knobs, are compiled together: each text in a namespace of its own. Not as parameters of
-a template: directives such as ``#pragma GCC unroll`` take literals alone.
+as one, and not 32 times. So variants that are likely to be judged are compiled together: each text
+in a namespace of its own. Not as parameters of a template: directives such as
+``#pragma GCC unroll`` take literals alone.
 
 `together` returns kernels that share one C++ text, so that one build serves all. These kernels are
 only measured: a search compares, keeps and writes out each variant's own text.
@@ -83,8 +83,8 @@ class BuildGroups:
     """Chooses which variants are built together.
 
     A state is built with those that the search may try next: other ways of its move at its node,
-    other moves at that node, or, for a setting of knobs, settings that differ in one knob. All have
-    the same compiler flags.
+    and other moves at that node. All have the same compiler flags. A tuner's setting is built
+    alone.
 
     Args:
         around: Knowledge of the search.
@@ -148,8 +148,7 @@ class BuildGroups:
         node = self._around.graph.nodes[name]
         moves = [each for each, _ in self._around.moves(node)]
         if move not in moves:
-            yield from self._settings(self._around.variants[key])
-            return
+            return  # a tuner's next setting is not known, and mostly has other flags
         yield from self._untried(node, [move])
         yield from self._untried(node, [each for each in moves if each != move])
 
@@ -157,13 +156,3 @@ class BuildGroups:
         for move in moves:
             for _, proposal in self._around.all_untried(node, move):
                 yield proposal.variant
-
-    def _settings(self, variant: Variant) -> Iterator[Variant]:
-        proposer = self._around.proposer
-        space = proposer.space(variant)
-        values = proposer.values(space, variant)
-        for knob in space.knobs if values is not None else ():
-            for choice in knob.choices:
-                found = proposer.tuned(space, {**(values or {}), knob.name: choice})
-                if found is not None:
-                    yield found.variant

@@ -50,7 +50,7 @@ class SearchConfig:
 
     budget: Budget = field(default_factory=Budget)
     """Limits of the search."""
-    algo: str = "best_first"
+    algo: str = "tpe"
     """Name of the algorithm, one of `kernelgym_train.mcgs.algorithms.ALGORITHMS`."""
     approximate: bool = False
     """Whether moves that make results less accurate are allowed. A kernel spec can allow them,
@@ -63,7 +63,7 @@ class SearchConfig:
     """Whether results are taken in in the order in which kernels were sent to the judge, so that
     equal verdicts give equal searches. If False, each result is taken in as it comes."""
     root_noise: float = 0.0
-    """Share of the start's priors that is random, from 0 to 1, for ``mcgs`` and ``auto``."""
+    """Share of the start's priors that is random, from 0 to 1, for ``mcgs``."""
     require_quiet: bool = False
     """Whether to refuse a host on which two verdicts of the start differ by more than 10 %."""
     together: bool = True

@@ -1,8 +1,4 @@
-"""`Knob`: a choice that leaves a variant's structure as it is.
-
-Two variants have the same structure if they differ in knobs alone. A search explores structures
-step by step, and tunes the knobs of a structure together.
-"""
+"""`Knob`: a step of a search as a choice that a tuner makes together with others."""
 
 from __future__ import annotations
 
@@ -19,9 +15,9 @@ class Knob:
     """A place of a variant where one of several choices is made."""
 
     name: str
-    """Name, unique in a structure, such as ``register_block/matrix_product/i``."""
+    """Name, unique in a space, such as ``register_block/matrix_product/i``."""
     choices: tuple[str, ...]
-    """Choices, at least two; a structure begins with the first."""
+    """Choices, at least two; the first is `ABSENT`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,5 @@ def launch_choices(spec: KernelSpec | None, language: str) -> tuple[SearchMove, 
             weight=1.0,
             recipe="Take another choice of a meta-parameter that the kernel spec lists.",
             realise=realise,
-            knob="choice",
         ),
     )

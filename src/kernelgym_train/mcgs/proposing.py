@@ -49,11 +49,8 @@ class Proposer(Protocol):
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
         """Return one variant for each step, without that step; the proposal names the step."""
 
-    def structure(self, variant: Variant) -> str:
-        """Return a text that variants share if they differ in knobs alone."""
-
-    def space(self, variant: Variant | None) -> KnobSpace:
-        """Return the space of a variant's knobs; for None, the space of all steps of the start."""
+    def space(self) -> KnobSpace:
+        """Return the space of all steps of the start, each of which is a knob."""
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
@@ -113,7 +110,7 @@ class RuleProposer:
         self._offered = functools.lru_cache(maxsize=4096)(self._offered)  # type: ignore[method-assign]
         self._proposals = functools.lru_cache(maxsize=4096)(self._proposals)  # type: ignore[method-assign]
         self.priors = functools.lru_cache(maxsize=4096)(self.priors)  # type: ignore[method-assign]
-        self._knobs = functools.lru_cache(maxsize=4096)(self._all_knobs)
+        self._knobs = functools.cache(self._all_knobs)
 
     def take_report(self, log: str) -> None:
         """Use the compiler's report on the start for the priors as well.
@@ -149,20 +146,9 @@ class RuleProposer:
                 found.append(Proposal(step, *made))
         return found
 
-    def structure(self, variant: Variant) -> str:
-        """Return the steps that are no knobs, and the places of the others, as a text."""
-        parts = []
-        for step in variant.applied:
-            knob = self._moves[step.move].knob
-            if knob != "presence":
-                parts.append((step.move, step.target, "" if knob == "choice" else step.choice))
-        return repr(parts)
-
-    def space(self, variant: Variant | None) -> KnobSpace:
-        """Return the space of a variant's knobs; for None, the space of all steps of the start."""
-        if variant is None:
-            return KnobSpace(self._start, self._knobs((), whole=True))
-        return KnobSpace(variant, self._knobs(variant.applied))
+    def space(self) -> KnobSpace:
+        """Return the space of all steps of the start, each of which is a knob."""
+        return KnobSpace(self._start, self._knobs())
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
@@ -206,26 +192,14 @@ class RuleProposer:
             variant, risk = found.variant, max(risk, RISKS.index(found.risk))
         return dataclasses.replace(variant, applied=self._ordered(steps)), RISKS[risk]
 
-    def _all_knobs(self, steps: tuple[MoveStep, ...], whole: bool = False) -> tuple[Knob, ...]:
+    def _all_knobs(self) -> tuple[Knob, ...]:
         found: list[Knob] = []
-        made = {(step.move, step.target) for step in steps}
         for move in self._moves.values():
-            if not (move.knob or whole):
-                continue
-            before = [step for step in steps if self._moves[step.move].phase < move.phase]
-            place = self.replay(before)
-            if place is None:
-                continue
             choices: dict[str, list[str]] = {}
-            for each in self._offered(move.id, place[0]):
+            for each in self._offered(move.id, self._start):
                 if RISKS.index(each.risk) <= self._most:
-                    choices.setdefault(each.target, []).append(each.choice)
-            for target, offered in choices.items():
-                absent = [ABSENT] if whole or move.knob == "presence" else []
-                if not absent and (move.id, target) not in made:
-                    continue
-                if len(absent + offered) > 1:
-                    found.append(Knob(f"{move.id}/{target}", (*absent, *offered)))
+                    choices.setdefault(each.target, [ABSENT]).append(each.choice)
+            found += [Knob(f"{move.id}/{target}", tuple(each)) for target, each in choices.items()]
         return tuple(found)
 
     def _ordered(self, steps: Sequence[MoveStep]) -> tuple[MoveStep, ...]:

@@ -6,8 +6,7 @@ All choose among the same proposals and see the same results, so that they can b
 - `best_first`: the best node that has a proposal left;
 - `at_random`: any node, any move, any proposal.
 
-More of them are in `kernelgym_train.mcgs.populations` and `kernelgym_train.mcgs.tuning`; all are
-listed in `kernelgym_train.mcgs.algorithms`.
+`kernelgym_train.mcgs.tuning` adds `tpe`; all are listed in `kernelgym_train.mcgs.algorithms`.
 
 Contract: a choice follows from the graph, the proposer and the seed alone. Proposals that repeat a
 known state are chosen like others: the caller takes them in and asks again. Pure.
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +28,10 @@ from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
 from kernelgym_train.mcgs.variant import Variant
 
-_EXPLORATION = 0.1  # PUCT's c, on values normalised to [0, 1]
+_EXPLORATION = 0.3  # PUCT's c, on values normalised to [0, 1]
 _WIDENING, _WIDENING_POWER = 2.0, 0.5
 _AMONG_CHILDREN = 0.05
+_DISCOUNT = 0.97  # of a value for each move that leads to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class SelectionContext:
     experience: MoveExperience | None = None
     """Success rates of moves, which priors are multiplied by; None to leave priors as they are."""
     root_noise: float = 0.0
-    """Share of the start's priors that is random, from 0 to 1, for `mcgs` and `auto`."""
+    """Share of the start's priors that is random, from 0 to 1, for `mcgs`."""
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
     """Cache of computed values that stay valid as results are added. It saves time, and no choice
     depends on it."""
@@ -144,20 +144,21 @@ def stream(*parts: object) -> random.Random:
 def mcgs(around: SelectionContext) -> SearchChoice | None:
     """Walk from the start to a move worth another attempt.
 
-    At a node, ``q + c p sqrt(1 + n) / (1 + n_a)`` is highest: q is the best value that the move
-    led to (the node's own value before it led anywhere), scaled to [0, 1]; p is the prior, n and
-    n_a count the passes of all moves and of this one, with those in flight. A move gets another
-    proposal while it has fewer than ``ceil(2 sqrt(n_a + 1))``; otherwise the walk goes on to one
-    of its children.
+    At a node, ``q + c p sqrt(1 + n) / (1 + n_a)`` is highest: q is the best open value that the
+    move led to (the node's own value if it led to none), p is the prior, n and n_a count the passes
+    of all moves and of this one, with those in flight. A move gets another proposal while it has
+    fewer than ``ceil(2 sqrt(n_a + 1))``; otherwise the walk goes on to one of its children.
+
+    A state is open while something is left to try at it or below. Its open value is the highest of
+    its own value, if it has a proposal left itself, and of the open values below, each multiplied
+    by `_DISCOUNT`. Values are scaled to [0, 1] by the lowest and the highest value seen.
     """
     graph = around.graph
-    values = [node.value for node in graph.nodes.values()]
-    low, high = min(values), max(values)
-    span = high - low or 1.0
-    closed: dict[str, bool] = {}
+    values = _open_values(around)
     node, links = graph.nodes[graph.start], list[Link]()
-    if _is_closed(around, node, closed):
+    if node.key not in values:
         return None
+    own = _scale(graph)
     while True:
         moves = around.moves(node)
         if around.root_noise and node.key == graph.start:
@@ -165,29 +166,26 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         total = sum(_count(graph, node, move) for move, _ in moves)
         scored: list[tuple[float, float, int, str]] = []
         for order, (move, prior) in enumerate(moves):
-            if not _is_open(around, node, move, closed):
-                continue
             children = graph.action(node.key, move).visits
-            best = max((graph.nodes[child].best for child in children), default=node.value)
+            below = [values[child] for child in children if child in values]
+            if not below and around.untried(node, move) is None:
+                continue
+            best = _DISCOUNT * max(below) if below else own(node)
             bonus = math.sqrt(1 + total) / (1 + _count(graph, node, move))
-            score = (best - low) / span + _EXPLORATION * prior * bonus
-            scored.append((score, prior, -order, move))
+            scored.append((best + _EXPLORATION * prior * bonus, prior, -order, move))
         move = max(scored)[3]
         action = graph.action(node.key, move)
         limit = math.ceil(_WIDENING * (action.passes + action.in_flight + 1) ** _WIDENING_POWER)
         found = around.untried(node, move)
-        below = [
-            child for child in action.visits if not _is_closed(around, graph.nodes[child], closed)
-        ]
-        if found is not None and (action.attempts < limit or not below):
+        left = [child for child in action.visits if child in values]
+        if found is not None and (action.attempts < limit or not left):
             scores = tuple((each[3], each[0]) for each in sorted(scored, reverse=True))
             return SearchChoice(node.key, move, found[0], found[1], tuple(links), scores)
         spread = math.log(1 + _count(graph, node, move))
         child = max(
-            below,
+            left,
             key=lambda key: (
-                (graph.nodes[key].best - low) / span
-                + _AMONG_CHILDREN * math.sqrt(spread / (1 + action.visits[key])),
+                values[key] + _AMONG_CHILDREN * math.sqrt(spread / (1 + action.visits[key])),
                 -graph.nodes[key].created,
             ),
         )
@@ -195,17 +193,50 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         node = graph.nodes[child]
 
 
+def _scale(graph: SearchGraph) -> Callable[[GraphNode], float]:
+    """Return the function that scales a node's own value to [0, 1]."""
+    values = [node.value for node in graph.nodes.values()]
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    return lambda node: (node.value - low) / span
+
+
+def _open_values(around: SelectionContext) -> dict[str, float]:
+    """Return the open values of all states that can be reached from the start and are open.
+
+    Without recursion: a search may be deeper than Python's stack.
+    """
+    nodes, own = around.graph.nodes, _scale(around.graph)
+    found: dict[str, float] = {}
+    done: set[str] = set()
+    stack = [(around.graph.start, False)]
+    while stack:
+        key, is_ready = stack.pop()
+        node = nodes[key]
+        if key in done:
+            continue
+        if not is_ready:
+            if around.is_over(node):
+                done.add(key)
+                continue
+            stack.append((key, True))
+            stack += [(child, False) for child in _children(around, node) if child not in done]
+            continue
+        done.add(key)
+        around.is_over(node)  # kept for the next selections, if it is
+        below = [_DISCOUNT * found[child] for child in _children(around, node) if child in found]
+        if not around.is_spent(node):
+            below.append(own(node))
+        if below:
+            found[key] = max(below)
+    return found
+
+
 def best_first(around: SelectionContext) -> SearchChoice | None:
-    """Return the likeliest untried move of the best node that has a proposal left."""
-    return likeliest(around, around.graph.ranked())
-
-
-def likeliest(around: SelectionContext, nodes: Iterable[GraphNode]) -> SearchChoice | None:
-    """Return the likeliest move of the first node that has one left.
+    """Return the likeliest untried move of the best node that has a proposal left.
 
     A move's share falls with its attempts.
     """
-    for node in nodes:
+    for node in around.graph.ranked():
         scored = []
         for order, (move, prior) in enumerate(around.moves(node)):
             found = around.untried(node, move)
@@ -253,59 +284,6 @@ def with_noise(
 def _count(graph: SearchGraph, node: GraphNode, move: str) -> int:
     action = graph.action(node.key, move)
     return action.passes + action.in_flight
-
-
-def _is_open(around: SelectionContext, node: GraphNode, move: str, closed: dict[str, bool]) -> bool:
-    """Return True if something is left to try by a move."""
-    if around.untried(node, move) is not None:
-        return True
-    children = around.graph.action(node.key, move).visits
-    return any(not _is_closed(around, around.graph.nodes[child], closed) for child in children)
-
-
-def _is_closed(around: SelectionContext, node: GraphNode, closed: dict[str, bool]) -> bool:
-    """Return True if nothing is left at a node or below.
-
-    Without recursion: a search may be deeper than Python's stack.
-
-    Args:
-        around: Everything that the choice depends on.
-        node: The node.
-        closed: Results for other nodes by key; results of this call are added.
-    """
-    nodes = around.graph.nodes
-    stack: list[tuple[str, list[str]]] = []
-    if node.key not in closed:
-        stack.append((node.key, _below(around, node, closed)))
-    while stack:
-        key, left = stack[-1]
-        if key in closed:
-            stack.pop()
-        elif not left:
-            closed[key] = True
-            around.is_over(nodes[key])  # kept for the next selections, if it is
-        elif left[-1] not in closed:
-            child = nodes[left[-1]]
-            stack.append((child.key, _below(around, child, closed)))
-        elif closed[left[-1]]:
-            left.pop()
-        else:
-            closed[key] = False
-    return closed[node.key]
-
-
-def _below(around: SelectionContext, node: GraphNode, closed: dict[str, bool]) -> list[str]:
-    """Return the children that decide whether a node has anything left to try.
-
-    Returns no children if the node itself has something left, which is then added to `closed`, or
-    if it will never have anything left.
-    """
-    if around.is_over(node):
-        return []
-    if not around.is_spent(node):
-        closed[node.key] = False
-        return []
-    return _children(around, node)
 
 
 def _children(around: SelectionContext, node: GraphNode) -> list[str]:

@@ -56,9 +56,8 @@ class SearchSettings(Settings):
     not given."""
     floor_share: float = 0.95
     """Share of the device's bandwidth at which the search ends, where the judge measures it."""
-    algo: str = "best_first"
-    """How it is chosen what to try next: auto, mcgs, best_first, beam, anneal, evolution, random or
-    tpe."""
+    algo: str = "tpe"
+    """How it is chosen what to try next: tpe, best_first, mcgs or random."""
     llm_model: str = ""
     """A model that proposes moves; must be empty, since a search knows only rules yet."""
     no_llm: bool = True
@@ -75,8 +74,8 @@ class SearchSettings(Settings):
     """Whether results are taken in in the order in which kernels were sent to the judge, so that
     equal verdicts give equal searches; false takes each as it comes."""
     root_noise: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the start's priors that is random, from 0 to 1, for mcgs and auto: guards against
-    priors that are wrong."""
+    """Share of the start's priors that is random, from 0 to 1, for mcgs: guards against priors that
+    are wrong."""
     approximate: bool = False
     """Whether moves that make results less accurate are allowed, such as -ffast-math."""
     ruleset: str = "strict"

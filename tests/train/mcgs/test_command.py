@@ -36,7 +36,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
 def test_command_ends_with_one_sentence(
     table: list[ScriptedEvaluator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*MATMUL, "budget_builds=8", f"outdir={tmp_path}"]) == 0
+    assert main([*MATMUL, "algo=best_first", "budget_builds=8", f"outdir={tmp_path}"]) == 0
     said = capsys.readouterr()
     (line,) = said.out.splitlines()
     assert line.startswith(

@@ -49,7 +49,7 @@ def test_search_finds_what_the_table_holds(algo: str, tmp_path: Path) -> None:
     best = Kernel((tmp_path / result["best"]["path"]).read_text(), "cpp")
     assert best.digest == result["best"]["digest"]
     assert result["speedup"] == pytest.approx(searches.speedup(best) / 0.01)
-    least = {"random": 2.0, "anneal": 1.5, "evolution": 2.0, "tpe": 2.0}
+    least = {"random": 2.0, "tpe": 2.0}
     assert result["speedup"] > least.get(algo, 15.0)
     assert result["speedup_low"] <= result["speedup"] <= result["speedup_high"]
     judged = [row["key"] for row in rows(tmp_path) if row["event"] == "judged"]
@@ -130,7 +130,7 @@ TOLD_APART = ("number", "seconds", "crc", "result", "took_s", "attempt")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Path]:
     """Return folders of whole searches, by (algorithm, workers)."""
     found = {}
-    for case in itertools.product(["best_first", "mcgs", "evolution", "anneal"], [1, 3]):
+    for case in itertools.product(["best_first", "mcgs", "tpe"], [1, 3]):
         found[case] = tmp_path_factory.mktemp("whole")
         searches.run(found[case], searches.evaluator(), 10, algo=case[0], workers=case[1])
     return found

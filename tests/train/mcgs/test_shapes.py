@@ -52,7 +52,7 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
 
 
 def found(outdir: Path, task: SearchTask, judge: ScriptedEvaluator, **given: Any) -> dict[str, Any]:
-    return searched(task, judge, outdir, **{"budget": Budget(30), **given})
+    return searched(task, judge, outdir, **{"budget": Budget(30), "algo": "best_first", **given})
 
 
 def test_value_is_the_weighted_sum_over_tuned_shapes(tmp_path: Path) -> None:

@@ -134,6 +134,17 @@ class CppLoop:
         return self.lower.names | self.upper.names
 
     @property
+    def has_plain_bounds(self) -> bool:
+        """Whether both bounds are a name or a constant, whose evaluation cannot overflow."""
+        texts = (self.lower_text, self.upper_text)
+        return all(text.isidentifier() or text.isdecimal() for text in texts)
+
+    @property
+    def wide_type(self) -> str:
+        """Type of a counter that goes beyond the upper bound by a block, and does not overflow."""
+        return "int64_t" if self.type in NARROW else self.type
+
+    @property
     def is_in_block(self) -> bool:
         """Whether other statements can be put before the loop."""
         parent = self.node.parent

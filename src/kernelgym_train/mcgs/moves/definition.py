@@ -49,9 +49,6 @@ class SearchMove:
     recipe: str
     """Description of the change in one sentence, for a person or a model."""
     realise: Callable[[Variant], Iterator[Realisation]]
-    knob: Literal["", "choice", "presence"] = ""
-    """Freedom of a tuner that keeps the structure: none (empty), another choice of a step that is
-    made (``choice``), or also to make the step or not (``presence``)."""
     languages: tuple[str, ...] = ("cpp",)
     """Languages of the kernels that the move changes."""
 

@@ -101,7 +101,7 @@ def _filled(function: CppFunction, loop: CppLoop, store: CppAssign) -> str:
     first, end, kept = (
         fresh(wanted, taken) for wanted in (f"{loop.variable}_0", f"{loop.variable}_end", "kept")
     )
-    variable, kind = loop.variable, loop.type
+    variable, kind = loop.variable, loop.wide_type
     array = text_of(store.target.child_by_field_name("argument"))
     index = index_node(store.target)
     assert index is not None
@@ -118,7 +118,7 @@ def _filled(function: CppFunction, loop: CppLoop, store: CppAssign) -> str:
         f"  const {kind} {end} = {more} ? {first} + {_BLOCK} : {loop.upper_text};",
         f"  float {kept}[{_BLOCK}];",
         *(f"  {each}" for each in loop.pragmas),
-        f"  {for_head(kind, variable, first, end)} {rewritten(loop.body_node, buffered)}",
+        f"  {for_head(loop.type, variable, first, end)} {rewritten(loop.body_node, buffered)}",
         f"  {_HELPER}(&{array}[{rewritten(index, at_first)}], {kept}, {end} - {first});",
         "}",
     ]
@@ -132,5 +132,4 @@ CACHE_POLICY_CG = SearchMove(
     0.4,
     "Write results past the caches, so that these keep what is read again.",
     _realise,
-    knob="presence",
 )

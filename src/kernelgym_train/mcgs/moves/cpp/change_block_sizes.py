@@ -58,7 +58,8 @@ def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:
     (inner,) = loop.body
     if not isinstance(inner, CppLoop) or inner.pragmas or inner.step != 1:
         return None
-    if loop.variable in inner.bounds:
+    # The loop over blocks evaluates these bounds even if the other loop runs zero times.
+    if loop.variable in inner.bounds or not inner.has_plain_bounds:
         return None
     if inner.type not in ("int64_t", "std::int64_t", "int", "long"):
         return None
@@ -67,14 +68,14 @@ def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:
 
 
 def _blocked(function: CppFunction, loop: CppLoop, inner: CppLoop, block: int) -> str:
-    taken, kind = function.names(loop), inner.type
+    taken, kind = function.names(loop), inner.wide_type
     first, end = (fresh(f"{inner.variable}_{part}", taken) for part in ("0", "end"))
     body = text_of(inner.body_node)
     lines = [
         f"{for_head(kind, first, inner.lower_text, inner.upper_text, block)} {{",
         f"  const {kind} {end} = std::min<{kind}>({first} + {block}, {inner.upper_text});",
         f"  {loop.head} {{",
-        f"    {for_head(kind, inner.variable, first, end)} {body}",
+        f"    {for_head(inner.type, inner.variable, first, end)} {body}",
         "  }",
         "}",
     ]
@@ -88,5 +89,4 @@ CHANGE_BLOCK_SIZES = SearchMove(
     0.7,
     "Cut a loop into blocks that fit a cache, or give threads other shares of a loop.",
     _realise,
-    knob="choice",
 )

@@ -44,7 +44,6 @@ COMPILER_FLAGS = SearchMove(
     3.0,
     "Have the compiler optimise more, for this machine, by flags that change no result.",
     _realise_exact,
-    knob="presence",
 )
 FAST_MATH = SearchMove(
     "fast_math",
@@ -53,5 +52,4 @@ FAST_MATH = SearchMove(
     1.0,
     "Let the compiler reorder sums and ignore NaN, infinities and signs of zero.",
     _realise_fast,
-    knob="presence",
 )

@@ -68,5 +68,4 @@ ENABLE_ASYNC_PIPELINE = SearchMove(
     0.3,
     "Fetch what later iterations need into the caches while this one computes.",
     _realise,
-    knob="presence",
 )

@@ -56,5 +56,4 @@ PAD_TAIL_AND_MASK = SearchMove(
     0.5,
     "Split a loop into whole vectors and a tail, so that the first part needs no mask.",
     _realise,
-    knob="presence",
 )

@@ -31,7 +31,6 @@ def parallelise(cores: int) -> SearchMove:
         2.0,
         "Share an outermost loop with independent iterations out among all cores, or some.",
         lambda variant: _realise(variant, counts),
-        knob="choice",
     )
 
 
@@ -48,6 +47,7 @@ def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
                 isinstance(inner, CppLoop)
                 and not inner.pragmas
                 and loop.variable not in inner.bounds
+                and inner.has_plain_bounds  # OpenMP evaluates them before the outer loop
                 and has_independent_iterations(function, inner)
             ):
                 choices.append(f"{_ALL} collapse(2)")

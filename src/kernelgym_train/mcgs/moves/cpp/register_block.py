@@ -104,5 +104,4 @@ REGISTER_BLOCK = SearchMove(
     3.0,
     "Keep a tile of sums in vector registers while the loop over terms runs.",
     _realise,
-    knob="choice",
 )

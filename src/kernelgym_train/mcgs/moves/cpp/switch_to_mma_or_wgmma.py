@@ -80,7 +80,7 @@ def _tile(
     return tiles.text(
         [
             f"      {vector} {tiles.tile}{tiles.shape} = {{}};",
-            f"      {terms.type} {done} = {terms.lower_text};",
+            f"      {terms.wide_type} {done} = {terms.lower_text};",
             f"      for (; {done} + {lanes} <= {terms.upper_text}; {done} += {lanes}) {{",
             f"        const {terms.type} {k} = {done};",
             *tiles.each_sum("        ", [add]),
@@ -97,5 +97,4 @@ SWITCH_TO_MMA_OR_WGMMA = SearchMove(
     2.0,
     "Compute a tile of dot products by vector multiply-adds, with partial sums a lane.",
     _realise,
-    knob="choice",
 )

@@ -31,5 +31,4 @@ UNROLL = SearchMove(
     0.5,
     "Repeat the body of an innermost loop, so that fewer jumps are made.",
     _realise,
-    knob="presence",
 )

@@ -86,5 +86,4 @@ VECTORIZE = SearchMove(
     1.5,
     "Let a loop load, compute and store several neighbouring elements at once.",
     _realise,
-    knob="choice",
 )
