@@ -51,6 +51,63 @@ inline Tensor view(float* data, const int64_t* shape, int64_t dims) {
 """
 
 
+_MAIN = """\
+#include <cstdio>
+#include <cstdlib>
+int main(int, char** argv) {
+  const int first = std::atoi(argv[1]), last = std::atoi(argv[2]);
+  const auto number = [&](int at) { return std::atoll(argv[3 + at]); };
+  const auto tensor = [](int64_t count) {
+    auto made = torch::empty({count}, {});
+    for (int64_t at = 0; at < count; ++at) made.data[at] = 0.25f * (at % 13) - 1.0f;
+    return made;
+  };
+  for (int at = first; at < last; ++at) {
+    std::printf("%d:", at);
+    std::fflush(stdout);
+    auto made = runs[at](tensor, number);
+    for (int64_t at = 0; at < made.numel(); ++at) std::printf(" %a", made.data[at]);
+    std::printf("\\n");
+  }
+}
+"""
+
+
+def sanitised(folder: Path, texts: Sequence[str], call: str) -> Path:
+    """Build texts into a program that stops at undefined behaviour; returns its path.
+
+    The program takes the first text's number, the last one's and one, and whole numbers. It prints
+    what each text computes.
+
+    Args:
+        folder: An empty folder.
+        texts: C++ texts as the judge's compiler would read them.
+        call: What calls the function; ``tensor(3)`` makes a tensor, ``number(0)`` is the first of
+            the program's numbers.
+    """
+    parts = [_STAND_IN]
+    for at, text in enumerate(texts):
+        body = "\n".join(line for line in text.splitlines() if not line.startswith("#include"))
+        parts.append(f"namespace v{at} {{\n{body}\n}}\n")
+    runs = ", ".join(
+        f"[](Tensors tensor, Numbers number) -> torch::Tensor {{ return v{at}::{call}; }}"
+        for at in range(len(texts))
+    )
+    parts.append(
+        "#include <functional>\n"
+        "using Tensors = std::function<torch::Tensor(int64_t)>;\n"
+        "using Numbers = std::function<int64_t(int)>;\n"
+        f"static torch::Tensor (*const runs[])(Tensors, Numbers) = {{{runs}}};\n"
+    )
+    (folder / "program.cpp").write_text("".join([*parts, _MAIN]))
+    flags = ("-std=c++20", "-w", "-O1", "-ffp-contract=off", "-fopenmp")
+    checks = ("-fsanitize=undefined,address,float-cast-overflow", "-fno-sanitize-recover=all")
+    command = ["g++", *flags, *checks, "program.cpp", "-o", "program"]
+    done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "program"
+
+
 def build(folder: Path, texts: Sequence[str], call: str, flags: Sequence[str] = ()) -> ctypes.CDLL:
     """Build texts into one library, with functions ``run_0``, ``run_1``, ...
 

@@ -255,6 +255,30 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
     return None
 
 
+def is_total(function: CppFunction, node: Node, known: dict[str, str]) -> bool:
+    """Return True if an expression is defined for all values of its names.
+
+    Whole numbers may overflow or be divided by zero, and a number with a point may be too large for
+    the whole number that it becomes; an element may not be there. So an expression with any of
+    these may be evaluated only where the text evaluates it.
+
+    Args:
+        function: Function around the expression.
+        node: The expression.
+        known: Types of numbers that the loops around the expression declare.
+    """
+    for each in walk(node):
+        if each.type == "subscript_expression":
+            return False
+        if each.type in ("binary_expression", "unary_expression") and identifiers(each):
+            if expression_type(function, each, known) not in ("float", "double"):
+                return False
+        if each.type == "call_expression":
+            if expression_type(function, each, known) not in ("float", "double"):
+                return False
+    return True
+
+
 def _plain_kind(kind: str) -> str:
     return kind if kind in ("float", "double") else "int"
 

@@ -110,12 +110,14 @@ class Tiles:
         i, j, row, column = rows.variable, elements.variable, self._row, self.column
         height, width = self._height, self._across * self._step
         body = indent_of(text_of(elements.body_node), rows.column + 8 - elements.column)
+        columns = for_head(
+            elements.wide_type, column, elements.lower_text, elements.upper_text, width
+        )
         lines = [
-            f"{for_head(rows.type, row, rows.lower_text, rows.upper_text, height)} {{",
+            f"{for_head(rows.wide_type, row, rows.lower_text, rows.upper_text, height)} {{",
             f"  typedef {kind} {self.vector} __attribute__((vector_size("
             f"{self._lanes * BYTES[kind]}), aligned({BYTES[kind]}), may_alias));",
-            f"  {for_head(elements.type, column, elements.lower_text, elements.upper_text, width)} "
-            "{",
+            f"  {columns} {{",
             f"    if ({row} + {height} <= {rows.upper_text} && "
             f"{column} + {width} <= {elements.upper_text}) {{",
             *inside,

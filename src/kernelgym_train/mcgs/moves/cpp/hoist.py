@@ -23,8 +23,8 @@ from kernelgym_train.mcgs.cpp.loops import (
     read_functions,
     walk_loops,
 )
-from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, index_of
-from kernelgym_train.mcgs.cpp.syntax import has_type, identifiers, text_of, walk
+from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, index_of, is_total
+from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
@@ -80,6 +80,8 @@ def _kept(
     shared = _shared_call(use.value, store.value)
     if shared is None or expression_type(function, shared, around.lets) != output.element:
         return None
+    if _is_in_choice(shared, use.value) and not is_total(function, shared, around.lets):
+        return None  # the first loop would compute it in both cases
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
     changed |= {each.array for each in accesses(between) if each.writes}
@@ -96,6 +98,15 @@ def _kept(
     if first.node.child_by_field_name("body") == use.node:
         text = f"{{ {text} }}"
     return [(use.node, text), (store.value, rewritten(store.value, rule))]
+
+
+def _is_in_choice(node: Node, value: Node) -> bool:
+    """Return True if a part of a value is computed in one case of a ``?:`` alone."""
+    while node != value and node.parent is not None:
+        node = node.parent
+        if node.type == "conditional_expression":
+            return True
+    return False
 
 
 def _shared_call(one: Node, other: Node) -> Node | None:
@@ -119,8 +130,8 @@ def _before(function: CppFunction, cpp: str, loop: CppLoop) -> str | None:
         read = identifiers(node)
         if node.type != "call_expression" or read & inside:
             continue
-        if has_type(node, "subscript_expression"):
-            continue  # the loop may run zero times, and the element may not be there
+        if not is_total(function, node, known):
+            continue  # the loop may run zero times, and does not compute it then
         kind = expression_type(function, node, known)
         covered = any(text_of(node) in text for text in found)
         if kind in ("float", "double") and read and not covered:

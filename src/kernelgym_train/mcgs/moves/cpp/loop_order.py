@@ -19,7 +19,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield sums with the loop over terms outside, and nests with their loops swapped."""
     for function, loop in each_loop(variant.file.cpp):
         accumulation = None if loop.pragmas else read_accumulation(function, loop)
-        if accumulation is not None:
+        if accumulation is not None and accumulation.terms.has_plain_bounds:
             choice, text = "terms outside", _terms_outside(accumulation)
         elif (inner := _swappable(function, loop)) is not None:
             choice = "swapped"
@@ -64,6 +64,8 @@ def _swappable(function: CppFunction, loop: CppLoop) -> CppLoop | None:
         return None
     if loop.variable in inner.bounds or inner.variable in loop.bounds:
         return None
+    if not inner.has_plain_bounds:
+        return None  # evaluated even if the other loop runs zero times
     both = (loop, inner)
     return inner if all(has_independent_iterations(function, each) for each in both) else None
 

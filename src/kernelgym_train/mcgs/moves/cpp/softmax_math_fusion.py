@@ -20,8 +20,8 @@ from kernelgym_train.mcgs.cpp.loops import (
     read_functions,
     walk_loops,
 )
-from kernelgym_train.mcgs.cpp.proofs import carried, expression_type
-from kernelgym_train.mcgs.cpp.syntax import children, has_type, identifiers, root_of, text_of, walk
+from kernelgym_train.mcgs.cpp.proofs import carried, expression_type, is_total
+from kernelgym_train.mcgs.cpp.syntax import children, identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
@@ -111,8 +111,8 @@ def _reciprocals(
             return None
         if not identifiers(right) or identifiers(right) & inside:
             return None
-        if has_type(right, "subscript_expression"):
-            return None  # the loop may run zero times, and the element may not be there
+        if not is_total(function, right, known):
+            return None  # the loop may run zero times, and does not compute it then
         if expression_type(function, right, known) not in ("float", "double"):
             return None
         divisor = (kind, text_of(right))

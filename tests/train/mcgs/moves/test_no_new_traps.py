@@ -1,0 +1,189 @@
+"""Exact moves add no trap and no undefined behaviour, for loops that run zero times either."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernelgym_train.mcgs.examples import EXAMPLES
+from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
+from kernelgym_train.mcgs.variant import Variant, read_variant
+from support import cpp_nests
+
+_MOST = 2**31 - 1
+_TEXT = """
+#include <torch/extension.h>
+#include <cmath>
+torch::Tensor made_up(torch::Tensor x_in, torch::Tensor w_in, {T} n, {T} m, {T} k, {T} base,
+                      {T} last, {T} huge, float scale) {{
+  auto x_c = x_in.contiguous();
+  auto w_c = w_in.contiguous();
+  auto out = torch::empty({{n, m}}, x_c.options());
+  const float* x = x_c.data_ptr<float>();
+  const float* w = w_c.data_ptr<float>();
+  float* y = out.data_ptr<float>();
+  for ({T} r = base; r < last; ++r) {{
+    {body}
+  }}
+  return out;
+}}
+"""
+_SUMS = """for ({T} c = 0; c < {columns}; ++c) {{
+      float total = 0.0f;
+      for ({T} t = 0; t < {terms}; ++t) {{
+        total += x[(r - base) * k + t] * w[t * m + c] * {factor};
+      }}
+      y[(r - base) * m + c] = total;
+    }}"""
+_EACH = """for ({T} c = 0; c < {columns}; ++c) {{
+      y[(r - base) * m + c] = w[c] * {factor};
+    }}"""
+_TWICE = """float sum = 0.0f;
+    for ({T} c = 0; c < {columns}; ++c) {{
+      sum += scale > 1.0e9f ? 0.0f : {factor};
+    }}
+    for ({T} c = 0; c < {columns}; ++c) {{
+      y[(r - base) * m + c] = sum > 0.0f ? {factor} : sum;
+    }}"""
+_FACTORS = (
+    "std::sqrt(scale)",
+    "std::sqrt(static_cast<float>(n / k))",
+    "std::sqrt(static_cast<float>(k * huge))",
+    "std::exp(static_cast<float>(static_cast<int>(scale)))",
+    "std::sqrt(w[m - 1])",
+)
+_CALL = (
+    "made_up(tensor(number(0) * number(2)), tensor(number(2) * number(1) + number(1)), number(0), "
+    "number(1), number(2), number(3), number(4), number(5), number(6))"
+)
+_SIZES = st.sampled_from([0, 1, 2, 13, 37])
+
+
+def text_with(kind: str, body: str, columns: str, terms: str, factor: str) -> str:
+    inner = body.format(T=kind, columns=columns, terms=terms, factor=factor)
+    return _TEXT.format(T=kind, body=inner)
+
+
+_TEXTS = st.builds(
+    text_with,
+    st.sampled_from(["int", "int64_t"]),
+    st.sampled_from([_SUMS, _EACH, _TWICE]),
+    st.sampled_from(["m", "m * huge"]),
+    st.sampled_from(["k", "k * huge"]),
+    st.sampled_from(["scale", *_FACTORS]),
+)
+_NUMBERS = st.builds(
+    lambda n, m, k, ends, huge, scale: (n, m, k, _MOST - n if ends else 0, ends, huge, scale),
+    _SIZES,
+    _SIZES,
+    _SIZES,
+    st.booleans(),
+    st.sampled_from([1, 1, _MOST]),
+    st.sampled_from([2, 10**10]),
+)
+
+
+def start_of(cpp: str) -> Variant:
+    file = read_variant(EXAMPLES["matmul"][1]).file
+    return Variant(file.with_cpp(cpp).source.replace("matrix_product", "made_up"), "cpp", ("-O2",))
+
+
+def exact(start: Variant, first_of_each: bool) -> list[Proposal]:
+    """Return the proposals of exact moves that change the text."""
+    proposer = RuleProposer(start)
+    found: dict[object, Proposal] = {}
+    for move, _ in proposer.priors(start):
+        for number in itertools.count():
+            each = proposer.propose(start, move, number)
+            if each is None:
+                break
+            place = (move, each.step.target, "" if first_of_each else each.step.choice)
+            if each.risk == "exact" and each.variant.file.cpp != start.file.cpp:
+                found.setdefault(place, each)
+    return list(found.values())
+
+
+def check(cpp: str, calls: list[tuple[int, ...]], first_of_each: bool = True) -> int:
+    """Run a text and what exact moves make of it; returns how often both ran.
+
+    Calls for which the text itself is undefined are left out.
+    """
+    start = start_of(cpp)
+    found = exact(start, first_of_each)
+    if not found:
+        return 0
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [start.file.cpp, *(each.variant.file.cpp for each in found)]
+        program = cpp_nests.sanitised(Path(folder), texts, _CALL)
+        for numbers in calls:
+            n, *others = numbers
+            given = (n, *others[:2], others[2], others[2] + n, *others[4:])
+            before = run(program, 0, 1, given)
+            if before.returncode:
+                continue
+            after = run(program, 1, len(texts), given)
+            lines = after.stdout.splitlines()
+            if after.returncode:
+                step = found[len(lines) - 1].step
+                pytest.fail(f"{step} on {given}:\n{after.stderr[:2000]}\n{cpp}")
+            for line, each in zip(lines, found, strict=True):
+                wanted = before.stdout.strip().partition(":")[2]
+                assert line.partition(":")[2] == wanted, (each.step, given, cpp)
+            count += 1
+    return count
+
+
+def run(
+    program: Path, first: int, last: int, given: tuple[int, ...]
+) -> subprocess.CompletedProcess[str]:
+    command = [program, *map(str, (first, last, *given))]
+    env = {"OMP_NUM_THREADS": "2", "ASAN_OPTIONS": "detect_leaks=0"}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=env, timeout=60)
+
+
+@given(_TEXTS, st.lists(_NUMBERS, min_size=4, max_size=10))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.slow
+def test_exact_move_on_a_random_kernel_adds_no_undefined_behaviour(
+    cpp: str, calls: list[tuple[int, ...]]
+) -> None:
+    check(cpp, calls, first_of_each=False)
+
+
+_EDGES = [
+    (n, m, k, base, 0, huge, scale)
+    for n, m, k, huge, scale in (
+        *((0, 2, 2, _MOST, 2), (2, 0, 0, 1, 10**10), (0, 0, 0, 1, 2), (2, 0, 2, _MOST, 2)),
+        *((13, 37, 2, 1, 2), (1, 1, 1, 1, 2), (2, 0, 0, _MOST, 10**10), (2, 2, 0, 1, 10**10)),
+    )
+    for base in (0, _MOST - n)
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "columns", "terms", "factor"),
+    [
+        (_SUMS, "m", "k * huge", "scale"),
+        (_EACH, "m * huge", "k", _FACTORS[1]),
+        (_TWICE, "m", "k", _FACTORS[1]),
+    ],
+    ids=["sums", "elements", "two loops"],
+)
+def test_exact_move_at_the_edges_adds_no_undefined_behaviour(
+    body: str, columns: str, terms: str, factor: str
+) -> None:
+    assert check(text_with("int", body, columns, terms, factor), _EDGES) > 3
+
+
+@pytest.mark.parametrize("factor", _FACTORS)
+def test_hoist_of_a_call_that_may_trap_is_not_made(factor: str) -> None:
+    start = start_of(text_with("int64_t", _EACH, "m", "k", factor))
+    made = [each for each in exact(start, False) if each.step.move == "hoist"]
+    assert bool(made) == (factor == _FACTORS[0])
