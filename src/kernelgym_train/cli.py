@@ -20,6 +20,7 @@ from pathlib import Path
 from kernelgym import UnknownName, UsageError, __version__
 from kernelgym.interruption import InterruptCode, ended_by_sigterm
 from kernelgym.reading import options as described
+from kernelgym.records.run_logs import run_logs
 from kernelgym.working_folder import take_working_folder
 from kernelgym_train.backends.backend import BACKENDS, check_packages
 from kernelgym_train.config.config import Config, check_resume, dump_config, load_config
@@ -207,7 +208,9 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     from kernelgym_train.launch.launch import train_run
 
-    outcome = train_run(asked.config, asked.resume, asked.from_step)
+    own = Path(asked.config.run.folder) / asked.config.run.name
+    with run_logs(own if asked.resume is None else asked.resume):
+        outcome = train_run(asked.config, asked.resume, asked.from_step)
     print(outcome.folder)
     if outcome.was_finished:
         _say(

@@ -26,6 +26,7 @@ def test_run_is_kept_and_gone_on_with(run: Any, judges: Any, out: Path) -> None:
     assert code == 0 and "8 of 8 episodes ended; 8 answers" in said
     assert {path.name for path in out.iterdir()} == {
         *("plan.json", "machine.json", "run.lock", "generations.jsonl", "verdicts.jsonl"),
+        "logs.log",
         "trajectories.jsonl",
     }
     assert len(list(read_records(out / "trajectories.jsonl"))) == 8

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kernelgym.benchmark.run_states import read_states
-from kernelgym.cli.runs import _table, duration
+from kernelgym.cli.runs import _table
 from kernelgym.records.jsonlines import append_line
 from kernelgym.records.run_lock import LOCK_FILE
 
@@ -120,10 +120,3 @@ def test_watched_table_counts_running_runs(place: Path, running: Any) -> None:
     out = io.StringIO()
     Console(file=out, width=120).print(_table(read_states(place)))
     assert "1 of 1 runs are running" in out.getvalue() and "2/6" in out.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(-1, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (1e6, "12 d")]
-)
-def test_duration_is_in_its_largest_fitting_unit(seconds: float, said: str) -> None:
-    assert duration(seconds) == said

@@ -291,6 +291,9 @@ def test_run_after_sigterm_has_finished_its_step_and_goes_on(
     assert "this step is finished and saved" in said and f"--resume {run}" in said
     assert [row["step"] for row in rows(run / "checkpoints.jsonl")] == [2]
     assert rows(run / "events.jsonl")[-1]["event"] == "interrupted"
+    told = (run / "logs.log").read_text()
+    assert "INFO step 2/3  reward" in told and "INFO interrupted while " in told
+    assert f"INFO interrupted; go on with --resume {run}" in told
     assert main(["--resume", str(run)]) == 0
     assert [row["step"] for row in rows(run / "metrics.jsonl")] == [0, 1, 2]
 

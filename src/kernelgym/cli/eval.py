@@ -16,6 +16,8 @@ from kernelgym.cli.options import MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import memory_budget, parse_bytes
+from kernelgym.records.run_lock import LOG
+from kernelgym.records.run_logs import run_logs
 
 if TYPE_CHECKING:
     from kernelgym.benchmark.run.driver import EvalSummary
@@ -100,6 +102,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
         from kernelgym.benchmark.run.evaluate import run_plan
 
         with contextlib.ExitStack() as stack:
+            stack.enter_context(run_logs(folder))
             evaluator = None
             if not self.generate_only:
                 judging.check_tools(plan.language, plan.device)
@@ -113,7 +116,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                         self.verdict_cache,
                     )
                 )
-            with progress_bar("episodes", len(problems) * plan.samples) as advance:
+            episodes = len(problems) * plan.samples
+            with progress_bar("episodes", episodes, _ended_before(folder)) as advance:
                 done = run_plan(
                     plan,
                     problems,
@@ -123,6 +127,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                     concurrency=self.concurrency,
                     on_episode=advance,
                 )
+            why = f"; stopped: {done.stopped}" if done.stopped else ""
+            LOG.info("%d of %d episodes ended%s", done.ended, done.episodes, why)
         _tell(done, folder)
         if self.tensorboard:
             self._write_curves(done, folder)
@@ -290,6 +296,13 @@ def _ping(policy: EvalPolicy | None) -> int:
     tokens = "" if usage is None else f", {usage.prompt} + {usage.completion} tokens"
     print_text(f"{found.model} answers at {asked.endpoint} ({found.finish_reason}{tokens})")
     return 0
+
+
+def _ended_before(folder: Path) -> int:
+    """Return the number of episodes that earlier commands have ended in a run's folder."""
+    from kernelgym.benchmark.run_states import RunReader, kind_of
+
+    return 0 if kind_of(folder) is None else RunReader(folder).read().step
 
 
 def _tell(done: EvalSummary, folder: Path) -> None:

@@ -18,6 +18,7 @@ import tyro
 from kernelgym.cli.console import print_table, print_text, visible
 from kernelgym.cli.options import Command
 from kernelgym.errors import UsageError
+from kernelgym.pace import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -119,14 +120,6 @@ def _number(name: str, value: float) -> str:
     if name in ("solved", "correct", "pass@1"):
         return f"{value:.1%}"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in its largest fitting unit, such as ``5 min``."""
-    for limit, unit, name in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
-        if seconds < limit:
-            return f"{max(0.0, seconds) / unit:.0f} {name}"
-    return f"{seconds / 86_400:.0f} d"
 
 
 def _print_status(state: RunState) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
 import socket
 import time
@@ -22,6 +23,8 @@ from kernelgym.errors import UsageError
 from kernelgym.file_lock import take
 
 LOCK_FILE = "run.lock"
+LOG = logging.getLogger("kernelgym.run")
+"""Logger of what commands say about a run."""
 _TRIES, _WAIT_S = 5, 0.05
 """Tries to take a lock, which `read_lock` of another process may hold for an instant."""
 
@@ -77,6 +80,7 @@ class RunLock:
                 ) from None
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._write(json.dumps(asdict(RunHolder(os.getpid(), socket.gethostname(), now))))
+        LOG.info("writing the run in %s", folder)
 
     def close(self) -> None:
         """Release the lock; may be called twice."""

@@ -22,7 +22,8 @@ from pathlib import Path
 
 from kernelgym import Evaluator, Problem, UsageError
 from kernelgym.indexing.growing import RunArchive
-from kernelgym.records.run_lock import RunLock
+from kernelgym.pace import Pace, line_a_minute
+from kernelgym.records.run_lock import LOG, RunLock
 from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import (
@@ -43,7 +44,7 @@ from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
 from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.run.interrupts import Activity, Interrupts
+from kernelgym_train.run.interrupts import Activity, Interrupts, say_line
 from kernelgym_train.run.runlog import (
     RunLog,
     Watcher,
@@ -53,7 +54,13 @@ from kernelgym_train.run.runlog import (
     trained_steps,
 )
 from kernelgym_train.run.training import PolicyFor, run_stretches
-from kernelgym_train.run.watchers import Lines, LiveTable, TensorBoard, WeightsAndBiases
+from kernelgym_train.run.watchers import (
+    Lines,
+    LiveTable,
+    LoggedSteps,
+    TensorBoard,
+    WeightsAndBiases,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +144,11 @@ def _train_run(
         logs.append(log)
         interrupts.folder = log.folder
         activity.now = "starting the judge"
-        log.watchers = list(make_watchers(config, log, log.start.step if log.start else 0))
+        first = log.start.step if log.start else 0
+        pace = Pace("steps", config.optimiser.steps, first)
+        if log.writes:
+            stack.enter_context(_progress(pace, activity))
+        log.watchers = list(make_watchers(config, log, first, pace))
         log.keeps_tokens = config.logging.tokens
         log.keeps_trajectories = config.logging.trajectories
         judge: Evaluator = local_evaluator(config)
@@ -160,7 +171,7 @@ def _train_run(
                 steps,
                 model.train,
                 evaluate=tested,
-                watchers=lambda first: make_watchers(config, log, first),
+                watchers=lambda first: make_watchers(config, log, first, pace),
                 interrupts=interrupts,
             )
         finally:
@@ -362,11 +373,23 @@ class HeldOutEvaluation:
         return metrics.get("eval/pass@1")
 
 
-def make_watchers(config: Config, log: RunLog, first: int) -> Iterator[Watcher]:
+def _progress(pace: Pace, activity: Activity) -> contextlib.AbstractContextManager[None]:
+    """Return a context that says once a minute how far the run is, in its log and off a terminal.
+
+    Args:
+        pace: Pace of the run's steps.
+        activity: What the run is doing.
+    """
+    say = LOG.info if sys.stderr.isatty() else say_line
+    return line_a_minute(lambda: f"{pace.line()}; {activity.now}", say)
+
+
+def make_watchers(config: Config, log: RunLog, first: int, pace: Pace) -> Iterator[Watcher]:
     """Yield the watchers of a run that are configured, for the steps from `first` on."""
     chosen = config.logging
     if not log.writes:
         return
+    yield LoggedSteps(pace)
     if chosen.tensorboard:
         yield TensorBoard(log.folder / "tensorboard", first)
     if chosen.wandb_project:

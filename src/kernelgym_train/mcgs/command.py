@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from kernelgym import LocalEvaluator, UsageError
 from kernelgym.judging_memory import memory_budget
 from kernelgym.reading import options
+from kernelgym.records.run_logs import run_logs, tell
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites.spec_checks import check_memory
 from kernelgym_train.mcgs.budget import Budget
@@ -63,7 +63,11 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         _print_plan(settings, task)
         return 0
     outdir = Path(settings.outdir)
-    with _Evaluators(settings) as evaluators, live_table(settings.budget.builds) as (say, watch):
+    with (
+        run_logs(outdir),
+        _Evaluators(settings) as evaluators,
+        live_table(settings.budget.builds) as (say, watch),
+    ):
         result = search(
             task,
             evaluators(task),
@@ -88,10 +92,10 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
         print(estimate(settings.budget, settings.workers, os.cpu_count() or 1))
         return 0
     outdir = Path(settings.outdir)
-    with _Evaluators(settings) as evaluators:
+    with run_logs(outdir), _Evaluators(settings) as evaluators:
         for task in tasks:
             evaluators.check(task)
-        config = _config(settings, _say)
+        config = _config(settings, tell)
         result = search_folder(tasks, evaluators, outdir, config, resume=settings.resume)
     print(whole_sentence(result, outdir))
     _tell_interrupt(result)
@@ -121,10 +125,6 @@ def _config(
         say=say,
         watch=watch,
     )
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 class _Evaluators(contextlib.ExitStack):

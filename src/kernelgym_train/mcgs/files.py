@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
+from kernelgym.records.run_lock import LOCK_FILE
 from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
 from kernelgym.whole_file import write_whole
@@ -117,11 +118,11 @@ class SearchFolder:
             self._begun.append(folder / name)
 
     def forget(self) -> None:
-        """Remove the log and the start that this search wrote, and nothing else.
+        """Remove the log, the lock and the start that this search wrote, and nothing else.
 
         The folder may be the user's own, with files of theirs.
         """
-        for path in (self.events, *self._begun):
+        for path in (self.events, self.path / LOCK_FILE, *self._begun):
             path.unlink(missing_ok=True)
         for emptied in (self.path / "baseline", self.path):
             with contextlib.suppress(OSError):  # not empty, or not there

@@ -1,8 +1,9 @@
 """`live_table`: a running search on a terminal.
 
 Contract: on a terminal, a table of evaluations, the best so far with the interval of its verdict,
-failures and time is kept below the lines that the search prints. Anywhere else only the lines are
-printed. Both go to standard error.
+failures and time is kept below the lines that the search prints. Anywhere else the lines are
+printed, and one a minute with rate and time left. Both go to standard error, and lines into the
+run's log.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kernelgym.pace import Pace, line_a_minute
+from kernelgym.records.run_lock import LOG
+from kernelgym.records.run_logs import tell
 from kernelgym_train.mcgs.state import SearchState
 
 if TYPE_CHECKING:
@@ -52,8 +56,14 @@ def live_table(
     Args:
         builds: Evaluations at most.
     """
+    pace = Pace("evaluations", builds)
+
+    def counted(state: SearchState) -> None:
+        pace.done = state.evaluations
+
     if not sys.stderr.isatty():
-        yield (lambda line: print(line, file=sys.stderr, flush=True)), (lambda state: None)
+        with line_a_minute(pace.line, tell):
+            yield tell, counted
         return
     from rich.console import Console
     from rich.live import Live
@@ -74,4 +84,9 @@ def live_table(
     console = Console(stderr=True)
     options: dict[str, Any] = {"console": console, "transient": True, "refresh_per_second": 2}
     with Live(get_renderable=shown, **options):
-        yield (lambda line: console.print(line, markup=False, highlight=False)), watch
+
+        def say(line: str) -> None:
+            LOG.info("%s", line)
+            console.print(line, markup=False, highlight=False)
+
+        yield say, watch

@@ -20,7 +20,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from kernelgym.interruption import CTRL_C_CODE, SIGTERM_CODE
+from kernelgym.records.run_logs import tell
 
 _PATIENCE_S = 5.0
 _LOOK_S = 0.5
@@ -171,5 +171,5 @@ async def finish_within(
 
 
 def say_line(line: str) -> None:
-    """Print a line about the run to standard error."""
-    print(f"kernelgym-train: {line}", file=sys.stderr, flush=True)
+    """Print a line about the run to standard error, and log it."""
+    tell(line, "kernelgym-train: ")

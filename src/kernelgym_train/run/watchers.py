@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from kernelgym import UsageError
+from kernelgym.pace import Pace
+from kernelgym.records.run_lock import LOG
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,6 +36,8 @@ _COLUMNS = {
 }
 _SPENT = {"tokens": "cost/tokens", "usd": "cost/usd"}
 """Columns that are shown where a backend counts what it spends."""
+_SCORES = ("eval/pass@1", "eval/fast_1", "greedy/pass@1")
+"""Numbers of an evaluation that are logged."""
 _ROWS = 12
 
 
@@ -131,9 +135,7 @@ class Lines:
         """Write what the live table would show."""
         if not _of_training(values):
             return
-        columns = _columns([values])
-        told = [f"{name} {_number(values.get(key))}" for name, key in columns.items()]
-        self._out.write(f"step {step + 1}/{self._steps}  {'  '.join(told)}\n")
+        self._out.write(_told(step, self._steps, values) + "\n")
         self._out.flush()
 
     def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
@@ -141,6 +143,35 @@ class Lines:
 
     def close(self) -> None:
         """Leave the stream open: it is not ours."""
+
+
+class LoggedSteps:
+    """Logs one line per step, and counts steps for the line of each minute.
+
+    Args:
+        pace: Pace of the run's steps.
+    """
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Log the numbers of a step or an evaluation."""
+        if _of_training(values):
+            self._pace.done = step + 1
+            told = _told(step, self._pace.total, values)
+        else:
+            told = "  ".join(
+                f"{name} {_number(values[name])}" for name in _SCORES if name in values
+            )
+            told = f"evaluated after {step} steps  {told}"
+        LOG.info("%s", told)
+
+    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
+        """Log nothing of them."""
+
+    def close(self) -> None:
+        """Do nothing: the log is the command's."""
 
 
 class LiveTable:
@@ -188,6 +219,12 @@ class LiveTable:
             cells = [_number(values.get(key)) for key in columns.values()]
             table.add_row(f"{step + 1}/{self._steps}", *cells)
         return table
+
+
+def _told(step: int, steps: int, values: Mapping[str, float]) -> str:
+    """Return the line of a step."""
+    told = [f"{name} {_number(values.get(key))}" for name, key in _columns([values]).items()]
+    return f"step {step + 1}/{steps}  {'  '.join(told)}"
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
