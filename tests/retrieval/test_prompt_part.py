@@ -259,3 +259,39 @@ def test_transcript_only_grows_with_entries(limit, budget, when, count) -> None:
         assert len(messages) == 2 + 2 * number or shows.is_full(PROBLEM, turns[:number])
         assert limit is None or shows.tokens(messages) <= limit
         before, ids = messages, shown
+
+
+ATTENTION = dataclasses.replace(
+    SAMPLE_PROBLEM,
+    id="Mine/L1/97",
+    source=(
+        "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, q, k, v):\n"
+        "        return nn.functional.scaled_dot_product_attention(q, k, v)\n\n\n"
+        "def get_inputs():\n    return [torch.randn(2, 2, 8, 8)] * 3\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    ),
+)
+
+
+def test_prompt_of_a_problem_without_like_entries_says_nothing_about_them() -> None:
+    found = OBSERVER.observe(ATTENTION)
+    assert found == PLAIN.observe(ATTENTION)
+    assert OBSERVER.retrieved(ATTENTION) == ((), 0)
+    anything = dataclasses.replace(OBSERVER, parts=(Retrieval(least=-1.0),))
+    assert "Solved problem 1" in anything.observe(ATTENTION)[1].content
+
+
+def test_entries_below_the_least_similarity_are_left_out() -> None:
+    index = load_index(Retrieval(), "triton", "cpu")
+    scores = [each.score for each in index.search(PROBLEM, 3).neighbours]
+    assert scores[0] > scores[-1]
+    part = Retrieval(least=scores[0])
+    shown, _ = dataclasses.replace(OBSERVER, parts=(part,)).retrieved(PROBLEM)
+    assert len(shown) == sum(score >= scores[0] for score in scores)
+
+
+@pytest.mark.parametrize("least", [1.5, -2, True, "0.3", float("nan")])
+def test_least_that_is_no_similarity_is_refused(least: object) -> None:
+    with pytest.raises(UsageError, match="least is a similarity from -1 to 1"):
+        Retrieval(least=least)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 """The page that shows entries: each whole and fenced, or left out.
 
 Contract: pure. Texts of entries are untrusted: a fence is longer than any run of backticks in its
-text, and lone surrogates are replaced before anything is counted. Entries whose kernel holds tags
-of an answer never get into an index (`kernelgym.retrieval.entry.unusable`).
+text, and lone surrogates are replaced before anything is counted. An entry whose kernel is not read
+back as itself never gets into an index (`kernelgym.retrieval.entry.unusable`).
 """
 
 from __future__ import annotations

@@ -130,7 +130,14 @@ def _check_retrieval(config: Config) -> None:
             "retrieval.archive shows what the run's trajectories.jsonl holds, and "
             "logging.trajectories=false writes none; leave one of them out"
         )
-    Retrieval(chosen.index, chosen.k, chosen.tokens, chosen.when, model=chosen.model)
+    Retrieval(
+        chosen.index,
+        chosen.k,
+        chosen.tokens,
+        chosen.least,
+        chosen.when,
+        model=chosen.model,
+    )
     if chosen.tokens >= config.sampling.max_prompt_tokens:
         raise UsageError(
             f"retrieval.tokens={chosen.tokens} leaves nothing of sampling.max_prompt_tokens="

@@ -117,6 +117,9 @@ class RetrievalConfig(Settings):
     """Most entries that a prompt shows."""
     tokens: int = 2000
     """Most tokens that the entries take; an entry is shown whole or not at all."""
+    least: float = 0.3
+    """Smallest similarity of an entry that is shown, from -1 to 1; without one the prompt says
+    nothing about solved problems."""
     when: Literal["first", "always"] = "first"
     """Show them before the first answer only (first), or the same at every turn (always)."""
     same_problem: bool = False
