@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from kernelgym.cli import judging
 from kernelgym.errors import JudgeError
 from kernelgym.records.trajectories import read_records
+from kernelgym.testing import ScriptedEvaluator
 from support.chat_server import chat_server
 from support.evals import lines_of
 
@@ -75,6 +77,24 @@ def test_answers_and_verdicts_come_by_two_commands(run: Any, judges: Any, out: P
     assert "still need an answer or a verdict" in said
     code, said, _ = run("eval", "--judge-only", "--out", out)
     assert code == 0 and "4 of 4 episodes ended; 0 answers (4 were on disk)" in said
+
+
+def test_all_devices_share_a_run_whose_plan_names_the_first(
+    run: Any, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def make(device: str, ruleset: Any, workers: int, *_: Any) -> ScriptedEvaluator:
+        asked.append(device)
+        return ScriptedEvaluator(ruleset=ruleset, device="cuda:0", workers=4 * workers)
+
+    monkeypatch.setattr(judging, "make_evaluator", make)
+    assert run(*ASKED, "--device", "all", "--out", out)[0] == 0
+    assert json.loads((out / "plan.json").read_text())["device"] == "cuda:0"
+    # The same run goes on with another number of GPUs.
+    assert run(*ASKED, "--samples", 2, "--device", "cuda:0", "--out", out)[0] == 0
+    assert run("eval", "--judge-only", "--device", "all", "--out", out)[0] == 0
+    assert asked == ["all", "cuda:0", "all"]
 
 
 REFUSED = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,8 +54,10 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """US dollars that the run must not exceed; needs --price."""
     tokenizer: str = ""
     """Tokenizer that counts prompts for --max-usd; each UTF-8 byte counts for one if not given."""
+    device: str = "cpu"
+    """Device on which kernels are judged: cpu, cuda:N, or all for every GPU of this machine."""
     workers: int = 1
-    """Number of kernels judged at the same time."""
+    """Number of kernels judged at the same time on each device."""
     verdict_cache: str = ""
     """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
     concurrency: int = 8
@@ -108,7 +111,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                 judging.check_tools(plan.language, plan.device)
                 evaluator = stack.enter_context(
                     judging.open_evaluator(
-                        plan.device,
+                        judging.ALL_DEVICES if self._on_all else plan.device,
                         plan.rules,
                         self.workers,
                         plan.timing,
@@ -147,6 +150,10 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             return
         write_scalars(Path(self.tensorboard), self.step or 0, run_metrics(folder))
 
+    @property
+    def _on_all(self) -> bool:
+        return self.device == judging.ALL_DEVICES
+
     def _plan(self) -> tuple[EvalPlan, tuple[Problem, ...], Path, EvalPolicy | None]:
         """Return plan, problems, folder and policy: from the options, or from the folder."""
         from kernelgym.benchmark.run.evaluate import default_folder
@@ -175,7 +182,9 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             self.max_usd,
             self.tokenizer,
         )
-        plan, problems = resolve(self, policy.settings, self.name)
+        # Which of several GPUs of one kind judges a kernel decides nothing: a plan names the first.
+        task = dataclasses.replace(self, device="cuda:0") if self._on_all else self
+        plan, problems = resolve(task, policy.settings, self.name)
         return plan, problems, Path(self.out) if self.out else default_folder(plan.name), policy
 
     def _forecast(

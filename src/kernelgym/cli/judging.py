@@ -19,6 +19,9 @@ from kernelgym.precision import screening_rules
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
+ALL_DEVICES = "all"
+"""Name that stands for every GPU of this machine."""
+
 
 def make_evaluator(
     device: str,
@@ -30,17 +33,25 @@ def make_evaluator(
     """Return the evaluator that commands judge with.
 
     Args:
-        device: Device on which kernels are judged.
+        device: Device on which kernels are judged; ``all`` for every GPU of this machine.
         ruleset: Rules of the verdicts.
-        workers: Number of kernels judged at the same time.
+        workers: Number of kernels judged at the same time on each device.
         timing: Whether correct kernels are timed.
         memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
 
     Raises:
-        UsageError: If an argument is unknown.
+        UsageError: If an argument is unknown, or the GPUs are not of one kind.
     """
     from kernelgym.judge import LocalEvaluator
 
+    if device == ALL_DEVICES:
+        return LocalEvaluator(
+            ruleset=ruleset,
+            workers=workers,
+            timing=timing,
+            devices=ALL_DEVICES,
+            memory_bytes=parse_bytes(memory),
+        )
     return LocalEvaluator(device, ruleset, workers, timing, memory_bytes=parse_bytes(memory))
 
 

@@ -24,7 +24,7 @@ class DeviceHold:
 
     Args:
         model: The model's device, such as ``cuda:0`` or ``cpu``.
-        judge: The device on which kernels are judged.
+        judge: The device on which kernels are judged; ``all`` for every GPU.
         lock: Returns the lock of a device.
         settle: Waits until what the model launched on a device has ended; torch's if None.
     """
@@ -37,7 +37,7 @@ class DeviceHold:
         lock: Callable[[str], contextlib.AbstractContextManager[Any]] = device_lock,
         settle: Callable[[str], object] | None = None,
     ) -> None:
-        shared = model != "cpu" and check_device(model) == check_device(judge)
+        shared = model != "cpu" and (judge == "all" or check_device(model) == check_device(judge))
         self._device = check_device(model) if shared else ""
         self._lock, self._settle = lock, _synchronise if settle is None else settle
         self._held: contextlib.ExitStack | None = None
