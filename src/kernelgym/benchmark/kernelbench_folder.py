@@ -3,8 +3,9 @@
 Contract: nothing in the folder is executed. ``generation_config.yaml`` holds PyYAML's tags of
 Python types such as ``!!python/tuple``; they are read as plain data.
 Files are ``level_{L}_problem_{P}_sample_{S}_kernel.py`` with ``_prompt.txt`` beside it, and
-``eval_results.json``. ``pass_at_k_results.json`` is not read: it follows from the results, and its
-averages are too low where a problem has fewer samples than k.
+``eval_results.json``. A folder with ``generations/`` is of an older layout, read by
+`kernelgym.benchmark.kernelbench_older_folder`. ``pass_at_k_results.json`` is not read: it follows
+from the results, and its averages are too low where a problem has fewer samples than k.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.benchmark.claims import Claim
+from kernelgym.benchmark.kernelbench_older_folder import (
+    EVALUATIONS,
+    GENERATIONS,
+    older_kernels,
+    older_results,
+)
 from kernelgym.errors import UsageError
 from kernelgym.records.foreign_json import read_foreign_json
 
@@ -68,6 +75,8 @@ def read_folder(path: Path, level: int) -> KernelBenchFolder:
         UsageError: If there is no kernel of that level, a file cannot be read, or a sample is there
             twice.
     """
+    if (path / GENERATIONS).is_dir():
+        return _older_folder(path, level)
     every = kernel_files(path)
     files = {(number, sample): file for (of, number, sample), file in every.items() if of == level}
     if not files:
@@ -92,6 +101,26 @@ def read_folder(path: Path, level: int) -> KernelBenchFolder:
         notes += more
         claims = dict(_claims(path / _RESULTS, data, level, kernels, warnings))
     return KernelBenchFolder(path, level, kernels, prompts, config, claims, notes)
+
+
+def _older_folder(path: Path, level: int) -> KernelBenchFolder:
+    """Return the contents of a folder of the older layout.
+
+    Raises:
+        UsageError: If there is no kernel, or a file cannot be read.
+    """
+    kernels, notes = older_kernels(path, level)
+    if not kernels:
+        raise UsageError(
+            f"{path / GENERATIONS} holds no kernel of level {level}: its files are P.json or "
+            "level_L_problem_P.json, with the model's answers to problem P; "
+            + ("; ".join(notes[:3]) or "give a run's folder, runs/NAME")
+        )
+    config, more = _config(path / _CONFIG) if (path / _CONFIG).exists() else ({}, ())
+    results, odd = older_results(path, level)
+    warnings = (MODAL_WARNING,) if _is_modal(config) else ()
+    claims = dict(_claims(path / EVALUATIONS, results, level, kernels, warnings))
+    return KernelBenchFolder(path, level, kernels, {}, config, claims, (*notes, *more, *odd))
 
 
 def kernel_files(path: Path) -> dict[tuple[int, int, int], Path]:
