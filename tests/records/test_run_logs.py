@@ -51,6 +51,7 @@ def test_refused_command_leaves_the_run_as_it_was(tmp_path: Path) -> None:
     ("error", "said"),
     [
         (KeyboardInterrupt("interrupted; go on"), ["INFO interrupted; go on"]),
+        (KeyboardInterrupt(), ["INFO interrupted"]),
         (ValueError("broken"), ["ERROR failed", "ValueError: broken"]),
     ],
 )

@@ -89,7 +89,7 @@ def run_logs(folder: Path) -> Iterator[None]:
         LOG.info("begun by process %d on %s", os.getpid(), socket.gethostname())
         yield
     except KeyboardInterrupt as interrupt:
-        LOG.info("%s", interrupt or "interrupted")
+        LOG.info("%s", str(interrupt) or "interrupted")
         raise
     except BaseException:
         LOG.exception("failed")
