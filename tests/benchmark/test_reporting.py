@@ -28,6 +28,7 @@ def test_numbers_are_those_of_a_hand_computation(tmp_path: Path) -> None:
     json.dumps(data, allow_nan=False)
     card = data["tables"]["all problems"]
     assert card["correct"]["value"] == pytest.approx(2 / 8) and card["correct"]["n"] == 8
+    assert card["pass@1"]["value"] == pytest.approx((2 / 4 + 0) / 2), "the mean over problems"
     assert card["pass@2"]["value"] == pytest.approx((5 / 6 + 0) / 2)
     assert card["correct_within"]["value"] == pytest.approx(3 / 8)
     assert card["fast_1"]["value"] == pytest.approx(1 / 8), "1x is not faster than 1x"

@@ -42,7 +42,10 @@ def test_import_judge_report_and_export(
     command = ["import", str(theirs), "--level", "1", "--ruleset", "kernelbench"]
     assert main([*command, "--out", str(ours), "--judge"]) == 0
     assert "2 kernels judged" in capsys.readouterr().out
+    capsys.readouterr()
     assert main(["report", str(ours), "--html", str(page)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 of 1 claims differ" in said and "claimed correct, wrong here" in said
     assert "claimed correct, wrong here" in parsed(page.read_text()).text
     export = ["export", str(ours), "--format", "kernelbench", "--level", "1", "--out", str(back)]
     assert main(export) == 0

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym.cli.index import _only_language
+
 Run = Callable[..., tuple[int, str, str]]
 ARGUMENTS = ("--corpus", "synthetic", "--language", "triton", "--out")
 
@@ -66,3 +68,10 @@ def test_bad_input_is_a_usage_error(run, arguments, error) -> None:
 def test_index_alone_prints_help(run) -> None:
     code, out, _ = run("index")
     assert code == 0 and "index build" in out
+
+
+def test_query_takes_the_only_language_of_an_index(tmp_path: Path) -> None:
+    (tmp_path / "cuda").mkdir()
+    assert _only_language(str(tmp_path)) == "cuda"
+    (tmp_path / "triton").mkdir()
+    assert _only_language(str(tmp_path)) == _only_language("synthetic") == "triton"

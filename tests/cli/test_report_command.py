@@ -18,8 +18,15 @@ from support.html_pages import parsed
 def test_report_prints_the_score_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(eval_run(tmp_path / "one", {"A": "2 w", "B": "w w"}))]) == 0
     out = capsys.readouterr().out
-    assert "one solved 1 of 2 problems" in out and "correct, first answer" in out
+    assert "one solved 1 of 2 problems" in out and "correct, of all first answers" in out
     assert "25.0 %" in out
+
+
+def test_report_with_an_empty_page_name_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(eval_run(tmp_path / "one", {"A": "r"})), "--html", ""]) == 2
+    assert "--html takes a FILE" in capsys.readouterr().err
 
 
 def test_report_writes_page_and_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

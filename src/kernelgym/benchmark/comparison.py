@@ -76,7 +76,7 @@ def compare_runs(one: RecordedRun, other: RecordedRun) -> RunComparison:
         rates = paired_rates(first, second, within=within)
         speeds = paired_speeds(first, second, within=within)
         if rates is not None:
-            rows.append((f"correct{end}", f"share correct{tail}", rates))
+            rows.append((f"correct{end}", f"pass@1, mean over problems{tail}", rates))
         if speeds is not None:
             rows.append((f"log_speedup{end}", f"log of the speedup, both correct{tail}", speeds))
     here, there = set(one.planned), set(other.planned)

@@ -10,6 +10,7 @@ from the results, and its averages are too low where a problem has fewer samples
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -240,5 +241,7 @@ def _claims(
                     f"{file} holds sample {place[1]} of problem {number} twice; remove one of them"
                 )
             seen.add(place)
-            if place in kernels:
-                yield place, claim
+            if place not in kernels:
+                why = "The folder has no kernel of this sample."
+                claim = dataclasses.replace(claim, warnings=(*warnings, why))
+            yield place, claim

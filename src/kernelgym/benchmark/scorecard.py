@@ -152,11 +152,11 @@ def numbers(
     for within in (False, True) if turns > 1 else (False,):
         tail = ", within the episode" if within else ""
         end = "_within" if within else ""
-        right = "solved" if within else "correct, first answer"
+        right = "solved" if within else "correct, of all first answers"
         found.append((f"correct{end}", right + tail, correct_rate(outcomes, within=within)))
-        for k in _PASS_AT[1:]:
+        for k in _PASS_AT:
             rate = pass_rate(outcomes, k, within=within)
-            found.append((f"pass@{k}{end}", f"pass@{k}{tail}", rate))
+            found.append((f"pass@{k}{end}", f"pass@{k}, mean over problems{tail}", rate))
         if not any(v.timed for v in _verdicts(outcomes, within)):
             continue
         for p in _SPEEDS:

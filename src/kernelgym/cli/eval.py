@@ -320,7 +320,7 @@ def _tell(done: EvalSummary, folder: Path) -> None:
     more = f" ({done.answers_there} were on disk)" if done.answers_there else ""
     print_text(
         f"{done.ended} of {done.episodes} episodes ended; {done.answers} answers{more}, "
-        f"{done.judged} kernels judged{f': {counts}' if counts else ''}; {folder}"
+        f"{done.judged} kernels judged{f'; verdicts in all: {counts}' if counts else ''}; {folder}"
     )
     if done.failures:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(done.failures.items()))

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -16,6 +17,7 @@ from kernelgym.cli.judging import check_tools, make_evaluator, problem_at
 from kernelgym.cli.options import Command, MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
+from kernelgym.languages import LANGUAGES
 
 if TYPE_CHECKING:
     from kernelgym.types import Evaluator
@@ -127,6 +129,12 @@ class IndexBuildCommand(MemoryOption):
             evaluator.close()
 
 
+def _only_language(folder: str) -> str:
+    """Return the one language that an index holds; ``triton`` if it holds several."""
+    there = [name for name in LANGUAGES if (Path(folder) / name).is_dir()]
+    return there[0] if len(there) == 1 else next(iter(LANGUAGES))
+
+
 @dataclass(frozen=True, kw_only=True)
 class IndexQueryCommand(Command):
     """Show the entries of an index that are most like a problem."""
@@ -137,8 +145,8 @@ class IndexQueryCommand(Command):
     """Id of the problem, or the path of its file."""
     k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
     """Most entries to show."""
-    language: str = "triton"
-    """Language of the kernels."""
+    language: str = ""
+    """Language of the kernels; that of the index if it has only one, or else triton."""
     device: str = "cpu"
     """Device that the kernels are for."""
     model: str = ""
@@ -153,7 +161,7 @@ class IndexQueryCommand(Command):
         from kernelgym.retrieval.prompt_part import Retrieval, load_index
 
         retrieval = Retrieval(self.folder, k=self.k, model=self.model)
-        index = load_index(retrieval, self.language, self.device)
+        index = load_index(retrieval, self.language or _only_language(self.folder), self.device)
         problem = problem_at(self.problem)
         found = index.search(problem, self.k, same_problem=self.same_problem)
         if self.json:

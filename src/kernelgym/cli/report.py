@@ -17,7 +17,11 @@ from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
 if TYPE_CHECKING:
+    from kernelgym.benchmark.recorded_runs import RecordedRun
     from kernelgym.benchmark.reporting import BenchmarkReport
+
+_MOST_CLAIMS = 10
+"""Largest number of differing claims that are printed for a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,8 @@ class ReportCommand(Command):
                 "`kernelgym report` needs a run, as in `kernelgym report runs/first --html "
                 "first.html`"
             )
+        if self.html == "":
+            raise UsageError("--html takes a FILE, or FOLDER/ for a page per problem; got no name")
         if self.json and self.csv:
             raise UsageError("--json and --csv both print to standard output; give one of them")
         from kernelgym.benchmark.reporting import COLUMNS, report
@@ -80,6 +86,24 @@ class ReportCommand(Command):
         if written is not None:
             print(f"kernelgym: the page is {written}", file=sys.stderr)
         return 0
+
+
+def _tell_claims(run: RecordedRun) -> None:
+    """Print how the claims of an import differ from the verdicts here."""
+    from kernelgym.benchmark.claims import compare
+
+    if not run.claims:
+        return
+    ours = {each.key: each.turns[-1].verdict for each in run.episodes if each.turns}
+    differs = {key: compare(claim, ours.get(key)) for key, claim in run.claims.items()}
+    differs = {key: why for key, why in differs.items() if why}
+    print_text(
+        f"\n{run.name}: {len(differs)} of {len(run.claims)} claims differ from verdicts here"
+    )
+    for (problem, sample), why in list(differs.items())[:_MOST_CLAIMS]:
+        print_text(f"{problem} sample {sample}: {why}", "yellow")
+    if len(differs) > _MOST_CLAIMS:
+        print_text(f"{len(differs) - _MOST_CLAIMS} more: see --json or --html", "yellow")
 
 
 def _measure(path: str) -> None:
@@ -127,6 +151,7 @@ def _tell(found: BenchmarkReport) -> None:
     print_text("\ncounts", "bold")
     print_table(("", *names), count_rows(found.views))
     for view in found.views:
+        _tell_claims(view.run)
         for note in view.run.notes:
             print_text(f"note: {note}", "yellow")
     print_text(f"\n{limits(found.views)}", "dim")

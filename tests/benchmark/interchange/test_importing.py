@@ -176,8 +176,10 @@ def test_gaps_are_refused_unless_asked_for(
     with pytest.raises(UsageError, match=r"problem 2 has no sample 0 .*--gaps"):
         import_run(found, tmp_path / "ours", **EVERY)
     count = import_run(found, tmp_path / "ours", gaps=True, **EVERY)
-    assert count == 3 and len(found.claims) == 3, "a claim of a kernel that is not there is none"
+    assert count == 3 and len(found.claims) == 4
     judge_import(tmp_path / "ours", judged)
+    told = read_run(tmp_path / "ours").claims[kernelbench.problems(1)[1].id, 0]
+    assert "no kernel of this sample" in told.warnings[-1], "a claim without a file is kept"
     done = report(tmp_path / "ours", tmp_path / "ours")
     data = done.to_dict()
     assert data["runs"][0]["counts"]["missing"] == 1
@@ -197,6 +199,18 @@ def test_import_in_another_size_than_the_folder_names_is_refused(
     with pytest.raises(UsageError, match="in small size, and --sizes is full; give --sizes small"):
         import_run(read_folder(theirs, 1), tmp_path / "ours", **EVERY)
     assert not (tmp_path / "ours").exists()
+
+
+def test_import_of_an_empty_kernel_is_no_kernel_and_no_cheating(
+    theirs: Path, tmp_path: Path, kernelbench: KernelBenchSuite
+) -> None:
+    (theirs / "level_1_problem_1_sample_0_kernel.py").write_text("\n")
+    out = tmp_path / "ours"
+    import_run(read_folder(theirs, 1), out, **EVERY)
+    assert judge_import(out, judged) == 3 and judge_import(out, judged) == 0
+    first = read_run(out).episodes[0].turns[0]
+    assert first.verdict.status.value == "no_kernel" and "is empty" in first.verdict.message
+    assert first.reply.kernel is None and not first.verdict.findings
 
 
 ODD_NUMBERS = {
@@ -294,7 +308,7 @@ def test_a_configuration_executes_nothing(theirs: Path, tmp_path: Path) -> None:
     assert not made.exists()
 
 
-@pytest.mark.parametrize("source", ["", "x = 1\r\n", "<KERNEL>", "```\n</KERNEL>", "\ufeffx"])
+@pytest.mark.parametrize("source", ["x = 1\r\n", "<KERNEL>", "```\n</KERNEL>", "\ufeffx"])
 def test_kernel_that_no_answer_could_hold_is_judged_unchanged(
     source: str, tmp_path: Path, kernelbench: KernelBenchSuite
 ) -> None:

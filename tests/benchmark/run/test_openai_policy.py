@@ -216,9 +216,22 @@ def test_other_name_of_the_limit_is_learned() -> None:
 def test_answer_that_is_no_json_is_a_failure() -> None:
     with (
         chat_server(reply=lambda body: (200, "<html>")) as server,
-        pytest.raises(ProviderFailure, match="cannot be read"),
+        pytest.raises(ProviderFailure, match="is not JSON, or cut short"),
     ):
         ask(server, retries=0)
+
+
+def test_answer_whose_body_is_cut_short_is_requested_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelgym.benchmark.run.openai_policy._MOST_DELAY_S", 0.0)
+    bodies: list[Any] = []
+
+    def reply(body: Mapping[str, Any]) -> Any:
+        bodies.append(body)
+        return (200, '{"choices": [{"mess') if len(bodies) == 1 else None
+
+    with chat_server(reply=reply) as server:
+        (found,) = ask(server, retries=1)
+    assert len(bodies) == 2 and found.tries == 2 and found.text
 
 
 def test_ping_asks_for_one_token() -> None:

@@ -41,7 +41,7 @@ from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.rewards import reward_preset, score
 from kernelgym.rulesets import precise_rules
 from kernelgym.suites import get_problem
-from kernelgym.types import Job, Kernel, Problem, Reply, Trajectory, Turn, Verdict
+from kernelgym.types import Job, Kernel, Problem, Reply, Status, Trajectory, Turn, Verdict
 
 JudgeMany = Callable[[Sequence[Job]], Iterator[tuple[int, Verdict]]]
 _REWARD = "sparse"
@@ -118,6 +118,8 @@ def import_run(
     if (out / PLAN_FILE).exists():
         check_continues(read_plan(out), plan, out)
     times = {} if baseline is None else read_baselines(baseline)[0]
+    for number in dict.fromkeys(number for number, _ in found.claims if number not in problems):
+        problems[number] = _problem(found, number, sizes)
     claims = [_claim(found.claims[p], problems[p[0]], times) for p in found.claims]
     try:
         with _draft_of(out) as draft:
@@ -172,14 +174,18 @@ def judge_import(
     there: list[Verdict | None] = []
     for row, kernel in zip(rows, kernels, strict=True):
         digest, verdict = known.get(AnswerKey.of(row), ("", None))
+        if verdict is None and not kernel.source.strip():
+            why = "the kernel's file is empty"
+            verdict = Verdict(Status.NO_KERNEL, message=why, ruleset=plan.ruleset)
+            digest = kernel.digest
+            _keep(out, row, kernel, verdict)
         there.append(verdict if digest == kernel.digest else None)
     places = [n for n, verdict in enumerate(there) if verdict is None or not verdict.valid]
     jobs = [Job(problems[rows[n]["problem"]], kernels[n]) for n in places]
     for index, verdict in judge_many(jobs):
         n = places[index]
         there[n] = verdict
-        told = {"kernel_digest": kernels[n].digest, "verdict": verdict.to_dict()}
-        append_line(out / VERDICTS, AnswerKey.of(rows[n]).to_dict() | told)
+        _keep(out, rows[n], kernels[n], verdict)
         on_verdict()
     write_records(
         out / TRAJECTORIES,
@@ -190,6 +196,11 @@ def judge_import(
         ),
     )
     return len(jobs)
+
+
+def _keep(out: Path, row: Mapping[str, Any], kernel: Kernel, verdict: Verdict) -> None:
+    told = {"kernel_digest": kernel.digest, "verdict": verdict.to_dict()}
+    append_line(out / VERDICTS, AnswerKey.of(row).to_dict() | told)
 
 
 def _check_sizes(found: KernelBenchFolder, sizes: str) -> None:
@@ -242,7 +253,7 @@ def _claim(claim: Claim, problem: Problem, baselines: Mapping[str, Any]) -> Clai
 def _record(
     plan: EvalPlan, problem: Problem, row: dict[str, Any], kernel: Kernel, verdict: Verdict
 ) -> EpisodeRecord:
-    reply = Reply(kernel)
+    reply = Reply(kernel) if kernel.source.strip() else Reply(None, defects=("no_answer",))
     earned = score(reward_preset(_REWARD), reply, verdict, [])
     turn = Turn(0, row["text"], reply, verdict, feedback(verdict, reply), earned)
     ended = "solved" if verdict.correct else "budget" if verdict.valid else "cut"

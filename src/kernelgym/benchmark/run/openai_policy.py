@@ -40,6 +40,7 @@ _ENDPOINT = "https://api.openai.com/v1"
 _KEY = "OPENAI_API_KEY"
 _FAILED_IN_A_ROW = 16
 _CHECK_TRIES = 3
+_MOST_DELAY_S = 8.0
 _CONNECT_S = 5.0
 _CHECK_S = 6.0
 """Seconds for all tries of a check, so that a silent server is reported within 10 s."""
@@ -81,6 +82,10 @@ class EndpointSampling:
         """Return the options as JSON data for a plan."""
         found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return found | {"extra_body": dict(self.extra_body)}
+
+
+class _CutBody(Exception):
+    """A successful reply has a body that is not JSON, as one that was cut short."""
 
 
 class OpenAIPolicy(EvalPolicy):
@@ -248,6 +253,7 @@ class OpenAIPolicy(EvalPolicy):
     async def _ask(self, messages: Sequence[Message], seed: int) -> Generation:
         import openai
 
+        cut = 0
         while True:
             merges, renames = self._merges_system, self._renames_limit
             body = self._body(messages, seed)
@@ -256,7 +262,13 @@ class OpenAIPolicy(EvalPolicy):
                     raw = await self._client.chat.completions.with_raw_response.create(**body)
                 else:
                     raw = await self._client.responses.with_raw_response.create(**body)
-                return self._read(raw)
+                found = self._read(raw)
+                return dataclasses.replace(found, tries=found.tries + cut)
+            except _CutBody as error:
+                if cut >= self._retries:
+                    self._fail(str(error), cut + 1)
+                cut += 1
+                await asyncio.sleep(min(_MOST_DELAY_S, 0.5 * 2**cut))
             except openai.APIStatusError as error:
                 said = f"{error.message} {error.body}"
                 if error.status_code in (400, 422) and self._learns(said, merges, renames):
@@ -297,6 +309,9 @@ class OpenAIPolicy(EvalPolicy):
         tries = int(getattr(raw, "retries_taken", 0)) + 1
         try:
             data = raw.http_response.json()
+        except ValueError as error:
+            raise _CutBody(f"the server's answer is not JSON, or cut short: {error}") from None
+        try:
             read = chat_reply(data) if self.api == "chat" else responses_reply(data)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             self._fail(
