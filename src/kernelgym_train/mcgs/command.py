@@ -11,6 +11,7 @@ from typing import Any
 
 from kernelgym import LocalEvaluator, UsageError
 from kernelgym.judging_memory import memory_budget
+from kernelgym.paths import cache_folder
 from kernelgym.reading import options
 from kernelgym.records.run_logs import run_logs, tell
 from kernelgym.rulesets import Ruleset
@@ -26,6 +27,7 @@ from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
 from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.tactics import NAME
 from kernelgym_train.mcgs.task import SearchTask, read_task
 from kernelgym_train.mcgs.variant import read_variant
 
@@ -122,6 +124,7 @@ def _config(
         deterministic=settings.deterministic,
         root_noise=settings.root_noise,
         require_quiet=settings.require_quiet,
+        tactics=Path(settings.tactics) if settings.tactics else cache_folder() / NAME,
         say=say,
         watch=watch,
     )

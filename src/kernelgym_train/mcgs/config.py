@@ -10,6 +10,7 @@ import importlib.util
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from kernelgym import Kernel, Problem, UnknownName, UsageError, duel
@@ -69,6 +70,9 @@ class SearchConfig:
     together: bool = True
     """Whether states that are likely to be judged are built together, where the evaluator can
     build without judging."""
+    tactics: Path | None = None
+    """File of what moves gained, which several searches may share; ``global_tactic_graph.json`` in
+    the folder of results if None."""
     proposer: Proposer | None = None
     """Proposer of variants; the rules of `kernelgym_train.mcgs.moves` if None."""
     compare: CompareKernels = duel

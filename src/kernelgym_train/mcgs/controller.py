@@ -29,8 +29,11 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
 from kernelgym_train.mcgs.proposing import source_of
+from kernelgym_train.mcgs.selection import SearchChoice
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.state import plain_state, plain_variant, value_of
+from kernelgym_train.mcgs.tactics import last_move
+from kernelgym_train.mcgs.tuning import TUNE
 from kernelgym_train.mcgs.variant import state_key
 
 SAME_CODE = "same_code"
@@ -156,6 +159,10 @@ def _dispatch(session: SearchSession) -> str | None:
         if state.graph.knows(key):
             session.record("repeated", fields)
             continue
+        predicted = _predicted_gain(session, choice)
+        if predicted < session.budget.min_pred_gain:
+            session.record("pruned", {**fields, "predicted_gain": round(predicted, 6)})
+            continue
         session.write_variant(key, variant, risk)
         sources = (source_of(session.proposer), *state.experience.source(choice.move))
         fields |= {
@@ -168,6 +175,15 @@ def _dispatch(session: SearchSession) -> str | None:
         session.record("proposed", fields)
         return key
     return None
+
+
+def _predicted_gain(session: SearchSession, choice: SearchChoice) -> float:
+    """Return the share by which a choice is expected to be faster than the state it changes."""
+    node = session.state.variants[choice.node]
+    steps = [choice.move]
+    if choice.move == TUNE:  # a setting makes several moves at once
+        steps = [step.move for step in choice.proposal.variant.applied if step not in node.applied]
+    return session.state.experience.predicted_gain(last_move(node), steps)
 
 
 def _contradicts(session: SearchSession, judged: JudgedState, twin: str) -> bool:

@@ -7,7 +7,8 @@
 - ``over_reference``: speedup of the best over the problem's reference, by the last verdict;
 - ``shapes``: both speedups at each shape of a kernel spec, with the shape's role and weight. A
   hidden shape has no speedups. The speedup over the start is the mean of the duel's rounds;
-- ``evaluations, duplicates, failures, seconds, stopped``: counts, time, and why the search ended;
+- ``evaluations, duplicates, pruned, failures, seconds, stopped``: counts, time, and why the search
+  ended;
 - ``noise``: abs(ln) of the ratio between two verdicts on the start;
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: risk of the best;
 - ``without_approximate``: if the best has such moves, the best state without them, compared with
@@ -50,7 +51,7 @@ _EQUAL: _Ratio = (1.0, 1.0, 1.0)
 def finish(session: SearchSession) -> dict[str, Any]:
     """Minimise, confirm and write the best; return the result.
 
-    The gains of moves are added to the tactics of the folder.
+    The gains of moves are added to the file that searches share.
     """
     fresh = dict(session.state.experience.fresh)
     best, ratio, gains, minimised = _confirmed_best(session)
@@ -86,6 +87,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "shapes": _shapes(session, kernel, ratio[0], over["speedup"], gains),
         "evaluations": state.evaluations,
         "duplicates": state.duplicates,
+        "pruned": state.pruned,
         "twins": len(state.graph.twins),
         "failures": dict(sorted(state.failures.items())),
         "seconds": round(session.seconds, 1),
@@ -113,7 +115,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
     session.record("finished", {"result": result})
     write_result(session, result)
     try:
-        add_tactics(folder.outdir, session.context, fresh)
+        add_tactics(session.tactics, session.tactics_key, fresh)
     except (OSError, UsageError) as error:  # the result is there, and stands
         session.say(f"warning: the gains of moves were not kept: {error}")
     return result

@@ -39,7 +39,7 @@ from kernelgym_train.mcgs.finishing import finish, write_result
 from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
 from kernelgym_train.mcgs.starting import begin
-from kernelgym_train.mcgs.tactics import read_tactics
+from kernelgym_train.mcgs.tactics import read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
 
 VERSION = 1
@@ -118,7 +118,8 @@ def search_folder(
     shares = first_shares(config.budget.builds, weights)
     for task in tasks:
         SearchFolder(outdir, task.name).check_unused(resume)
-    read_tactics(outdir, {})  # refused before anything is judged, and once for all kernels
+    # A damaged file is refused before anything is judged, and once for all kernels.
+    read_tactics(config.tactics or tactics_path(outdir))
 
     def opened(task: SearchTask, limits: Budget) -> SearchSession:
         own = dataclasses.replace(

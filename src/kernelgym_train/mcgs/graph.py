@@ -69,6 +69,8 @@ class SearchGraph:
         self.start = start
         self.failed: set[str] = set()
         """Keys of states that were judged and are no node."""
+        self.pruned: set[str] = set()
+        """Keys of states that are not judged, since too little is expected of them."""
         self.twins: dict[str, str] = {}
         """Keys of states whose machine code equals that of an earlier state, with the earlier
         state's key."""
@@ -88,7 +90,7 @@ class SearchGraph:
     def knows(self, key: str) -> bool:
         """Return True if a state was judged, or is being judged."""
         judged = key in self.nodes or key in self.failed or key in self.twins
-        return judged or key in self.in_flight
+        return judged or key in self.in_flight or key in self.pruned
 
     def dispatch(self, links: Sequence[Link], node: str, move: str, attempt: int, key: str) -> None:
         """Record that a new state is being judged."""
@@ -150,8 +152,13 @@ class SearchGraph:
             self._waiting.setdefault(key, []).append((node, move))
         elif key in self.failed:
             action.failures += 1
-        elif self._link(node, move, key):
+        elif key in self.nodes and self._link(node, move, key):
             self._back_up([key])
+
+    def prune(self, node: str, move: str, attempt: int, key: str) -> None:
+        """Record a proposal that is not judged: it is an attempt, and no evaluation."""
+        self.pruned.add(key)
+        self.repeat(node, move, attempt, key)
 
     def reaches(self, one: str, other: str) -> bool:
         """Return True if `other` is `one` or can be reached from it."""

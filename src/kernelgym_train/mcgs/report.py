@@ -39,7 +39,10 @@ def trace(state: SearchState, title: str) -> str:
         if table[1]:
             lines += ["", f"## {heading}", "", *_markdown(table)]
     ended = f"Ended by: {_cell(state.stopped)}." if state.stopped else "Not ended."
-    refused = f"{state.duplicates} proposals of known states were refused and cost nothing."
+    refused = (
+        f"{state.duplicates} proposals of known states were refused, and {state.pruned} were left "
+        "out since too little was expected of their moves; they cost nothing."
+    )
     return "\n".join([*lines, "", f"{ended} {refused}", ""])
 
 
@@ -143,6 +146,7 @@ def _summary(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("speedup over the reference", _interval(over)),
         ("evaluations", str(result["evaluations"])),
         ("proposals refused as known", str(result["duplicates"])),
+        ("proposals left out as weak", str(result["pruned"])),
         ("seconds", f"{result['seconds']:.0f}"),
         ("ended by", result["stopped"]),
         ("two verdicts on the start differ by", f"{math.expm1(result['noise']):.1%}"),

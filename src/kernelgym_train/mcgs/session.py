@@ -26,6 +26,7 @@ from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
 from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
@@ -34,7 +35,7 @@ from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.tactics import read_tactics
+from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import (
     Variant,
@@ -112,6 +113,10 @@ class SearchSession:
         }
         self.proposer: Proposer = config.proposer or rules_for(task, self.approximate)
         start = read_variant(task.start)
+        language = start.language
+        family = family_of(cost_of(start.file.cpp)) if builds_extension(language) else language
+        self.tactics_key = TacticsKey(family, can.device_kind)
+        self.tactics = config.tactics or tactics_path(outdir)
         self.state = SearchState.begin(state_key(start), start)
         self.around = SelectionContext(
             graph=self.state.graph,
@@ -126,7 +131,7 @@ class SearchSession:
         self._stop = threading.Event()
         self._by_shape: dict[tuple[str, str], Mapping[str, float]] = {}
         if not self.folder.is_begun:  # a damaged file is refused before there is a folder
-            read_tactics(outdir, self.context)
+            read_tactics(self.tactics)
         self._log = SearchLog.open(self.folder.events)
         try:
             if self._log.past:

@@ -50,7 +50,8 @@ class SearchSettings(Settings):
     seconds: float = 0.0
     """Wall time that the whole search may take; 0 for no limit."""
     min_pred_gain: float = 0.02
-    """By how much, as a share, the best must improve to count as a gain."""
+    """Share by which a proposal must be expected to be faster, by what its moves gained so far;
+    others are not judged. The best must improve as much to count as a gain."""
     patience: int | None = None
     """Evaluations without a gain after which the search ends; 0 for no such limit. By effort if
     not given."""
@@ -78,6 +79,9 @@ class SearchSettings(Settings):
     are wrong."""
     approximate: bool = False
     """Whether moves that make results less accurate are allowed, such as -ffast-math."""
+    tactics: str = ""
+    """File of what moves gained, which commands share; global_tactic_graph.json in the cache folder
+    ($KERNELGYM_CACHE) if not given."""
     ruleset: str = "strict"
     """Rules of the judge."""
     resume: bool = False

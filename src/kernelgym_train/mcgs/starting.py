@@ -32,12 +32,12 @@ def begin(session: SearchSession) -> None:
 
     Raises:
         UsageError: If the start is wrong or not timed, no time is left, or the host is not quiet
-            and has to be, or if the folder's tactics cannot be read. The log of a new search that
+            and has to be, or if the tactics' file cannot be read. The log of a new search that
             is refused is removed, and the session cannot be used again.
     """
     state, config = session.state, session.config
     # A search that goes on has its tactics in its log; the file has to be sound all the same.
-    tactics = read_tactics(session.folder.outdir, session.context)
+    tactics = read_tactics(session.tactics, session.tactics_key)
     new = not state.begun
     if new:
         fields = {"context": session.context, "algo": config.algo, "seed": config.seed}

@@ -7,7 +7,7 @@ and so reaches the same state. Does no IO and reads no clock.
 `plain_state` returns the state as JSON (version 1), which ``search_state.json`` holds for readers
 and other programs. A search is resumed from its log, never from that file:
 
-- ``evaluations, duplicates, failures, seconds, stopped, noise, incumbent, start``;
+- ``evaluations, duplicates, pruned, failures, seconds, stopped, noise, incumbent, start``;
 - ``nodes``: by key, in the order in which they were found: ``value`` (ln of the speedup over the
   start), ``best`` (the highest value of the node and of all nodes below it), ``risk``, ``applied``
   and ``actions``, each with ``attempts, failures, passes`` and the ``visits`` of its children;
@@ -129,6 +129,8 @@ class SearchState:
     """Number of results that are charged to the budget."""
     duplicates: int = 0
     """Number of proposals that repeated a known state."""
+    pruned: int = 0
+    """Number of proposals that were not judged, since too little was expected of them."""
     failures: dict[str, int] = field(default_factory=dict)
     """Number of verdicts that gave no node, by status."""
     open: list[str] = field(default_factory=list)
@@ -218,6 +220,9 @@ class SearchState:
                     self.history.append(
                         SearchTrial(at, node, move, value, charged=False, state=state)
                     )
+            case "pruned":
+                self.pruned += 1
+                self.graph.prune(given["node"], given["move"], given["attempt"], given["key"])
             case "judged":
                 self._judged(given, event.seconds)
             case "duel":
@@ -250,8 +255,9 @@ class SearchState:
         self.open.remove(key)
         self.evaluations += 1
         _, node, move = self.graph.in_flight[key]
-        gained = value is not None and value > self.graph.nodes[node].value + _GAIN
-        self.experience.add(last_move(self.variants[node]), move, gained)
+        gain = 0.0 if value is None else value - self.graph.nodes[node].value
+        after = last_move(self.variants[node])
+        self.experience.add(after, move, gain if gain > _GAIN else 0.0)
         trial = SearchTrial(
             twin or key,
             node,
@@ -438,6 +444,7 @@ def plain_state(state: SearchState) -> dict[str, Any]:
         "incumbent": state.incumbent,
         "evaluations": state.evaluations,
         "duplicates": state.duplicates,
+        "pruned": state.pruned,
         "failures": dict(sorted(state.failures.items())),
         "seconds": state.seconds,
         "stopped": state.stopped,

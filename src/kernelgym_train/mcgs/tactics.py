@@ -1,16 +1,17 @@
-"""`MoveExperience`: success rates of moves, by which priors are multiplied.
+"""`MoveExperience`: what moves gained, for priors and for leaving out weak proposals.
 
-``outdir/global_tactic_graph.json`` (version 1) holds ``contexts`` by key. Each has its ``context``
-(everything that times depend on except the task), the number of ``searches``, and ``edges``:
-``attempts`` and ``successes`` by the last move of a state (``start`` if it has none) and by the
-move that was tried on that state. They decay, and so are no whole numbers.
+``global_tactic_graph.json`` (version 2) holds ``entries`` by kernel family and kind of device. Each
+has its ``family``, ``device_kind``, the number of ``searches``, and ``edges``: ``attempts``,
+``successes`` and ``gain`` by the last move of a state (``start`` if it has none) and by the move
+that was tried on that state. They decay, and so are no whole numbers.
 
 Contract:
 
 - a kernel that was judged is an attempt; it is a success if it is 2 % faster than the state that
-  it was made from. A wrong one is an attempt;
-- edges of another context (ruleset, machine, compiler, version, approximate moves or not) are
-  neither read nor changed. All kernels of a context share its edges;
+  it was made from, and its gain is then the natural logarithm of that speedup. A wrong one is an
+  attempt;
+- edges of another family or kind of device are neither read nor changed; all searches share them,
+  whatever their ruleset and machine: shares of successes carry over where times do not;
 - each result counts 5 % less with every later result of the same edge, and the results in the file
   count a fifth less with every search that is added;
 - a prior is multiplied by a factor between 0.1 and 1.1 and never becomes zero; without results,
@@ -26,7 +27,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,16 +36,34 @@ from typing import Any
 from kernelgym import UsageError
 from kernelgym.file_lock import locked
 from kernelgym.whole_file import write_whole
-from kernelgym_train.mcgs.variant import Variant, context_key
+from kernelgym_train.mcgs.variant import Variant
 
 START = "start"
-VERSION = 1
+NAME = "global_tactic_graph.json"
+"""Name of the file."""
+_COUNTS = ("attempts", "successes", "gain")
+VERSION = 2
 _RECENT, _KEPT = 0.95, 0.8
 _LEAST = 0.1
 _STRENGTH = 8.0  # attempts; without results a rate counts as this many
+_HOPED, _HOPES = 0.1, 4.0  # ln of the speedup that an untried move is expected to gain; attempts
 
 Edges = dict[tuple[str, str], list[float]]
-"""[attempts, successes] by (last move, move)."""
+"""[attempts, successes, sum of gains] by (last move, move)."""
+_NONE = (0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TacticsKey:
+    """What searches have in common that share what moves gained."""
+
+    family: str
+    """Family of kernels, such as ``product``; see `kernelgym_train.mcgs.cpp.cost.family_of`."""
+    device_kind: str
+    """Kind of device, such as ``cpu``."""
+
+    def __str__(self) -> str:
+        return f"{self.family} on {self.device_kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +74,16 @@ class _Rates:
     moves: Mapping[str, list[float]]
 
     def of(self, after: str, move: str) -> float:
-        attempts, successes = self.moves.get(move, (0.0, 0.0))
+        attempts, successes, _ = self.moves.get(move, _NONE)
         rate = (successes + _STRENGTH / 2) / (attempts + _STRENGTH)
-        attempts, successes = self.edges.get((after, move), (0.0, 0.0))
+        attempts, successes, _ = self.edges.get((after, move), _NONE)
         return (successes + _STRENGTH * rate) / (attempts + _STRENGTH)
+
+    def gain(self, after: str, move: str) -> float:
+        attempts, _, gain = self.moves.get(move, _NONE)
+        mean = (gain + _HOPES * _HOPED) / (attempts + _HOPES)
+        attempts, _, gain = self.edges.get((after, move), _NONE)
+        return (gain + _HOPES * mean) / (attempts + _HOPES)
 
 
 class MoveExperience:
@@ -74,17 +100,18 @@ class MoveExperience:
         """Set the results that the file held when the search began."""
         self._before, self._rates = _edges(plain), None
 
-    def add(self, after: str, move: str, gained: bool) -> None:
+    def add(self, after: str, move: str, gain: float) -> None:
         """Add one result.
 
         Args:
             after: Last move of the state that was changed.
             move: The move that was tried there.
-            gained: Whether the changed state is faster.
+            gain: Natural logarithm of the speedup that the move gave; 0 if it is no success.
         """
         for edges in (self._run, self.fresh):
-            attempts, successes = edges.get((after, move), (0.0, 0.0))
-            edges[after, move] = [_RECENT * attempts + 1.0, _RECENT * successes + gained]
+            new = (1.0, float(gain > 0.0), gain)
+            past = edges.get((after, move), _NONE)
+            edges[after, move] = [_RECENT * old + more for old, more in zip(past, new, strict=True)]
         self._rates = None
 
     def written(self) -> None:
@@ -102,24 +129,32 @@ class MoveExperience:
         """
         if not priors or not (self._before or self._run):
             return priors
-        if self._rates is None:
-            self._rates = self._added_up()
-        rates = self._rates
+        rates = self._known()
         found = [(move, share * (_LEAST + rates.of(after, move))) for move, share in priors]
         total = sum(share for _, share in found)
         return tuple((move, share / total) for move, share in found)
 
-    def _added_up(self) -> _Rates:
-        both: Edges = {}
-        for edges in (self._before, self._run):
-            for key, (attempts, successes) in edges.items():
-                there = both.get(key, [0.0, 0.0])
-                both[key] = [there[0] + attempts, there[1] + successes]
-        moves: dict[str, list[float]] = {}
-        for (_, move), (attempts, successes) in both.items():
-            there = moves.get(move, [0.0, 0.0])
-            moves[move] = [there[0] + attempts, there[1] + successes]
-        return _Rates(both, moves)
+    def predicted_gain(self, after: str, steps: Iterable[str]) -> float:
+        """Return the share by which a proposal is expected to be faster.
+
+        It is the mean gain of the likeliest of its moves. A move without results is expected to
+        gain 10 %; this expectation counts as four results.
+
+        Args:
+            after: Last move of the state that is changed.
+            steps: Moves that the proposal makes at once.
+        """
+        rates = self._known()
+        return math.expm1(max((rates.gain(after, move) for move in steps), default=_HOPED))
+
+    def _known(self) -> _Rates:
+        if self._rates is None:
+            both = _sum(self._before, self._run)
+            moves: dict[str, list[float]] = {}
+            for (_, move), counts in both.items():
+                moves[move] = _added(moves.get(move, _NONE), counts)
+            self._rates = _Rates(both, moves)
+        return self._rates
 
     def source(self, move: str) -> tuple[str, ...]:
         """Return which results changed a move's prior: ``run``, ``file``, both or none."""
@@ -134,29 +169,29 @@ def last_move(variant: Variant) -> str:
 
 def tactics_path(outdir: Path) -> Path:
     """Return the path of the file in a folder of results."""
-    return outdir / "global_tactic_graph.json"
+    return outdir / NAME
 
 
-def read_tactics(outdir: Path, context: Mapping[str, str]) -> dict[str, Any]:
-    """Return the file's results for a context; empty if there are none.
+def read_tactics(path: Path, key: TacticsKey | None = None) -> dict[str, Any]:
+    """Return the file's results for a key; empty if there are none.
 
     Args:
-        outdir: Folder of results.
-        context: Everything that times depend on; its ``task`` is left out.
+        path: The file.
+        key: Family and kind of device; None to check the file alone.
 
     Raises:
         UsageError: If the file cannot be read.
     """
-    entry = _read(tactics_path(outdir))["contexts"].get(_key(context), {})
+    entry = _read(path)["entries"].get(str(key), {})
     return _plain(_edges(entry.get("edges", {})))
 
 
-def add_tactics(outdir: Path, context: Mapping[str, str], fresh: Edges) -> None:
+def add_tactics(path: Path, key: TacticsKey, fresh: Edges) -> None:
     """Add a search's results to the file.
 
     Args:
-        outdir: Folder of results.
-        context: Everything that times depend on; its ``task`` is left out.
+        path: The file.
+        key: Family and kind of device.
         fresh: Results that are not in the file yet.
 
     Raises:
@@ -164,48 +199,53 @@ def add_tactics(outdir: Path, context: Mapping[str, str], fresh: Edges) -> None:
     """
     if not fresh:
         return
-    path = tactics_path(outdir)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_name(f".{path.name}.lock"), fcntl.LOCK_EX):
         whole = _read(path)
-        entry = whole["contexts"].get(_key(context), {})
-        edges = {
-            key: [_KEPT * attempts, _KEPT * successes]
-            for key, (attempts, successes) in _edges(entry.get("edges", {})).items()
-        }
-        for key, (attempts, successes) in fresh.items():
-            there = edges.get(key, [0.0, 0.0])
-            edges[key] = [there[0] + attempts, there[1] + successes]
-        whole["contexts"][_key(context)] = {
-            "context": {name: value for name, value in context.items() if name != "task"},
+        entry = whole["entries"].get(str(key), {})
+        past = _edges(entry.get("edges", {})).items()
+        kept = {edge: [_KEPT * count for count in counts] for edge, counts in past}
+        whole["entries"][str(key)] = {
+            "family": key.family,
+            "device_kind": key.device_kind,
             "searches": entry.get("searches", 0) + 1,
-            "edges": _plain(edges),
+            "edges": _plain(_sum(kept, fresh)),
         }
         write_whole(path, json.dumps(whole, indent=2, allow_nan=False) + "\n")
 
 
-def _key(context: Mapping[str, str]) -> str:
-    return context_key((name, value) for name, value in context.items() if name != "task")
+def _sum(one: Edges, other: Edges) -> Edges:
+    found = dict(one)
+    for key, counts in other.items():
+        found[key] = _added(found.get(key, _NONE), counts)
+    return found
+
+
+def _added(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
 def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
-        return {"version": VERSION, "contexts": {}}
+        return {"version": VERSION, "entries": {}}
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
-        if whole["version"] == VERSION:  # contexts of another version may have any form
-            for entry in whole["contexts"].values():
+        if whole["version"] == VERSION:  # entries of another version may have any form
+            for entry in whole["entries"].values():
                 _edges(entry["edges"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UsageError(f"cannot read {path} ({error!r}); remove it to begin anew") from None
     if whole["version"] != VERSION:
-        raise UsageError(f"{path} is of version {whole['version']}, and {VERSION} is known")
+        raise UsageError(
+            f"{path} is of version {whole['version']}, and {VERSION} is known; remove it to begin "
+            "anew"
+        )
     return dict(whole)
 
 
 def _edges(plain: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Edges:
     return {
-        (after, move): [float(counts["attempts"]), float(counts["successes"])]
+        (after, move): [float(counts[name]) for name in _COUNTS]
         for after, moves in plain.items()
         for move, counts in moves.items()
     }
@@ -213,7 +253,7 @@ def _edges(plain: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Edges:
 
 def _plain(edges: Edges) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for (after, move), (attempts, successes) in sorted(edges.items()):
-        counts = {"attempts": round(attempts, 6), "successes": round(successes, 6)}
-        found.setdefault(after, {})[move] = counts
+    for (after, move), counts in sorted(edges.items()):
+        rounded = {name: round(count, 6) for name, count in zip(_COUNTS, counts, strict=True)}
+        found.setdefault(after, {})[move] = rounded
     return found

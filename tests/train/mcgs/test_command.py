@@ -21,9 +21,12 @@ MATMUL = ("--backend", "mcgs", "input=example:matmul")
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
+def table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> list[ScriptedEvaluator]:
     """Have a table judge in place of this machine; returns the evaluators that were made."""
     made: list[ScriptedEvaluator] = []
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path_factory.mktemp("cache")))
 
     def evaluator(**_: Any) -> ScriptedEvaluator:
         made.append(searches.evaluator())

@@ -198,7 +198,7 @@ def test_time_before_a_kill_counts(kernels: Path, tmp_path: Path) -> None:
 
 def test_damaged_tactics_are_refused_at_once(kernels: Path, tmp_path: Path) -> None:
     judge = ScriptedEvaluator(judged)
-    tactics_path(tmp_path).write_text('{"version": 9, "contexts": 3}')
+    tactics_path(tmp_path).write_text('{"version": 9, "entries": 3}')
     with pytest.raises(UsageError, match="is of version 9"):
         run(kernels, tmp_path, judge)
     assert not judge.judged

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import shutil
 import tempfile
 from pathlib import Path
@@ -21,13 +23,14 @@ from kernelgym_train.mcgs.tactics import (
     START,
     Edges,
     MoveExperience,
+    TacticsKey,
     add_tactics,
     read_tactics,
     tactics_path,
 )
 from support import searches
 
-CONTEXT = {"task": "one", "ruleset": "strict@1", "device": "cpu"}
+KEY = TacticsKey("product", "cpu")
 PRIORS = (("a", 0.5), ("b", 0.3), ("c", 0.2))
 MOVES = st.sampled_from("abc")
 RESULTS = st.lists(st.tuples(MOVES | st.just(START), MOVES, st.booleans()), max_size=40)
@@ -36,7 +39,7 @@ RESULTS = st.lists(st.tuples(MOVES | st.just(START), MOVES, st.booleans()), max_
 def experience(results: list[tuple[str, str, bool]]) -> MoveExperience:
     made = MoveExperience()
     for after, move, gained in results:
-        made.add(after, move, gained)
+        made.add(after, move, 0.5 if gained else 0.0)
     return made
 
 
@@ -72,9 +75,10 @@ def test_late_results_count_more() -> None:
 def test_what_is_written_is_read(results: list[tuple[str, str, bool]]) -> None:
     made = experience(results)
     with tempfile.TemporaryDirectory() as name:
-        add_tactics(Path(name), CONTEXT, made.fresh)
+        path = Path(name) / "deep" / "file.json"
+        add_tactics(path, KEY, made.fresh)
         again = MoveExperience()
-        again.begin(read_tactics(Path(name), CONTEXT))
+        again.begin(read_tactics(path, KEY))
     for after in (START, "a"):
         for mine, read in zip(
             made.weighed(after, PRIORS), again.weighed(after, PRIORS), strict=True
@@ -82,25 +86,69 @@ def test_what_is_written_is_read(results: list[tuple[str, str, bool]]) -> None:
             assert mine == pytest.approx(read, abs=1e-4)
 
 
-def test_contexts_are_never_merged(tmp_path: Path) -> None:
-    fresh: Edges = {(START, "a"): [10.0, 5.0]}
-    other = CONTEXT | {"device": "cuda"}
-    add_tactics(tmp_path, CONTEXT, fresh)
-    add_tactics(tmp_path, other, {(START, "b"): [1.0, 0.0]})
-    before = read_tactics(tmp_path, other)
-    add_tactics(tmp_path, CONTEXT, fresh)
-    assert read_tactics(tmp_path, CONTEXT) == {START: {"a": {"attempts": 18.0, "successes": 9.0}}}
-    assert read_tactics(tmp_path, other) == before and START in before
-    assert read_tactics(tmp_path, CONTEXT | {"ruleset": "strict@2"}) == {}
-    # Kernels of one context share what moves came to.
-    assert read_tactics(tmp_path, CONTEXT | {"task": "two"}) == read_tactics(tmp_path, CONTEXT)
-    whole = json.loads(tactics_path(tmp_path).read_text())
-    assert sorted(entry["searches"] for entry in whole["contexts"].values()) == [1, 2]
-    assert all("task" not in entry["context"] for entry in whole["contexts"].values())
+def test_families_and_devices_are_never_merged(tmp_path: Path) -> None:
+    path = tactics_path(tmp_path)
+    fresh: Edges = {(START, "a"): [10.0, 5.0, 2.0]}
+    other = TacticsKey("product", "cuda")
+    add_tactics(path, KEY, fresh)
+    add_tactics(path, other, {(START, "b"): [1.0, 0.0, 0.0]})
+    before = read_tactics(path, other)
+    add_tactics(path, KEY, fresh)
+    counts = {"attempts": 18.0, "successes": 9.0, "gain": 3.6}
+    assert read_tactics(path, KEY) == {START: {"a": counts}}
+    assert read_tactics(path, other) == before and START in before
+    assert read_tactics(path, TacticsKey("reduction", "cpu")) == {} == read_tactics(path)
+    whole = json.loads(path.read_text())
+    assert {(e["family"], e["device_kind"], e["searches"]) for e in whole["entries"].values()} == {
+        ("product", "cpu", 2),
+        ("product", "cuda", 1),
+    }
+
+
+@given(RESULTS, MOVES)
+def test_move_without_a_gain_is_expected_to_gain_less_each_time(
+    results: list[tuple[str, str, bool]], move: str
+) -> None:
+    made = experience(results)
+    predicted = [made.predicted_gain(START, [move])]
+    for _ in range(40):
+        made.add(START, move, 0.0)
+        predicted.append(made.predicted_gain(START, [move]))
+    assert all(later < before for before, later in itertools.pairwise(predicted))
+    assert predicted[-1] < 0.02
+    made.add(START, move, 2.0)
+    assert made.predicted_gain(START, [move]) > 0.02
+    assert MoveExperience().predicted_gain(START, [move]) == pytest.approx(math.expm1(0.1))
+    best = max(made.predicted_gain(START, [each]) for each in "abc")
+    assert made.predicted_gain(START, "abc") == best
+
+
+def test_searches_share_a_file_and_leave_out_what_never_gained(tmp_path: Path) -> None:
+    """Searches with folders of their own, as two commands have."""
+    shared = tmp_path / "shared.json"
+    first = searches.run(tmp_path / "one", searches.evaluator(), 40, algo="mcgs", tactics=shared)
+    assert shared.exists() and not tactics_path(tmp_path / "one").exists()
+    (entry,) = json.loads(shared.read_text())["entries"].values()
+    assert entry["family"] == "product"
+    key = TacticsKey(entry["family"], entry["device_kind"])
+    add_tactics(shared, key, {(START, "register_block"): [9e4, 0.0, 0.0]})
+    judge = searches.evaluator()
+    given = {"algo": "mcgs", "tactics": shared}
+    result = searches.run(tmp_path / "two", judge, 40, **given)
+    assert result["pruned"] > first["pruned"]
+    tried = proposals(tmp_path / "two")
+    start = (tmp_path / "two/kernels/matmul/events.jsonl").read_text()
+    weak = [p for p in tried if p["move"] == "register_block" and len(p["variant"]["applied"]) == 1]
+    assert not weak and '"pruned"' in start
+    free = Budget(40, min_pred_gain=0.0)
+    whole = searches.run(tmp_path / "three", searches.evaluator(), budget=free, **given)
+    assert whole["pruned"] == 0
+    again = searches.run(tmp_path / "two", judge, 41, resume=True, **given)
+    assert again["pruned"] >= result["pruned"], "a search that goes on knows what it left out"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"version": 9, "contexts": {}}', '{"version": 1, "contexts": {"x": 3}}']
+    "text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 2, "entries": {"x": 3}}']
 )
 def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) -> None:
     tactics_path(tmp_path).write_text(text)
@@ -109,13 +157,13 @@ def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) ->
         searches.run(tmp_path, judge, 2)
     assert not judge.judged and not (tmp_path / "kernels").exists()
     with pytest.raises(UsageError, match="global_tactic_graph"):
-        add_tactics(tmp_path, CONTEXT, {(START, "a"): [1.0, 1.0]})
+        add_tactics(tactics_path(tmp_path), KEY, {(START, "a"): [1.0, 1.0, 0.1]})
     assert tactics_path(tmp_path).read_text() == text
 
 
 def test_another_version_is_told_before_its_form(tmp_path: Path) -> None:
-    tactics_path(tmp_path).write_text('{"version": 2, "contexts": [1]}')
-    with pytest.raises(UsageError, match="is of version 2, and 1 is known"):
+    tactics_path(tmp_path).write_text('{"version": 1, "contexts": [1]}')
+    with pytest.raises(UsageError, match="is of version 1, and 2 is known"):
         searches.run(tmp_path, searches.evaluator(), 2)
 
 
@@ -136,7 +184,7 @@ def proposals(outdir: Path) -> list[dict[str, Any]]:
 
 def counted(outdir: Path) -> float:
     whole = json.loads(tactics_path(outdir).read_text())
-    (entry,) = whole["contexts"].values()
+    (entry,) = whole["entries"].values()
     return sum(c["attempts"] for moves in entry["edges"].values() for c in moves.values())
 
 

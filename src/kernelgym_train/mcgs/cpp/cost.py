@@ -119,3 +119,19 @@ def _moved(function: CppFunction, loop: CppLoop) -> int:
 
 def _depth(loop: CppLoop) -> int:
     return 1 + max((_depth(inner) for inner in inner_loops(loop)), default=0)
+
+
+def family_of(cost: LoopCost) -> str:
+    """Return the family of kernels with these costs.
+
+    ``product``: sums in three nested loops; ``exponentials``: sums and exponentials;
+    ``reduction``: other sums; ``elementwise``: loops without sums; ``unread``: no loop was
+    recognised.
+    """
+    if not cost.loops:
+        return "unread"
+    if not cost.sums:
+        return "elementwise"
+    if cost.depth >= 3:
+        return "product"
+    return "exponentials" if cost.exponentials else "reduction"
