@@ -132,8 +132,9 @@ def test_trace_cells_stay_cells(message: str, choice: str) -> None:
 def test_empty_search_has_a_report() -> None:
     result = {
         "task": "t", "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0,
-        "over_reference": {"speedup": 0.0}, "evaluations": 0, "duplicates": 0, "pruned": 0, "seconds": 0.0,
-        "stopped": "interrupted", "noise": 0.0, "risk": "exact", "without_approximate": None,
+        "over_reference": {"speedup": 0.0}, "evaluations": 0, "duplicates": 0, "pruned": 0,
+        "seconds": 0.0, "stopped": "interrupted", "noise": 0.0, "risk": "exact",
+        "without_approximate": None,
         "context": {}, "best": {"state": "s"},
     }  # fmt: skip
     state = searches.empty_state(read_variant(searches.TASK.start))
