@@ -75,3 +75,13 @@ def test_query_takes_the_only_language_of_an_index(tmp_path: Path) -> None:
     assert _only_language(str(tmp_path)) == "cuda"
     (tmp_path / "triton").mkdir()
     assert _only_language(str(tmp_path)) == _only_language("synthetic") == "triton"
+
+
+@pytest.mark.parametrize("language", [(), ("--language", "cuda")])
+def test_build_of_cuda_kernels_without_a_gpu_names_the_options(
+    language: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    out = ("--out", str(tmp_path / "index"))
+    code, _, error = run("index", "build", "--corpus", "sakana", *language, *out)
+    assert code == 2 and "give --no-verify and --include-unverified" in error
+    assert error.count("\n") == 1 and not (tmp_path / "index").exists()

@@ -99,8 +99,7 @@ class IndexBuildCommand(MemoryOption):
             k=self.k,
         )
         if self.verify or self.hold_out:
-            for name in self.language:
-                check_tools(name, self.device)
+            self._check_tools()
         built = build_index(plan, self.out, self._evaluator, progress_bar)
         for name, count in built.entries.items():
             print_text(f"{name}: {count} entries")
@@ -114,6 +113,21 @@ class IndexBuildCommand(MemoryOption):
             )
         print_text(f"{built.folder}")
         return 0
+
+    def _check_tools(self) -> None:
+        """Refuse languages that the device cannot judge, and name the options that go without."""
+        archives = {name.partition(":")[0].partition("@")[0] for name in self.corpus}
+        names = self.language or (("cuda",) if archives == {"sakana"} else ())
+        for name in names:
+            try:
+                check_tools(name, self.device)
+            except UsageError as error:
+                if self.hold_out:
+                    raise
+                raise UsageError(
+                    f"{error}; to index such kernels without judging them, give --no-verify and "
+                    "--include-unverified"
+                ) from None
 
     @contextlib.contextmanager
     def _evaluator(self, timing: bool) -> Iterator[Evaluator]:
