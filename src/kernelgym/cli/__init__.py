@@ -44,6 +44,7 @@ from kernelgym.cli.play import PlayCommand
 from kernelgym.cli.redteam import RedteamCommand
 from kernelgym.cli.report import ReportCommand
 from kernelgym.cli.runs import RunsCommand
+from kernelgym.cli.serve import ServeCommand
 from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.errors import UnknownName, UsageError
@@ -82,6 +83,7 @@ COMMANDS: dict[str, type[Command]] = {
     "report": ReportCommand,
     "import": ImportCommand,
     "runs": RunsCommand,
+    "serve": ServeCommand,
 }
 """Commands by name."""
 _GROUP = "index"

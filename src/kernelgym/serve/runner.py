@@ -1,0 +1,275 @@
+"""Feeds stored jobs to the evaluator and stores their outcomes.
+
+Contract:
+
+- one thread does it all; other threads and the evaluator only leave messages in its inbox;
+- twice as many jobs as the evaluator has workers are with it at a time, so that no worker waits;
+- the tenants with the highest priority go first; equal ones take turns, one job each, and the jobs
+  of one tenant keep their order;
+- an error of the evaluator that is the caller's (`UsageError`) is the job's outcome; any other is
+  an `unavailable` verdict;
+- a verdict that cannot be stored, as on a full disk, is kept in memory and stored later;
+- `drain` ends it: jobs that the evaluator has begun are finished, all others stay queued.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, fields
+from typing import Any
+
+from kernelgym.errors import UsageError
+from kernelgym.serve.keys import KeyRing
+from kernelgym.serve.requests import ProblemShelf, Refusal
+from kernelgym.serve.store import JobStore
+from kernelgym.types import Evaluator, Job, Verdict
+from kernelgym.verdict import Stages, unavailable
+
+_TICK_S = 0.5
+_CANARY_S = 30.0
+_READY_S = 60.0
+_PRUNE_S = 60.0
+_CANARY = "canary"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long and how much the state folder keeps."""
+
+    days: float = 7.0
+    """Days for which the results of a finished batch are kept."""
+    most_gb: float = 10.0
+    """Size of the state file, in 10^9 bytes, above which the oldest results are deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flying:
+    tenant: str
+    verdict: Future[Verdict]
+
+
+class Runner:
+    """Judges the jobs of a store.
+
+    Args:
+        store: The jobs.
+        evaluator: Judges them; not closed here.
+        keys: Tenants with their priorities and limits.
+        shelf: The server's problems.
+        canary: Job that is judged when no verdict has come for half a minute, to find out whether
+            the evaluator works; None to believe it.
+        keeping: Limits of the state folder.
+        changed: Called with the id of a batch when something of it has changed, from the thread of
+            the runner.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        evaluator: Evaluator,
+        keys: KeyRing,
+        shelf: ProblemShelf,
+        canary: Job | None = None,
+        keeping: Keeping | None = None,
+        changed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.store, self.evaluator, self.keys, self.shelf = store, evaluator, keys, shelf
+        self.canary, self.keeping, self.changed = canary, keeping or Keeping(), changed
+        self.verdicts: Counter[str] = Counter()
+        """Number of outcomes by status; ``refused`` for errors of callers."""
+        self.stage_s: defaultdict[str, float] = defaultdict(float)
+        """Seconds of all verdicts by stage; ``wall`` for the whole."""
+        self.requeued = store.requeued
+        """Number of jobs that were begun and queued again."""
+        self._inbox: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self._queues: dict[str, deque[str]] = {}
+        self._served: dict[str, int] = {}
+        self._turn = 0
+        self._flying: dict[str, _Flying] = {}
+        self._unsaved: dict[str, dict[str, Any]] = {}
+        self._ending = False
+        self._verdict_at = self._canary_at = self._pruned_at = float("-inf")
+        self._thread = threading.Thread(target=self._work, name="kernelgym-serve", daemon=True)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the evaluator gave a verdict that says something in the last minute."""
+        recent = time.monotonic() - self._verdict_at < _READY_S
+        return self._thread.is_alive() and not self._ending and (recent or self.canary is None)
+
+    def start(self) -> None:
+        """Queue what the store holds, and begin."""
+        for tenant, job in self.store.waiting():
+            self._inbox.put((job, tenant))
+        self._thread.start()
+
+    def take(self, tenant: str, jobs: tuple[str, ...]) -> None:
+        """Queue new jobs of a tenant."""
+        for job in jobs:
+            self._inbox.put((job, tenant))
+
+    def drain(self) -> None:
+        """Wait for the jobs that the evaluator has begun, and end. All others stay queued."""
+        self._ending = True
+        self._inbox.put(("", ""))
+        self._thread.join()
+
+    def _work(self) -> None:
+        ticked = float("-inf")
+        while True:
+            try:
+                self._receive()
+                if self._ending:
+                    self._take_back()
+                    if not self._flying:
+                        self._save()
+                        return
+                else:
+                    self._feed()
+                if time.monotonic() - ticked >= _TICK_S:
+                    self._tick()
+                    ticked = time.monotonic()
+            except Exception:  # one bad job or a full disk must not end the service
+                _LOG.exception("the runner goes on after an error")
+                time.sleep(_TICK_S)
+
+    def _receive(self) -> None:
+        """Handle the messages that are there; wait a moment for the first one."""
+        try:
+            message = self._inbox.get(timeout=_TICK_S)
+            while True:
+                job, tenant = message
+                if tenant:
+                    self._queues.setdefault(tenant, deque()).append(job)
+                elif job:
+                    self._land(job)
+                message = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _feed(self) -> None:
+        most = 2 * max(1, self.evaluator.capabilities.workers)
+        while len(self._flying) < most and (tenant := self._next_tenant()) is not None:
+            waiting = self._queues[tenant]
+            found = self.store.start(waiting[0])
+            waiting.popleft()
+            if found is None:  # cancelled or overdue
+                continue
+            self._turn += 1
+            self._served[tenant] = self._turn
+            self.changed(found.batch)
+            try:
+                job = self.shelf.job(found.request)
+            except Refusal as refusal:  # the suites have changed since the job was taken
+                self._finish(found.id, _error(refusal.code, refusal.message))
+                continue
+            self._submit(found.id, tenant, job, found.request.get("seed", ""))
+
+    def _submit(self, name: str, tenant: str, job: Job, seed: str = "") -> None:
+        try:
+            verdict = self.evaluator.submit(job, seed)
+        except Exception as error:
+            verdict = Future()
+            verdict.set_exception(error)
+        self._flying[name] = _Flying(tenant, verdict)
+        verdict.add_done_callback(lambda _: self._inbox.put((name, "")))
+
+    def _next_tenant(self) -> str | None:
+        """Return the tenant whose job goes next."""
+        running = Counter(each.tenant for each in self._flying.values())
+        best: tuple[int, int, str] | None = None
+        for name, waiting in list(self._queues.items()):
+            if not waiting:
+                del self._queues[name]
+                continue
+            tenant = self.keys.named(name)
+            if tenant.running and running[name] >= tenant.running:
+                continue
+            rank = (-tenant.priority, self._served.get(name, 0), name)
+            best = rank if best is None else min(best, rank)
+        return best[2] if best is not None else None
+
+    def _land(self, name: str) -> None:
+        """Store the outcome of a job that the evaluator is done with."""
+        flying = self._flying.pop(name)
+        try:
+            verdict = flying.verdict.result()
+        except CancelledError:  # by `_take_back`
+            if name != _CANARY:
+                self.store.queue_again(name)
+            return
+        except UsageError as error:
+            outcome = _error("usage", str(error))
+            self.verdicts["refused"] += name != _CANARY
+        except Exception as error:
+            outcome = self._unavailable(
+                f"the evaluator raised {type(error).__name__}: {error}", "evaluator_failed"
+            )
+        else:
+            outcome = {"verdict": verdict.to_dict()}
+            self._count(verdict)
+        if name != _CANARY:
+            self._finish(name, outcome)
+
+    def _count(self, verdict: Verdict) -> None:
+        if verdict.valid:
+            self._verdict_at = time.monotonic()
+        self.verdicts[verdict.status.value] += 1
+        self.stage_s["wall"] += verdict.wall_s
+        if verdict.stages is not None:
+            for stage in fields(Stages):
+                self.stage_s[stage.name.removesuffix("_s")] += getattr(verdict.stages, stage.name)
+
+    def _unavailable(self, message: str, code: str) -> dict[str, Any]:
+        can = self.evaluator.capabilities
+        verdict = unavailable(message, code, can.device, can.ruleset.label)
+        self._count(verdict)
+        return {"verdict": verdict.to_dict()}
+
+    def _finish(self, job: str, outcome: dict[str, Any]) -> None:
+        self._unsaved[job] = outcome
+        self._save()
+
+    def _save(self) -> None:
+        """Store the outcomes that are not stored yet."""
+        for job, outcome in list(self._unsaved.items()):
+            try:
+                batch = self.store.finish(job, outcome, time.time())
+            except sqlite3.Error as error:
+                _LOG.error("%d verdicts cannot be stored yet: %s", len(self._unsaved), error)
+                return
+            del self._unsaved[job]
+            if batch:
+                self.changed(batch)
+
+    def _take_back(self) -> None:
+        for each in list(self._flying.values()):
+            each.verdict.cancel()
+
+    def _tick(self) -> None:
+        self._save()
+        for job in self.store.overdue(time.time()):
+            self._finish(
+                job, self._unavailable("judging did not begin before the deadline", "deadline")
+            )
+        now = time.monotonic()
+        quiet = now - max(self._verdict_at, self._canary_at) >= _CANARY_S
+        if self.canary is not None and quiet and not self._ending and _CANARY not in self._flying:
+            self._canary_at = now
+            self._submit(_CANARY, "", self.canary)
+        if now - self._pruned_at >= _PRUNE_S:
+            self._pruned_at = now
+            keeping = self.keeping
+            self.store.prune(time.time() - keeping.days * 86_400, keeping.most_gb * 1e9)
+
+
+def _error(code: str, message: str) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message}}

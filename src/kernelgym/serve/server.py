@@ -1,0 +1,223 @@
+"""Starts the service: what it may listen on, the connections it keeps, and its end.
+
+Contract:
+
+- without keys it listens on loopback only; on another address it needs keys, and a sandbox of at
+  least `OUTSIDE_TIER`. `Listening.insecure` lifts both;
+- SIGTERM and Ctrl-C drain: no new jobs are taken, streams and waiting requests end, kernels that
+  are being judged are finished, and all other jobs stay queued in the state folder;
+- connections that send no request are closed after `_SILENT_S`, the oldest at once if there are
+  more than `_MOST_SILENT`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import resource
+import socket
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+
+from kernelgym.errors import UsageError
+from kernelgym.serve.app import VerdictService, create_app
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
+from kernelgym.types import Capabilities, Job
+
+OUTSIDE_TIER = "require:landlock+seccomp"
+"""Sandbox that a server needs that other machines reach."""
+_SILENT_S = 10.0
+_MOST_SILENT = 1000
+_KEEP_ALIVE_S = 30
+_GRACE_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Address of a server."""
+
+    host: str = "127.0.0.1"
+    """Name or number of the address."""
+    port: int = 8765
+    """Port; 0 for any that is free."""
+    insecure: bool = False
+    """Whether the server may listen beyond loopback without keys and without the sandbox."""
+    certificate: str = ""
+    """File of the TLS certificate, with its chain; empty for plain HTTP."""
+    private_key: str = ""
+    """File of the certificate's private key."""
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine reaches the address."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def isolation(self, has_keys: bool) -> str:
+        """Return the sandbox that the evaluator has to ask for.
+
+        Args:
+            has_keys: Whether the server has a file of keys.
+
+        Raises:
+            UsageError: If the server may not listen there.
+        """
+        if self.is_loopback or self.insecure:
+            return "auto"
+        if not has_keys:
+            raise UsageError(
+                f"--host {self.host} is reached from other machines, and there are no keys: give "
+                "--keys FILE (`kernelgym serve keys add NAME --keys FILE`), or --insecure to let "
+                "every machine that reaches this one run code here"
+            )
+        return OUTSIDE_TIER
+
+
+def canary(can: Capabilities) -> Job:
+    """Return a small job that an evaluator of these capabilities can judge."""
+    return Job(SAMPLE_PROBLEM, SAMPLE_KERNELS[can.languages[0]])
+
+
+def run_server(
+    service: VerdictService, listening: Listening, started: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; closes the service.
+
+    Args:
+        service: The parts of the service.
+        listening: Where to listen.
+        started: Called with the server's address.
+
+    Raises:
+        UsageError: If the address cannot be taken, or a file of TLS cannot be used.
+        KeyboardInterrupt: After the drain that a signal has asked for.
+    """
+    _raise_file_limit()
+    bound = _bound(listening)
+    try:
+        config = uvicorn.Config(
+            WriteLimit(create_app(service)),
+            http="h11",
+            ws="none",
+            lifespan="on",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GRACE_S,
+            timeout_notify=1,
+            ssl_certfile=listening.certificate or None,
+            ssl_keyfile=listening.private_key or None,
+        )
+        try:
+            config.load()
+        except OSError as error:  # ssl.SSLError is one
+            raise UsageError(f"the TLS files cannot be used: {error}") from None
+        server = uvicorn.Server(config)
+        config.callback_notify = _SilentConnections(server).close_them
+        service.is_ending = lambda: bool(server.should_exit)
+        scheme = "https" if listening.certificate else "http"
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        started(f"{scheme}://{host}:{bound.getsockname()[1]}")
+        server.run(sockets=[bound])
+    finally:
+        bound.close()
+
+
+def _bound(listening: Listening) -> socket.socket:
+    """Return a socket that listens; connections wait until the server has started."""
+    if not 0 <= listening.port < 1 << 16:  # the resolver takes it modulo 65,536
+        raise UsageError(f"cannot listen on port {listening.port}: ports are 0 to 65535")
+    try:
+        (found, *_) = socket.getaddrinfo(
+            listening.host, listening.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        bound = socket.socket(found[0], socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(found[4])
+            bound.listen(2048)
+        except BaseException:
+            bound.close()
+            raise
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {listening.host} port {listening.port}: {error}; give another "
+            "--host or --port"
+        ) from None
+    return bound
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open files, and so connections, as the system lets this process have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _SilentConnections:
+    """Closes connections on which no request is being answered.
+
+    uvicorn closes those that are quiet after an answer. It waits for ever for a first request, and
+    for the rest of one whose first bytes have come.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._connections = server.server_state.connections
+        self._since: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
+
+    async def close_them(self) -> None:
+        """Close the connections that are silent for too long or too many; called every second."""
+        now, silent = time.monotonic(), []
+        for each in list(self._connections):
+            if each.cycle is not None and not each.cycle.response_complete:
+                self._since.pop(each, None)
+            elif each.timeout_keep_alive_task is None:
+                silent.append((self._since.setdefault(each, now), each))
+        silent.sort(key=lambda pair: pair[0])
+        for place, (since, each) in enumerate(silent):
+            if now - since >= _SILENT_S or len(silent) - place > _MOST_SILENT:
+                each.transport.close()
+
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class WriteLimit:
+    """ASGI application that gives up on clients that do not read what they asked for.
+
+    Args:
+        app: The application.
+        seconds: Longest time that one part of an answer may take to be sent.
+    """
+
+    def __init__(self, app: Any, seconds: float = 60.0) -> None:
+        self._app, self._seconds = app, seconds
+
+    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        gave_up = False
+
+        async def limited(message: dict[str, Any]) -> None:
+            nonlocal gave_up
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await send(message)
+            except TimeoutError:
+                gave_up = True
+                raise OSError("the client does not read") from None
+
+        try:
+            await self._app(scope, receive, limited)
+        except Exception:
+            if not gave_up:
+                raise

@@ -1,0 +1,64 @@
+"""A verdict service with a scripted evaluator in a process of its own.
+
+As a program: ``serve_process.py STATE PORT SECONDS``, SECONDS for each verdict. It prints its
+address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+
+
+def main(state: str, port: str, seconds: str) -> int:
+    from kernelgym.interruption import ended_by_sigterm
+    from kernelgym.serve.app import VerdictService
+    from kernelgym.serve.keys import KeyRing
+    from kernelgym.serve.server import Listening, run_server
+    from kernelgym.serve.store import JobStore
+    from kernelgym.testing import ScriptedEvaluator
+    from support.served import OneProblem
+
+    class Slow(ScriptedEvaluator):
+        def evaluate(self, problem, kernel, *, seed=""):
+            time.sleep(float(seconds))
+            return super().evaluate(problem, kernel, seed=seed)
+
+    keys = os.environ.get("SERVE_PROCESS_KEYS")
+    ring = KeyRing(Path(keys) if keys else None)
+    service = VerdictService(JobStore(Path(state)), Slow(), [OneProblem()], ring)
+    with ended_by_sigterm() as code:
+        try:
+            run_server(service, Listening(port=int(port)), lambda url: print(url, flush=True))
+        except KeyboardInterrupt:
+            return code.value
+    return 0
+
+
+@contextlib.contextmanager
+def serving(
+    state: Path, seconds: float = 0.0, port: int = 0, keys: Path | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve in a process that is killed at the end of the block; yields it and its address."""
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    if keys is not None:
+        environment["SERVE_PROCESS_KEYS"] = str(keys)
+    program = [sys.executable, __file__, str(state), str(port), str(seconds)]
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))
