@@ -40,11 +40,9 @@ from kernelgym.whole_file import write_whole
 from kernelgym_train.mcgs.variant import Variant
 
 
-def diff_of(before: Kernel, after: Kernel) -> str:
-    """Return a unified diff of two kernels' modules, which `git apply` takes."""
-    lines = difflib.unified_diff(
-        _lines(before.source), _lines(after.source), "a/kernel_module.py", "b/kernel_module.py"
-    )
+def diff_of(before: str, after: str, name: str = "kernel_module.py") -> str:
+    """Return a unified diff of two texts of a file, which `git apply` takes."""
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
     unfinished = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + unfinished for line in lines)
 
@@ -128,10 +126,8 @@ class SearchFolder:
             with contextlib.suppress(OSError):  # not empty, or not there
                 emptied.rmdir()
 
-    def write_variant(
-        self, key: str, variant: Variant, start: Kernel, context: str, risk: str
-    ) -> None:
-        """Write a variant before it is judged."""
+    def write_variant(self, key: str, variant: Variant, context: str, risk: str, diff: str) -> None:
+        """Write a variant, and its difference from the start, before it is judged."""
         folder, kernel = self.path / "variants" / key, variant.kernel()
         control = {
             "state": key,
@@ -145,7 +141,7 @@ class SearchFolder:
         }
         write_whole(folder / "control.json", _json(control))
         write_whole(folder / "kernel_module.py", kernel.source)
-        write_whole(folder / "candidate.diff", diff_of(start, kernel))
+        write_whole(folder / "candidate.diff", diff)
 
     def write_verdict(self, key: str, verdict: Verdict) -> None:
         """Write a variant's verdict."""

@@ -31,6 +31,7 @@ from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
+from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -166,7 +167,7 @@ class SearchSession:
     def write_variant(self, key: str, variant: Variant, risk: str) -> None:
         """Write a variant into the search's folder."""
         context = context_key(self.context.items())
-        self.folder.write_variant(key, variant, self.task.start, context, risk)
+        self.folder.write_variant(key, variant, context, risk, own_diff(self.task, variant))
 
     def limit(self, budget: Budget) -> None:
         """Replace the limits of the search. The time since the last event does not count."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym import Kernel
 from kernelgym_train.mcgs.files import diff_of
 
 
@@ -26,6 +25,6 @@ def test_diff_is_applied_by_git(before: str, after: str, tmp_path: Path) -> None
     path = tmp_path / "kernel_module.py"
     path.write_bytes(before.encode())
     diff = tmp_path / "candidate.diff"
-    diff.write_bytes(diff_of(Kernel(before, "cpp"), Kernel(after, "cpp")).encode())
+    diff.write_bytes(diff_of(before, after).encode())
     subprocess.run(["git", "apply", str(diff)], cwd=tmp_path, check=True)
     assert path.read_bytes() == after.encode()

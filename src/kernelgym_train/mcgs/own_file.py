@@ -1,0 +1,47 @@
+"""`own_diff`: a variant's difference from the file that the user wrote.
+
+A kernel spec names a C++ source, from which the judge is given a Python module. The difference is
+of the source. Compiler flags and choices of meta-parameters, which are not in the source, stand in
+lines before it, which `git apply` and ``patch`` pass over. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kernelgym_train.mcgs.files import diff_of
+from kernelgym_train.mcgs.task import SearchTask
+from kernelgym_train.mcgs.variant import Variant, builds_extension, read_variant
+
+
+def own_diff(task: SearchTask, variant: Variant) -> str:
+    """Return a unified diff, with the user's file as its first side.
+
+    It is a diff of the start's module where the user wrote a module, or where a variant's C++ text
+    does not hold the source's surroundings unchanged.
+    """
+    texts = _own_texts(task, variant)
+    if texts is None:
+        return diff_of(task.start.source, variant.kernel().source)
+    spec = task.spec
+    assert spec is not None, "texts are of a spec"
+    told = [f"# launch: {name}={value}\n" for name, value in variant.launch]
+    if set(variant.flags) != set(spec.launch.flags):
+        told.insert(0, f"# compiler flags: {' '.join(variant.flags)}\n")
+    name = spec.path or f"{spec.name}.cpp"
+    return "".join([*told, diff_of(*texts, name=name.lstrip("/"))])
+
+
+def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:
+    """Return the user's source and the source with the variant's changes, or None."""
+    spec = task.spec
+    if spec is None or not builds_extension(variant.language) or not spec.is_extension:
+        return None
+    plain = spec.source.rstrip()
+    start = read_variant(task.start).file.cpp
+    before, found, after = start.partition(plain)
+    changed = dataclasses.replace(variant, launch=()).file.cpp
+    if not (found and changed.startswith(before) and changed.endswith(after)):
+        return None
+    end = len(changed) - len(after)
+    return spec.source, changed[len(before) : end] + spec.source[len(plain) :]
