@@ -70,7 +70,7 @@ def config(tmp_path_factory) -> Config:
     return tiny.config(
         *("env.suite=Synthetic", "env.levels=[1]", "env.split=rl", "evaluation.split=heldout"),
         *(f"retrieval.index={folder}", "retrieval.archive=true", "retrieval.when=always"),
-        *("retrieval.k=2", "retrieval.tokens=4000"),
+        *("retrieval.k=2", "retrieval.tokens=4000", "retrieval.least=0.0"),
         *("sampling.max_prompt_tokens=16000", "env.max_turns=2", "reward.preset=sparse"),
         *("sampling.problems_per_step=2", "sampling.group_size=2", "sampling.refill_rounds=0"),
     )
