@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelgym.serve.keys import KeyRing
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
+from support.serve_process import serving
 
 
 def test_keys_are_added_listed_and_revoked(run, tmp_path) -> None:
@@ -18,6 +20,38 @@ def test_keys_are_added_listed_and_revoked(run, tmp_path) -> None:
     assert code == 0 and "ann" in out and "problems" in out
     assert run("serve", "keys", "revoke", "ann", *given)[0] == 0
     assert "no keys" in run("serve", "keys", "list", *given)[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--device", "cuda:0"), "judges on cpu: give --device cpu"),
+        (("--ruleset", "kernelbench"), "ruleset kernelbench@"),
+        (("--no-timing",), "leave out --no-timing"),
+        (("--memory", "1GB"), "leave it out with --evaluator"),
+        (("--batch", "jobs.jsonl"), "cannot be combined with --batch"),
+    ],
+)
+def test_check_by_a_service_that_judges_otherwise_is_refused(
+    run, tmp_path, arguments, told
+) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("class ModelNew: ...")
+    with serving(tmp_path / "state") as (_, url):
+        given = (str(kernel), "--problem", "Synthetic/L1/2", "--evaluator", url)
+        code, _, err = run("check", *given, *arguments)
+    assert code == 2 and told in err
+
+
+def test_check_is_judged_by_a_service(run, tmp_path) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text(SAMPLE_KERNELS["triton"].source)
+    problem = tmp_path / "sample.py"
+    problem.write_text(SAMPLE_PROBLEM.source)
+    with serving(tmp_path / "state") as (_, url):
+        given = (str(kernel), "--problem", str(problem), "--evaluator", url)
+        code, _, err = run("check", *given)
+        assert code == 2 and "has no problem" in err
 
 
 @pytest.mark.parametrize(

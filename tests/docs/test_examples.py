@@ -22,6 +22,7 @@ LAST_LINES = {
     "06_examples_in_the_prompt.py": "ended solved; returns [",
     "09_report.py": "wrote report.html",
     "08_benchmark.py": "solved: 9 of 12 episodes",
+    "10_remote_judge.py": "verdict of the server: ",
 }
 """How the last line of each begins."""
 

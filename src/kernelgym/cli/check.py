@@ -52,11 +52,18 @@ class CheckCommand(MemoryOption, JudgingOptions):
     """With --batch: leave the verdicts in the order in which they came."""
     workers: int = 1
     """With --batch: number of kernels judged at the same time."""
+    evaluator: str = ""
+    """Address of a verdict service that judges FILE, such as http://127.0.0.1:8765, in place of
+    this machine; its key comes from the environment variable KERNELGYM_API_KEY."""
     verdict_cache: str = ""
     """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
 
     def run(self) -> int:
         """Judge the kernel or the jobs; return the exit code."""
+        if self.evaluator and (self.batch or ".json" in f"{self.file} {self.problem}"):
+            raise UsageError(
+                "--evaluator judges one FILE; it cannot be combined with --batch or a kernel spec"
+            )
         if self.batch:
             return self._batch()
         self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")
@@ -74,9 +81,10 @@ class CheckCommand(MemoryOption, JudgingOptions):
         rules = judging.rules_at(self.problem, precise_rules(self.ruleset, self.precision))
         timing = not self.no_timing
         with judging.open_evaluator(
-            self.device, rules, 1, timing, self.memory, self.verdict_cache
+            self.device, rules, 1, timing, self.memory, self.verdict_cache, self.evaluator
         ) as evaluator:
-            judging.check_tools(self.language, self.device)
+            if not self.evaluator:  # a service has tools of its own
+                judging.check_tools(self.language, self.device)
             problem = judging.problem_at(self.problem, sizes=self.sizes)
             check_fits(problem, evaluator.capabilities.memory_bytes, self.device)
             text = judging.read_text(self.file, "kernel file")

@@ -56,6 +56,9 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Tokenizer that counts prompts for --max-usd; each UTF-8 byte counts for one if not given."""
     device: str = "cpu"
     """Device on which kernels are judged: cpu, cuda:N, or all for every GPU of this machine."""
+    evaluator: str = ""
+    """Address of a verdict service that judges, such as http://127.0.0.1:8765, in place of this
+    machine; its key comes from the environment variable KERNELGYM_API_KEY."""
     workers: int = 1
     """Number of kernels judged at the same time on each device."""
     verdict_cache: str = ""
@@ -108,7 +111,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             stack.enter_context(run_logs(folder))
             evaluator = None
             if not self.generate_only:
-                judging.check_tools(plan.language, plan.device)
+                if not self.evaluator:  # a service has tools of its own
+                    judging.check_tools(plan.language, plan.device)
                 evaluator = stack.enter_context(
                     judging.open_evaluator(
                         judging.ALL_DEVICES if self._on_all else plan.device,
@@ -117,6 +121,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                         plan.timing,
                         self.memory,
                         self.verdict_cache,
+                        self.evaluator,
                     )
                 )
             episodes = len(problems) * plan.samples

@@ -17,6 +17,7 @@ from kernelgym.judging_memory import parse_bytes
 from kernelgym.languages import LANGUAGES, check_language
 from kernelgym.precision import screening_rules
 from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 ALL_DEVICES = "all"
@@ -63,6 +64,7 @@ def open_evaluator(
     timing: bool = True,
     memory: str = "",
     verdict_cache: str = "",
+    address: str = "",
 ) -> Iterator[Evaluator]:
     """Make the evaluator that a command judges with, and close it at the end of the block.
 
@@ -73,11 +75,17 @@ def open_evaluator(
         timing: Whether correct kernels are timed.
         memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
         verdict_cache: Folder in which verdicts are kept; empty to keep none.
+        address: Address of a verdict service that judges; empty to judge on this machine.
 
     Raises:
-        UsageError: If an argument is unknown, or verdicts cannot be kept in the folder.
+        UsageError: If an argument is unknown, verdicts cannot be kept in the folder, or the service
+            judges otherwise than is asked for.
     """
-    evaluator = make_evaluator(device, ruleset, workers, timing, memory)
+    evaluator: Evaluator
+    if address:
+        evaluator = _service_at(address, device, find_ruleset(ruleset), timing, memory)
+    else:
+        evaluator = make_evaluator(device, ruleset, workers, timing, memory)
     try:
         if verdict_cache:
             from kernelgym.evaluators.cached import CachedEvaluator
@@ -86,6 +94,34 @@ def open_evaluator(
         yield evaluator
     finally:
         evaluator.close()
+
+
+def _service_at(address: str, device: str, rules: Ruleset, timing: bool, memory: str) -> Evaluator:
+    """Return the evaluator of a service, after making sure that it judges as is asked for."""
+    from kernelgym.evaluators.remote import RemoteEvaluator
+
+    if memory:
+        raise UsageError("--memory is of kernels judged here; leave it out with --evaluator")
+    remote = RemoteEvaluator(address)
+    try:
+        can = remote.capabilities
+        if device not in (can.device, can.device.partition(":")[0]):
+            raise UsageError(
+                f"--device {device} was asked for, and {address} judges on {can.device}: give "
+                f"--device {can.device}"
+            )
+        if can.ruleset != rules:
+            raise UsageError(
+                f"ruleset {rules.label} was asked for, and {address} judges by "
+                f"{can.ruleset.label}; give that one's --ruleset and --precision"
+            )
+        if can.timed != timing:
+            does, told = ("", "leave out") if can.timed else ("not ", "give")
+            raise UsageError(f"{address} does {does}time correct kernels; {told} --no-timing")
+    except BaseException:
+        remote.close()
+        raise
+    return remote
 
 
 def check_tools(language: str, device: str) -> None:

@@ -38,6 +38,7 @@ from kernelgym.envs.spaces import KernelText
 from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.stopping import StopRule, check_stop_rule
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.evaluators.remote import evaluator_at
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.languages import check_language
 from kernelgym.prompts.context import ContextPolicy
@@ -77,8 +78,9 @@ class KernelEnv(gym.Env[str, str]):
         exclude_degenerate: Do not even list problems that are known to be degenerate.
         allow_degenerate: Play problems that are known to be degenerate too. Otherwise, unless the
             ruleset checks no problems, they are listed but not drawn, and refused by id.
-        evaluator: Evaluator that judges the kernels; the environment never closes it. If None, an
-            evaluator that all environments of this process share is taken when first needed.
+        evaluator: Evaluator that judges the kernels, or the address of a verdict service; the
+            environment never closes it. If None, an evaluator that all environments of this
+            process share is taken when first needed.
         memory_bytes: The memory budget: most memory that judging one kernel may take. The
             evaluator's own, or half of the device's, if None. Problems that are known to need more
             are listed but not drawn, and refused by id.
@@ -127,7 +129,7 @@ class KernelEnv(gym.Env[str, str]):
         sizes: str = "full",
         exclude_degenerate: bool = False,
         allow_degenerate: bool = False,
-        evaluator: Evaluator | None = None,
+        evaluator: Evaluator | str | None = None,
         memory_bytes: float | None = None,
         stop_when: str | StopRule = "correct",
         examples: int | str = "one_shot",
@@ -150,6 +152,8 @@ class KernelEnv(gym.Env[str, str]):
             raise UnknownName("render mode", render_mode, RENDER_MODES)
         if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
             raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
+        if isinstance(evaluator, str):
+            evaluator = evaluator_at(evaluator)
         suite, ruleset = with_own_rules(suite, ruleset, evaluator)
         self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
         self.language = check_language(language, self.device, self.ruleset.precision).name

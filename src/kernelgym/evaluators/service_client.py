@@ -1,0 +1,148 @@
+"""Requests to a verdict service, sent again while failures may pass. Part of `remote`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from kernelgym.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+KEY_VARIABLE = "KERNELGYM_API_KEY"
+"""Environment variable of the key, for evaluators that are not given one."""
+MAY_PASS = (408, 429, 500, 502, 503, 504)
+"""HTTP statuses after which a request is sent again."""
+_LONGEST_PAUSE_S = 5.0
+_READ_S = 40.0  # longer than a request asks the server to wait
+
+
+class GaveUp(Exception):
+    """No answer came within the patience, or the evaluator was closed."""
+
+
+class Refused(Exception):
+    """The server refuses a request for good."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+class ServiceClient:
+    """Client of one service; several threads may use it.
+
+    Args:
+        url: Address of the service.
+        key: Key of the service; None for the environment variable.
+        transport: Transport of httpx in place of the network.
+
+    Raises:
+        UsageError: If the address is no http or https address.
+    """
+
+    def __init__(
+        self, url: str, key: str | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        try:
+            parts = urlsplit(url)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+            is_address &= parts.port != 0  # reading it checks it
+        except ValueError:
+            is_address = False
+        if not is_address:
+            raise UsageError(
+                f"{url!r} is no address of a verdict service; give one such as "
+                "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
+            )
+        self.url, self.key, self.transport = url.rstrip("/"), key, transport
+        self._lock = threading.Lock()
+        self._client: httpx.Client | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """End all requests, those that are waiting included."""
+        with self._lock:
+            self._closed = True
+            if self._client is not None:
+                self._client.close()
+
+    def http(self) -> httpx.Client:
+        """Return the client of httpx.
+
+        Raises:
+            GaveUp: If this object was closed.
+        """
+        import httpx
+
+        with self._lock:
+            if self._closed:
+                raise GaveUp("the evaluator was closed")
+            if self._client is None:
+                key = self.key if self.key is not None else os.environ.get(KEY_VARIABLE, "")
+                self._client = httpx.Client(
+                    headers={"Authorization": f"Bearer {key}"} if key else {},
+                    timeout=httpx.Timeout(10.0, read=_READ_S, pool=None),
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+                    transport=self.transport,
+                )
+            return self._client
+
+    def ask(
+        self, method: str, path: str, patience_s: float, content: bytes = b"", name: str = ""
+    ) -> httpx.Response:
+        """Return the answer to a request, which is sent again while failures may pass.
+
+        Args:
+            method: Method of HTTP.
+            path: Path and query.
+            patience_s: Seconds after which no further attempt is begun.
+            content: Body, in JSON.
+            name: Idempotency key.
+
+        Raises:
+            Refused: If the server refuses the request for good.
+            GaveUp: If the patience has ended or the evaluator was closed.
+        """
+        import httpx
+
+        headers = {"Content-Type": "application/json", "Idempotency-Key": name} if name else {}
+        end, pause_s = time.monotonic() + patience_s, 0.1
+        while True:
+            wait_s = pause_s * random.uniform(0.8, 1.2)
+            try:
+                answer = self.http().request(
+                    method, self.url + path, content=content, headers=headers
+                )
+            except httpx.TransportError as error:
+                why = f"{type(error).__name__}: {error}"
+            except RuntimeError as error:  # the client was closed meanwhile
+                raise GaveUp(f"the evaluator was closed ({error})") from None
+            else:
+                if answer.is_success:
+                    return answer
+                refusal = _refusal(answer)
+                if answer.status_code not in MAY_PASS:
+                    raise refusal
+                why = str(refusal)
+                with contextlib.suppress(ValueError):
+                    wait_s = max(wait_s, float(answer.headers.get("retry-after", "0")))
+            if time.monotonic() + wait_s > end:
+                raise GaveUp(f"{why} (tried for {patience_s:g} s)")
+            time.sleep(wait_s)
+            pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _refusal(answer: httpx.Response) -> Refused:
+    """Return the refusal in an answer, with the server's sentence."""
+    try:
+        error = answer.json()["error"]
+        return Refused(answer.status_code, str(error["code"]), str(error["message"]))
+    except (ValueError, KeyError, TypeError):
+        return Refused(answer.status_code, "", f"HTTP status {answer.status_code}")
