@@ -29,6 +29,7 @@ int aoti_torch_cpu_addmm_out(void*); int aoti_torch_mm_out(void*);
 int aoti_torch_proxy_executor_call_function(void*); int aoti_torch_empty_strided(void*);
 int aoti_torch_get_data_ptr(void*); int aoti_torch_call_dispatcher(void*);
 int GOMP_parallel(void*); int cufftExecC2C(int); extern int mkl_serv_flag;
+int PyImport_ImportModule(void*); int PyCapsule_Import(void*, int);
 }
 namespace std { struct thread { static void _M_start_thread(int); }; }
 namespace at {
@@ -67,6 +68,10 @@ HIDDEN = {
         "at::ThreadLocalState::setThreadLocalState",
         "at::_ops::mm::call",
     ),
+    "ThreadLocalState::setThreadLocalState(1)": ("at::ThreadLocalState::setThreadLocalState",),
+    "enableRecordFunction(false)": ("at::enableRecordFunction",),
+    "PyImport_ImportModule(0)": ("PyImport_ImportModule",),
+    "PyCapsule_Import(0, 0)": ("PyCapsule_Import",),
     "aoti_torch_cpu_addmm_out(0)": ("aoti_torch_cpu_addmm_out",),
     "aoti_torch_mm_out(0)": ("aoti_torch_mm_out",),
     "aoti_torch_proxy_executor_call_function(0)": ("aoti_torch_proxy_executor_call_function",),
@@ -77,7 +82,6 @@ HIDDEN = {
 HONEST = (
     "expf(1)",
     "aoti_torch_empty_strided(0); aoti_torch_get_data_ptr(0); aoti_torch_call_dispatcher(0)",
-    "ThreadLocalState::setThreadLocalState(1)",
     "TensorBase().data_ptr()",
     "_ops::mm::call({})",
     "_ops::mm::call({}); std::thread::_M_start_thread(1)",

@@ -10,6 +10,7 @@ from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.evidence import (
     Evidence,
     _in_later_calls,
+    _on_host,
     from_watched_call,
     with_launches,
 )
@@ -447,3 +448,8 @@ def test_operator_of_unknown_cost_is_dear(name):
 @pytest.mark.parametrize("name", ["add", "mul", "relu", "exp", "sum", "where", "index_select"])
 def test_operator_known_to_be_cheap_counts_its_bytes(name):
     assert _shares(True, {name: 100.0}, "dear").torch_share == pytest.approx(0.1)
+
+
+def test_extension_that_is_handed_functions_is_refused():
+    assert "(matmul)" in _on_host({"handed": ["matmul"]}, TorchWork({}, 0, 0), "C++ kernel")
+    assert _on_host({"handed": []}, TorchWork({}, 0, 0), "C++ kernel") == ""

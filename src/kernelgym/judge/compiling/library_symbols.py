@@ -37,7 +37,7 @@ __all__ = [
     "needed_symbols",
 ]
 
-RULES = 6
+RULES = 7
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
@@ -53,6 +53,8 @@ _DEVICE_LIBRARY = re.compile(
 )
 _LAUNCH = re.compile(r"(__)?cu(da)?Launch(Cooperative)?Kernel")
 _LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym"))
+# pybind11/numpy.h imports NumPy inline; plain pybind11 imports nothing.
+_IMPORT = ("PyImport_Import", "PyImport_GetModule", "PyCapsule_Import")
 # AOTInductor's functions in C: they call torch's CPU functions past the dispatcher. Those that read
 # or make a tensor, its shape or its memory compute nothing, and `call_dispatcher` is counted.
 _SHIM = re.compile(r"aoti_torch_")
@@ -139,7 +141,7 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     operators = [name for name in names.values() if _is_operator(name)]
     lookups = [name for name in names.values() if name.startswith(_DISPATCHER)]
     if ways := [name for name in names.values() if name.startswith(_UNWATCHED + _STATES)]:
-        hidden += [*ways, *operators, *lookups] if operators or lookups else []
+        hidden += [*ways, *operators, *lookups]
     device = [name for name in names.values() if _DEVICE_LIBRARY.match(name)]
     if device and not any(_LAUNCH.match(name) for name in names.values()):
         return LibraryWork(tuple(hidden + device))
@@ -158,7 +160,7 @@ def computes(operator: str) -> bool:
 
 
 def _is_hidden(symbol: str, name: str) -> bool:
-    if symbol in _LOADER or _BLAS.match(symbol) or _MKL.match(symbol):
+    if symbol in _LOADER or symbol.startswith(_IMPORT) or _BLAS.match(symbol) or _MKL.match(symbol):
         return True
     if _SHIM.match(symbol):
         return not _PLAIN_SHIM.match(symbol)

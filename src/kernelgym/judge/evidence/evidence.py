@@ -74,7 +74,7 @@ _TRANSFER = 0.01  # of the bytes that the reference's operators move
 _SMALL_TRANSFER_BYTES = 1024
 _FASTER = 0.75  # a watched call comes first, on a device that may have slowed its clock down
 _SLOWER = 1.5  # the same operator's kernels in a call that was not watched
-_EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library")
+_EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library", "handed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +431,13 @@ def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
     library = seen.get("library")
     if isinstance(library, str) and library:
         return f"{library[:60]} of a numeric library is called through ctypes: {instead}"
+    handed = seen.get("handed")
+    if isinstance(handed, list) and handed:
+        given = ", ".join(map(str, handed[:5]))[:200]
+        return (
+            f"the extension is handed what can compute in its place ({given}), out of sight of the "
+            "judge: hand it tensors and numbers, and compute in the extension"
+        )
     crossed = _number(seen.get("crossed"))
     if crossed <= max(_SMALL_TRANSFER_BYTES, _TRANSFER * sum(work.bytes.values())):
         return ""

@@ -124,7 +124,8 @@ def examine(
         own = runner.expect(inputs, _SEED)
     ruleset = ruleset.at(lowest(precisions_of([runner.model.state_dict(), inputs])))
     mutates = own.mutates_inputs
-    operation, ranks = _operation(runner, inputs, mutates) if twin else ("", False)
+    watched = _watched(runner, inputs, mutates) if twin else None
+    operation = "" if watched is None else watched.operation
     factors = ruleset.factors_for(operation) if twin else None
     bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factors)
     varied: dict[str, float] = {}
@@ -142,10 +143,12 @@ def examine(
         more = partial(_errors_of_few, runner, draw, ruleset)
         known[GIVEN] = more(GIVEN, own)
         for kind in ruleset.distributions:
-            if kind in FOR_RANKS and not ranks:
+            if kind in FOR_RANKS and not (watched is not None and watched.ranks):
                 continue
-            # Of equal values, torch may sort any first; only `argmax` and its like take the first.
-            if kind == TIED and ranks and _has_integers(own.output):
+            # Of equal values, torch may sort any first; only `argmax` and its like take the first,
+            # and stable sorts.
+            ties_differ = watched is not None and watched.ties_differ
+            if kind == TIED and ties_differ and _has_integers(own.output):
                 continue
             for variant in variants(kind, operation):
                 found = _try(runner, draw, variant, ruleset, own, factors)
@@ -185,8 +188,8 @@ def bears(expected: ExpectedOutput, ruleset: Ruleset) -> bool:
     return own_errors(expected.output, expected.precise, ruleset) is not None
 
 
-def _operation(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> tuple[str, bool]:
-    """Return the class of the problem's operations, and whether it ranks elements."""
+def _watched(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> OperatorWatch | None:
+    """Return what is known of the problem's operations; None if it does not run while watched."""
     watching = OperatorWatch()
     with torch.no_grad():
         seed_all(_SEED, runner.device)
@@ -197,8 +200,8 @@ def _operation(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> tup
         except Exception as error:
             if lacked_memory(error):
                 raise
-            return "", False  # some models do not run under a torch function mode
-    return watching.operation, watching.ranks
+            return None  # some models do not run under a torch function mode
+    return watching
 
 
 BearsState = Callable[[Mapping[str, torch.Tensor], Mapping[str, float], float], bool]

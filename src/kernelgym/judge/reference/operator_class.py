@@ -54,6 +54,8 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
         """The most error-prone class so far."""
         self.ranks = False
         """Whether a function sorted, or picked elements by their rank."""
+        self.ties_differ = False
+        """Whether one did so without promising an order of equal elements."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -61,7 +63,9 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
         """Note `func` and call it."""
         name = getattr(func, "__name__", "")
         operation = _class_of(name)
-        self.ranks = self.ranks or _RANKS.search(name) is not None
+        if _RANKS.search(name):
+            self.ranks = True
+            self.ties_differ = self.ties_differ or (kwargs or {}).get("stable") is not True
         self.operation = max(self.operation, operation, key=OPERATIONS.index)
         return func(*args, **(kwargs or {}))
 

@@ -1,5 +1,7 @@
 """Which operators ran where they were counted, and which did not."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -142,6 +144,31 @@ def test_operator_that_runs_while_another_is_handled_is_not_counted(profiled):
         torch.relu(x)
     record = recorder.end()
     assert uncounted(record.named, counter.names) == {MM}
+
+
+@pytest.mark.parametrize(("handed_over", "found"), [({MM: 1}, {MM}), ({MM: 2}, set())])
+def test_operator_that_a_class_handled_excuses_no_further_call(handed_over, found):
+    relu = "aten::relu"
+    inside = [(1, 0, 9, 1, MM), (1, 2, 3, 2, relu)]  # a class computes with what is counted
+    assert uncounted([*inside, (2, 0, 9, 3, MM)], {relu: 1}, handed_over) == found
+
+
+def test_ways_past_records_are_noted(tmp_path):
+    program = """
+import torch
+from kernelgym.judge.untrusted.watch.records import watch_ways_past
+seen = []
+watch_ways_past(seen.append)
+x, keys = torch.ones(2), torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+torch.relu(x)
+assert not seen
+torch.autograd._enable_record_function(True)
+torch._C._autograd._enable_record_function(True)
+torch.ops.aten.relu.default.redispatch(keys, x)
+torch.ops.aten.neg.default._op_dk(torch._C.DispatchKey.CPU, x)
+assert seen == [*["_enable_record_function"] * 2, "aten::relu", "aten::neg"], seen
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
 
 
 def test_layers_leave_nothing_uncounted(profiled):

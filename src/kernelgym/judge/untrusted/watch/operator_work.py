@@ -83,7 +83,9 @@ _SAME |= {"_sparse_log_softmax": "_log_softmax"}
 _OF_TORCH = frozenset(torch._C._dispatch_get_all_op_names())
 _implementations: dict[str, int] = {}
 _NO_KEYS = frozenset(("out",))
-_capturing = torch.cuda.is_current_stream_capturing  # before a kernel could replace it
+# Taken here, before a kernel could replace them, or `records.watch_ways_past` wraps them.
+_capturing = torch.cuda.is_current_stream_capturing
+_redispatch: Any = torch._C._DispatchOperatorHandle.redispatch_boxed
 
 
 def remember_implementations() -> None:
@@ -238,8 +240,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         """Work of the operators that a CUDA graph captured; each replay does it again."""
         self.names: dict[str, int] = defaultdict(int)
         """Number of calls of each torch operator, by qualified name."""
-        self.handed_over: set[str] = set()
-        """Names of the operators that a class of tensors handled."""
+        self.handed_over: dict[str, int] = defaultdict(int)
+        """Number of calls of each operator that a class of tensors handled, by qualified name."""
         self._unchanged: dict[str, bool] = {}
 
     @classmethod
@@ -257,7 +259,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         if any(map(_dispatches, types)):
             if self.host_memory is not None:
                 self.host_memory.end()  # the handling of inner tensors is not seen there
-            self.handed_over.add(func._schema.name)
+            self.handed_over[func._schema.name] += 1
             return NotImplemented  # the tensors' class handles it, and meets this mode inside
         if self._within_own or torch.is_inference_mode_enabled():
             with self:  # inference mode, and what runs below autograd, leave composite ones whole
@@ -307,7 +309,8 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         within, self._within_own = self._within_own, True
         try:
             with self:  # off while this runs; the operator itself must not meet it again
-                return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+                keys = torch._C.DispatchKeySet(key)
+                return _redispatch(func._handle, keys, *args, **kwargs)
         finally:
             self._within_own = within
 

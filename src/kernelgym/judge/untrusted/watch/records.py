@@ -8,21 +8,24 @@ the key of dispatch modes excluded, or in code that ran while the mode handled s
 Starting and ending a record takes one to two milliseconds without a GPU.
 
 Does not see operators in threads that outlive the call, once it has returned, or those that are
-called without the dispatcher.
+called without the dispatcher. `watch_ways_past` notes the functions of torch's Python modules that
+run operators without a record, or stop records.
 
 Loaded by path in the untrusted process: standard library and torch only.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-__all__ = ["CallRecord", "CallRecorder", "counted_around", "uncounted"]
+__all__ = ["CallRecord", "CallRecorder", "counted_around", "uncounted", "watch_ways_past"]
 
 _ON_DEVICE: Any = torch._C._autograd.DeviceType.CUDA
 # Taken here, before a kernel could replace them.
@@ -32,6 +35,9 @@ _enable: Any = getattr(_autograd, "_enable_profiler", None)
 _disable: Any = getattr(_autograd, "_disable_profiler", None)
 _configuration: Any = torch.autograd.ProfilerConfig
 _extra: Any = getattr(getattr(torch._C, "_profiler", None), "_ExperimentalConfig", None)
+
+_OF_TORCH = frozenset(name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names())
+"""Operators that were registered before any kernel was loaded, without their overloads' names."""
 
 Span = tuple[int, int, int, int, str]
 """Thread, start and end in nanoseconds, number and name of something that ran on the host."""
@@ -103,24 +109,81 @@ def counted_around(named: Iterable[Span], counted: Mapping[str, int]) -> dict[in
     return _swept(named, counted)[0]
 
 
-def uncounted(named: Iterable[Span], counted: Mapping[str, int]) -> set[str]:
+def uncounted(
+    named: Iterable[Span], counted: Mapping[str, int], handed_over: Mapping[str, int] | None = None
+) -> set[str]:
     """Return the names of what ran neither in a counted operator nor around one.
 
     Args:
         named: What ran.
         counted: How often each operator was counted, by its name with its namespace.
+        handed_over: How often a class of tensors handled an operator in torch's place.
     """
-    return _swept(named, counted)[1]
+    _, lone, loose = _swept(named, counted)
+    known = handed_over or {}
+    return {name for name in lone if loose[name] > known.get(name, 0)}
 
 
-def _swept(named: Iterable[Span], counted: Mapping[str, int]) -> tuple[dict[int, str], set[str]]:
+def watch_ways_past(note: Callable[[str], None]) -> None:
+    """Have functions that run operators without a record, or stop records, call `note` first.
+
+    Honest kernels need none of them. They are called by name from anywhere, so they are replaced
+    wherever torch keeps them.
+
+    Args:
+        note: Called with the function's name.
+    """
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            note(name)
+            return function(*args, **kwargs)
+
+        return call
+
+    name = "_enable_record_function"
+    switch: Any = getattr(_autograd, name)
+    noted_switch = noted(name, switch)
+    for module in [m for path, m in list(sys.modules.items()) if path.startswith("torch")]:
+        if vars(module).get(name) is switch:
+            setattr(module, name, noted_switch)
+    handle: Any = torch._C._DispatchOperatorHandle
+    boxed = handle.redispatch_boxed
+
+    def redispatch_boxed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if (name := self.schema().name) in _OF_TORCH:
+            note(name)
+        return boxed(self, *args, **kwargs)
+
+    handle.redispatch_boxed = redispatch_boxed
+    overload: Any = torch._ops.OpOverload
+
+    def by_key(self: Any) -> Any:
+        call, name = self.__dict__["_op_dk"], self._schema.name
+        # torch itself composes operators of others by it (`OpOverload.decompose`).
+        asked_by_torch = sys._getframe(1).f_code.co_filename == torch._ops.__file__
+        return noted(name, call) if name in _OF_TORCH and not asked_by_torch else call
+
+    def set_by_key(self: Any, call: Any) -> None:
+        self.__dict__["_op_dk"] = call
+
+    overload._op_dk = property(by_key, set_by_key)
+
+
+def _swept(
+    named: Iterable[Span], counted: Mapping[str, int]
+) -> tuple[dict[int, str], set[str], Counter[str]]:
+    """Return operators in counted ones by number, names of lone ones, and calls outside by name."""
     outermost: dict[int, tuple[str, str]] = {}
     runs: Counter[str] = Counter()
     lone: set[str] = set()
+    loose: Counter[str] = Counter()  # calls in no counted operator, by name
     around: list[_Open] = []
 
     def leave() -> None:
         left = around.pop()
+        loose[left.name] += not left.root
         if not left.root and not left.counted:
             lone.add(left.name)
         elif around and around[-1].thread == left.thread:
@@ -133,6 +196,7 @@ def _swept(named: Iterable[Span], counted: Mapping[str, int]) -> tuple[dict[int,
         root = within.root if within is not None else ""
         if within is not None and within.is_root and name != root:
             lone.add(name)  # torch calls the operator itself there, and the judge is not recorded
+            loose[name] += 1
         is_root = not root and name in counted
         if is_root:
             root = name
@@ -141,13 +205,16 @@ def _swept(named: Iterable[Span], counted: Mapping[str, int]) -> tuple[dict[int,
         outermost[number] = root, name
     while around:
         leave()
-    lone.update(name for name, count in runs.items() if count > counted[name])
+    for name, count in runs.items():
+        if count > counted[name]:
+            lone.add(name)
+            loose[name] += count - counted[name]
     inside = {
         number: name
         for number, (root, name) in outermost.items()
         if root and runs[root] <= counted[root]
     }
-    return inside, lone
+    return inside, lone, loose
 
 
 def _stopped() -> bool:

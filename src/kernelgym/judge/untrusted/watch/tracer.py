@@ -90,6 +90,8 @@ class Tracer:
         self._recorder, self._find_uncounted = records.CallRecorder(), records.uncounted
         self._of_torch = operator_work.computes_alone
         self._uncounted: set[str] | None = set()
+        self._past_records: set[str] = set()
+        self._handed: set[str] = set()
         self._records = True
         self._compiled_names: set[str] = set()
         self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
@@ -106,6 +108,7 @@ class Tracer:
         _leave_copies_out(self)
         _watch_python_operators(self)
         _watch_threads(self)
+        records.watch_ways_past(self._past_records.add)
 
     def begin(self, records: bool = True) -> Tracer:
         """Start to watch; return this tracer.
@@ -125,6 +128,8 @@ class Tracer:
         self._of_process.count = 0
         self._by_address.clear()
         self._compiled_names.clear()
+        self._past_records.clear()
+        self._handed.clear()
         self._compiled = self._captured = self._hidden = False
         self._host_transfers.rest()
 
@@ -142,7 +147,10 @@ class Tracer:
             "crossed": self._host_transfers.bytes,
             "host_transfers": sorted(self._host_transfers.ways),
             "library": self._host_transfers.library,
-            "uncounted": None if uncounted is None else sorted(uncounted)[:_MOST_NAMES],
+            "uncounted": None
+            if uncounted is None
+            else sorted(uncounted | self._past_records)[:_MOST_NAMES],
+            "handed": sorted(self._handed)[:_MOST_NAMES],
             "compiled_names": sorted(self._compiled_names),
             **self._profilers["profile"].report(),
             **self._profilers["device"].report(),
@@ -192,9 +200,9 @@ class Tracer:
         if record is None or self._uncounted is None:
             self._uncounted = None
             return
-        lone = self._find_uncounted(record.named, self._counter.names)
+        counter = self._counter
+        lone = self._find_uncounted(record.named, counter.names, counter.handed_over)
         self._uncounted |= {name for name in lone if self._of_torch(name)}
-        self._uncounted -= self._counter.handed_over
 
     def inside(self) -> bool:
         """Return True during a watched call."""
@@ -214,6 +222,7 @@ class Tracer:
 
     def boundary(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call an extension's function: count it, or poison its results."""
+        self._handed.update(_foreign((args, kwargs)))
         if not self._inside:
             return function(*args, **kwargs)
         if self._mode == "record":
@@ -367,6 +376,24 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
                         poison(tensor)
 
     return Poisoning()
+
+
+def _foreign(value: Any) -> Iterator[str]:
+    """Yield the names of what could compute in an extension's place: functions, capsules, arrays.
+
+    A capsule may hold the address of a BLAS function, an array's methods are NumPy's.
+    """
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _foreign(item)
+    elif isinstance(value, dict):
+        yield from _foreign(list(value.values()))
+    elif not isinstance(value, (torch.Tensor, torch.nn.Module, type)):
+        kind = type(value).__name__
+        of_extension = type(type(value)).__name__ == "pybind11_type"  # its own class
+        calls = callable(value) and not of_extension
+        if calls or kind in ("PyCapsule", "module", "ndarray", "memoryview"):
+            yield str(getattr(value, "__name__", kind))[:_MOST_LETTERS]
 
 
 def _counted(counts: Any) -> dict[str, Any]:
