@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from kernelgym import UsageError
+from kernelgym.serve import server
 from kernelgym.serve.app import VerdictService
 from kernelgym.serve.server import OUTSIDE_TIER, Listening, run_server
 from kernelgym.serve.store import JobStore
@@ -40,6 +41,11 @@ def test_address_that_is_taken_is_a_usage_error(tmp_path) -> None:
             run_server(service, Listening(port=taken.getsockname()[1]))
         with pytest.raises(UsageError, match="0 to 65535"):
             run_server(service, Listening(port=99999))
+
+
+def test_listening_socket_names_tcp_so_that_asyncio_sends_answers_at_once() -> None:
+    with server._bound(Listening(port=0)) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 def test_tls_files_that_are_missing_are_a_usage_error(tmp_path) -> None:

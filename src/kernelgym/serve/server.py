@@ -139,7 +139,8 @@ def _bound(listening: Listening) -> socket.socket:
         (found, *_) = socket.getaddrinfo(
             listening.host, listening.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        bound = socket.socket(found[0], socket.SOCK_STREAM)
+        # Without the protocol, asyncio sets no TCP_NODELAY, and answers are 40 ms late.
+        bound = socket.socket(*found[:3])
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(found[4])
