@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import multiprocessing
 import pickle
 import threading
 import time
@@ -299,6 +300,20 @@ def test_verdicts_come_from_a_server_and_survive_its_kill(tmp_path) -> None:
         again.close()
     assert found[0].status is Status.WRONG and len(found) == 10
     assert all(found[place].correct for place in range(1, 10))
+
+
+def test_forked_process_judges_over_connections_of_its_own(tmp_path) -> None:
+    with serving(tmp_path) as (_, url), RemoteEvaluator(url) as remote:
+        assert remote.evaluate(SAMPLE_PROBLEM, kernel("a")).correct
+        context = multiprocessing.get_context("fork")
+        told = context.SimpleQueue()
+        child = context.Process(
+            target=lambda: told.put(remote.evaluate(SAMPLE_PROBLEM, kernel("b")).status)
+        )
+        child.start()
+        child.join(20)
+        assert child.exitcode == 0 and told.get() == "correct"
+        assert remote.evaluate(SAMPLE_PROBLEM, kernel("e")).correct
 
 
 def test_cancelled_jobs_are_taken_back_from_the_server(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -46,6 +47,24 @@ def test_address_that_is_taken_is_a_usage_error(tmp_path) -> None:
 def test_listening_socket_names_tcp_so_that_asyncio_sends_answers_at_once() -> None:
     with server._bound(Listening(port=0)) as bound:
         assert bound.proto == socket.IPPROTO_TCP
+
+
+def test_client_that_does_not_read_ends_its_answer() -> None:
+    ended = []
+
+    async def app(scope, receive, send) -> None:
+        try:
+            while True:
+                await send({"type": "http.response.body", "more_body": True})
+        finally:
+            ended.append(scope["path"])
+
+    async def never(message) -> None:
+        await asyncio.Event().wait()
+
+    limited = server.WriteLimit(app, seconds=0.05)
+    asyncio.run(limited({"type": "http", "path": "/events"}, None, never))
+    assert ended == ["/events"]
 
 
 def test_tls_files_that_are_missing_are_a_usage_error(tmp_path) -> None:
