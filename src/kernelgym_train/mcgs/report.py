@@ -14,8 +14,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
 from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.variant import builds_extension
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Headings and rows."""
@@ -62,7 +64,7 @@ def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: s
     return page.get_template("report.html").render(
         result=result,
         sentence=sentence,
-        summary=_summary(result),
+        summary=_summary(state, result),
         gain=gain_chart(state),
         graph=graph_drawing(state.graph, state.steps, best if best in state.graph.nodes else ""),
         tables={
@@ -139,7 +141,7 @@ def _times(state: SearchState) -> _Table:
     return ("part", "seconds"), [(name, f"{taken:.1f}") for name, taken in seconds.items()]
 
 
-def _summary(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     over = result["over_reference"]
     rows = [
         ("speedup over the start", _interval(result)),
@@ -152,6 +154,9 @@ def _summary(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("two verdicts on the start differ by", f"{math.expm1(result['noise']):.1%}"),
         ("risk of the best", result["risk"]),
     ]
+    start = state.variants[state.start]
+    if builds_extension(start.language):
+        rows += [("loop not read", str(each)) for each in unread_loops(start.file.cpp)]
     if without := result["without_approximate"]:
         rows.append(("without approximate moves", _interval(without)))
     return rows + [(f"context: {name}", str(said)) for name, said in result["context"].items()]

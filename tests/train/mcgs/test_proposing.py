@@ -46,8 +46,8 @@ def test_values_and_tuned_are_inverse() -> None:
 def test_impossible_settings_are_none() -> None:
     space = RULES.space()
     values = {knob.name: ABSENT for knob in space.knobs}
-    swapped = {**values, TILE: "4 x 2 x 8", "unroll/innermost": "8 times"}
-    assert RULES.tuned(space, swapped) is None, "no loop without a directive is left to unroll"
+    swapped = {**values, TILE: "4 x 2 x 8", "loop_order/matrix_product/i/j": "terms outside"}
+    assert RULES.tuned(space, swapped) is None, "the sums are computed in one way alone"
 
 
 def test_approximate_choices_need_leave() -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelgym_train.mcgs.cpp.loops import CppAssign, CppFunction, CppLet, CppLoop
+from kernelgym_train.mcgs.cpp.forms import CppAssign, CppFunction, CppLet, CppLoop
 from kernelgym_train.mcgs.cpp.proofs import accesses, has_independent_iterations
 from kernelgym_train.mcgs.cpp.scope import CppArray
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.loops import (
-    CppAssign,
-    CppFunction,
-    CppLoop,
-    each_loop,
-    inner_loops,
-)
+from kernelgym_train.mcgs.cpp.forms import CppAssign, CppFunction, CppLoop, inner_loops
+from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import accesses, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 

@@ -7,14 +7,13 @@ known arrays and the results of known functions. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.scope import FLOATS, NARROW, WHOLE, CppScope
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
-    has_type,
     identifiers,
     index_node,
     polynomial_of,
@@ -31,6 +30,7 @@ _PURE_CALLS = frozenset(
     for name in (
         *("exp", "log", "sqrt", "abs", "fabs", "tanh", "sin", "cos", "pow", "max", "min", "erf"),
         *("floor", "ceil", "exp2", "log2", "fmax", "fmin", "log1p", "expm1"),
+        *("fma", "fmod", "round", "trunc", "hypot", "cbrt", "atan", "tan", "sinh", "cosh", "erfc"),
     )
     for prefix in ("std::", "")
     for suffix in ("", "f")
@@ -91,15 +91,16 @@ def is_pure(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
         cast = re.fullmatch(r"static_cast<([\w:]+)>", text)
         limit = re.fullmatch(r"-?std::numeric_limits<\w+>::(infinity|lowest|max|min)", text)
         built_in = bool(cast and cast[1] in (*FLOATS, *WHOLE)) or bool(limit)
+        built_in = built_in or (text in (*FLOATS, "int") and text not in scope.own)
         plain = re.sub(r"<(float|double)>$", "", text)
         if not built_in and (plain not in _PURE_CALLS or plain in scope.own):
             return False
         return given is not None and all(is_pure(each, scope, known) for each in children(given))
     if node.type == "conditional_expression":
-        # An element that is read in one case alone might not be there in the other.
-        if has_type(node, "subscript_expression"):
-            return False
         condition, *values = children(node)
+        # An element that is read in one case alone might not be there in the other.
+        if not _elements(values) <= _elements([condition]):
+            return False
         compared = condition.type == "binary_expression" and text_of(
             condition.child_by_field_name("operator")
         ) in ("<", ">", "<=", ">=")
@@ -109,6 +110,16 @@ def is_pure(node: Node, scope: CppScope, known: Mapping[str, str]) -> bool:
     if node.type in ("binary_expression", "unary_expression"):
         if text_of(node.child_by_field_name("operator")) not in ("+", "-", "*", "/"):
             return False
+    if node.type == "cast_expression":
+        kind, value = (node.child_by_field_name(name) for name in ("type", "value"))
+        known_kind = text_of(kind) in (*FLOATS, *WHOLE)
+        return known_kind and value is not None and is_pure(value, scope, known)
     if node.type in _EXPRESSIONS:
         return all(is_pure(each, scope, known) for each in children(node))
     return False
+
+
+def _elements(nodes: Iterable[Node]) -> set[str]:
+    """Return the texts of the elements that expressions read."""
+    found = (each for node in nodes for each in walk(node))
+    return {text_of(each) for each in found if each.type == "subscript_expression"}

@@ -6,8 +6,9 @@ counts one whole number up by a constant to a bound that it does not change, and
 nothing but declarations of numbers and vectors of numbers, assignments to numbers and array
 elements, calls of known functions without side effects, choices between such values that read no
 element, and such loops. Any other statement in a body (a branch, a jump, another call, an address,
-a name whose type is not known) makes the loop, and each loop around it, unrecognised. Bounds and
-subscripts are computed from whole numbers alone.
+a name whose type is not known) makes the loop, and each loop around it, unrecognised; loops beside
+it and in it are read all the same. Bounds and subscripts are computed from whole numbers alone.
+`unread_loops` says why a loop is not recognised.
 
 Arrays are pointers that are bound once to ``data_ptr`` of a tensor. An array is an output if the
 function allocates its tensor and uses it for nothing else before it returns it. All other arrays
@@ -24,7 +25,6 @@ import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from tree_sitter import Node
 
@@ -34,6 +34,17 @@ from kernelgym_train.mcgs.cpp.expressions import (
     is_element,
     is_exact,
     is_pure,
+)
+from kernelgym_train.mcgs.cpp.forms import (
+    CppAssign,
+    CppBuffer,
+    CppFunction,
+    CppLet,
+    CppLoop,
+    CppStatement,
+    UnreadLoop,
+    inner_loops,
+    walk_loops,
 )
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.scope import (
@@ -56,155 +67,25 @@ from kernelgym_train.mcgs.cpp.syntax import (
 
 _VECTOR = re.compile(rf"std::vector<({'|'.join(FLOATS)})>")
 _LIMIT = r"std::numeric_limits<\w+>::\w+\(\)"
+_LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 _OPERATORS = frozenset(("+", "-", "*", "/", "=", "+=", "-=", "*="))
 
 
-@dataclass(frozen=True, slots=True)
-class CppLet:
-    """A declaration of one number, in a loop's body."""
-
-    node: Node
-    name: str
-    type: str
-    value: Node
-    exact: bool
-    """Whether the number is whole and holds the polynomial's value without being cut off."""
+def read_functions(cpp: str) -> tuple[CppFunction, ...]:
+    """Return the functions of a C++ text that hold a recognised loop."""
+    return _read(cpp)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class CppBuffer:
-    """A declaration of a ``std::vector`` of numbers, in a loop's body."""
+def unread_loops(cpp: str) -> tuple[UnreadLoop, ...]:
+    """Return why loops of a C++ text are not recognised, in the order of their lines.
 
-    node: Node
-    name: str
-    element: str
-
-
-@dataclass(frozen=True, slots=True)
-class CppAssign:
-    """An assignment to a number or an array element."""
-
-    node: Node
-    target: Node
-    operator: str
-    value: Node
-
-
-@dataclass(frozen=True, slots=True)
-class CppLoop:
-    """A counted loop."""
-
-    node: Node
-    name: str
-    """Name of the function, then the variables of the loops down to this one, separated by ``/``;
-    loops with the same variable are numbered."""
-    variable: str
-    type: str
-    lower: Polynomial
-    upper: Polynomial
-    lower_text: str
-    upper_text: str
-    step: int
-    body: tuple[CppStatement, ...]
-    pragmas: tuple[str, ...]
-    """Directives right before the loop, or before a loop around it that they collapse with it."""
-
-    @property
-    def body_node(self) -> Node:
-        """Node of the statement that the loop repeats."""
-        body = self.node.child_by_field_name("body")
-        assert body is not None, "a recognised loop has a body"
-        return body
-
-    @property
-    def head(self) -> str:
-        """Text of the loop up to its closing parenthesis, without a comment that may follow."""
-        closing = next(child for child in reversed(self.node.children) if child.type == ")")
-        data = text_of(self.node).encode()
-        return data[: closing.end_byte - self.node.start_byte].decode()
-
-    @property
-    def column(self) -> int:
-        """Number of characters before the loop in its line."""
-        return self.node.start_point.column
-
-    @property
-    def bounds(self) -> frozenset[str]:
-        """Names in the lower and the upper bound."""
-        return self.lower.names | self.upper.names
-
-    @property
-    def has_plain_bounds(self) -> bool:
-        """Whether both bounds are a name or a constant, whose evaluation cannot overflow."""
-        texts = (self.lower_text, self.upper_text)
-        return all(text.isidentifier() or text.isdecimal() for text in texts)
-
-    @property
-    def wide_type(self) -> str:
-        """Type of a counter that goes beyond the upper bound by a block, and does not overflow."""
-        return "int64_t" if self.type in NARROW else self.type
-
-    @property
-    def is_in_block(self) -> bool:
-        """Whether other statements can be put before the loop."""
-        parent = self.node.parent
-        return parent is not None and parent.type == "compound_statement"
-
-    @property
-    def lets(self) -> dict[str, str]:
-        """Types of the numbers that the body declares, by name."""
-        return {each.name: each.type for each in self.body if isinstance(each, CppLet)}
-
-    def values(self) -> Iterator[Node]:
-        """Yield the values that the body's own statements compute."""
-        for statement in self.body:
-            if isinstance(statement, CppLet | CppAssign):
-                yield statement.value
-
-
-CppStatement = CppLet | CppAssign | CppBuffer | CppLoop
-
-
-@dataclass(frozen=True, slots=True)
-class CppFunction:
-    """A C++ function, with the loops that were recognised in it."""
-
-    name: str
-    arrays: dict[str, CppArray]
-    types: dict[str, str]
-    """Types by name of the numbers that the function declares outside of loops, and of global
-    constants."""
-    loops: tuple[CppLoop, ...]
-    """Recognised loops that lie in no other recognised loop."""
-
-    def names(self, loop: CppLoop) -> set[str]:
-        """Return the names that a loop, or the function around it, uses."""
-        return {*identifiers(loop.node), *self.arrays, *self.types}
-
-    def array_of(self, element: Node) -> CppArray:
-        """Return the array that ``array[subscript]`` is an element of."""
-        return self.arrays[text_of(element.child_by_field_name("argument"))]
-
-    def declared_in_loops(self) -> dict[str, str]:
-        """Return the types of numbers that loops declare; empty where declarations differ."""
-        known: dict[str, str] = {}
-        for loop in walk_loops(self.loops):
-            for name, kind in loop.lets.items():
-                known[name] = kind if known.get(name, kind) == kind else ""
-        return known
-
-
-def directive_of(loop: CppLoop) -> Node | None:
-    """Return the directive right before a loop, ignoring comments, or None."""
-    node = loop.node.prev_named_sibling
-    while node is not None and node.type == "comment":
-        node = node.prev_named_sibling
-    return node if node is not None and node.type == "preproc_call" else None
+    A loop that is not recognised for a loop inside it is left out: the inner one is named.
+    """
+    return _read(cpp)[1]
 
 
 @functools.lru_cache(maxsize=256)
-def read_functions(cpp: str) -> tuple[CppFunction, ...]:
-    """Return the functions of a C++ text that hold a recognised loop."""
+def _read(cpp: str) -> tuple[tuple[CppFunction, ...], tuple[UnreadLoop, ...]]:
     root = parsed(cpp)
     macros = {
         text_of(node.child_by_field_name("name")): text_of(node.child_by_field_name("value"))
@@ -219,18 +100,19 @@ def read_functions(cpp: str) -> tuple[CppFunction, ...]:
     fixed = {name: kind for name, kind in constants(root).items() if declared[name] == 1}
     for name in numbers - own:
         fixed[name] = "int" if int(macros[name]) < NARROW_LIMIT else "int64_t"
-    # A name that is a macro may mean anything.
-    plain = [node for node in defined if not identifiers(node) & (set(macros) - numbers)]
-    found = (_function(node, own, fixed) for node in plain)
-    return tuple(each for each in found if each is not None and each.loops)
-
-
-def walk_loops(loops: tuple[CppStatement, ...]) -> Iterator[CppLoop]:
-    """Yield loops and all loops in them, outer ones first."""
-    for loop in loops:
-        if isinstance(loop, CppLoop):
-            yield loop
-            yield from walk_loops(loop.body)
+    found: list[CppFunction] = []
+    unread: dict[tuple[int, int], str] = {}
+    for node in defined:
+        # A name that is a macro may mean anything.
+        if meant := sorted(identifiers(node) & (set(macros) - numbers)):
+            refused = [each for each in walk(node) if each.type in _LOOPS]
+            unread |= {each.start_point: f"macro `{meant[0]}` in the function" for each in refused}
+            continue
+        function = _function(node, own, fixed, unread)
+        if function is not None and function.loops:
+            found.append(function)
+    told = (UnreadLoop(place[0] + 1, why) for place, why in sorted(unread.items()))
+    return tuple(found), tuple(dict.fromkeys(told))
 
 
 def each_loop(cpp: str) -> Iterator[tuple[CppFunction, CppLoop]]:
@@ -245,17 +127,17 @@ def innermost_loops(cpp: str) -> list[CppLoop]:
     return [loop for _, loop in each_loop(cpp) if not inner_loops(loop)]
 
 
-def inner_loops(loop: CppLoop) -> tuple[CppLoop, ...]:
-    """Return the loops directly in a loop's body."""
-    return tuple(each for each in loop.body if isinstance(each, CppLoop))
-
-
 def _name_of(function: Node) -> str:
     declarator = function.child_by_field_name("declarator")
     return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
 
 
-def _function(node: Node, own: frozenset[str], fixed: Mapping[str, str]) -> CppFunction | None:
+def _function(
+    node: Node,
+    own: frozenset[str],
+    fixed: Mapping[str, str],
+    unread: dict[tuple[int, int], str],
+) -> CppFunction | None:
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     if declarator is None or body is None or any(each.is_error for each in walk(node)):
         return None
@@ -263,23 +145,77 @@ def _function(node: Node, own: frozenset[str], fixed: Mapping[str, str]) -> CppF
         return None
     name = _name_of(node)
     scope = CppScope(declarator, body, own, fixed)
-    loops = tuple(_outermost(body, scope, name))
+    loops = tuple(_outermost(body, scope, name, {}, {}))
+    unread |= scope.unread
     return CppFunction(name, {**scope.arrays, **scope.buffers}, {**fixed, **scope.types}, loops)
 
 
-def _outermost(node: Node, scope: CppScope, path: str) -> Iterator[CppLoop]:
-    """Yield the recognised loops that stand directly in a function's body."""
+def _outermost(
+    node: Node, scope: CppScope, path: str, known: dict[str, str], counts: dict[str, int]
+) -> Iterator[CppLoop]:
+    """Yield the recognised loops below a statement that lie in no other recognised loop.
+
+    Args:
+        node: The statement.
+        scope: Declarations of the function outside of its loops.
+        path: Name of the function.
+        known: Types of numbers that the statements around declare.
+        counts: Number of loops so far by variable.
+    """
     pragmas: list[str] = []
-    counts: dict[str, int] = {}
+    known = dict(known)
     for child in children(node):
         if child.type == "preproc_call":
             pragmas.append(text_of(child).strip())
             continue
+        loop = None
         if child.type == "for_statement":
-            loop = _loop(child, scope, path, tuple(pragmas), {}, counts)
-            if loop is not None:
-                yield loop
+            loop = _loop(child, scope, path, tuple(pragmas), known, counts)
+        if loop is not None:
+            yield loop
+        elif child.type in _LOOPS:
+            if child.type != "for_statement":
+                scope.refuse(child, f"`{text_of(child.children[0])}` in this form")
+            if not any("collapse" in pragma or "simd" in pragma for pragma in pragmas):
+                yield from _inside(child, scope, path, known, counts)
+        elif any(each.type == "for_statement" for each in walk(child)):
+            yield from _inside(child, scope, path, known, counts)
+        elif node.type == "compound_statement" and node != scope.body:
+            known |= _numbers(child)
         pragmas = []
+
+
+def _inside(
+    node: Node, scope: CppScope, path: str, known: dict[str, str], counts: dict[str, int]
+) -> Iterator[CppLoop]:
+    """Yield the recognised loops in a statement that is not understood as a whole.
+
+    None if it declares a name again: which one a loop means is not followed.
+    """
+    taken = {*known, *scope.types, *scope.arrays, *scope.constants}
+    if set(declared_names(node)) & taken:
+        return
+    known = dict(known)
+    for child in children(node):
+        if child.type == "declaration" and node.type == "for_statement":
+            known |= _numbers(child)
+        elif child.type == "abstract_function_declarator":  # of a lambda
+            for each in walk(child):
+                known |= _numbers(each) if each.type == "parameter_declaration" else {}
+    yield from _outermost(node, scope, path, known, counts)
+
+
+def _numbers(declaration: Node) -> dict[str, str]:
+    """Return the types by name of the numbers that a statement declares."""
+    kind = text_of(declaration.child_by_field_name("type"))
+    if kind not in (*WHOLE, *FLOATS) or _is_stored(declaration):
+        return {}
+    found = {}
+    for part in declaration.children_by_field_name("declarator"):
+        target = part.child_by_field_name("declarator") if part.type == "init_declarator" else part
+        if target is not None and target.type == "identifier":
+            found[text_of(target)] = kind
+    return found
 
 
 def _loop(
@@ -294,37 +230,61 @@ def _loop(
         node.child_by_field_name(name) for name in ("initializer", "condition", "update", "body")
     )
     if first is None or condition is None or update is None or body is None:
+        scope.refuse(node, "`for` without a start, a condition or an update")
         return None
     if first.type != "declaration" or condition.type != "binary_expression":
+        scope.refuse(node, "`for` that declares no counter or compares nothing")
         return None
     if _is_stored(first) or len(first.children_by_field_name("declarator")) != 1:
+        scope.refuse(node, f"counters `{text_of(first)}`")
         return None
     kind = text_of(first.child_by_field_name("type"))
     start = first.child_by_field_name("declarator")
     if kind not in WHOLE or start is None or start.type != "init_declarator":
+        scope.refuse(node, f"counter of type `{kind}`")
         return None
     target, lower = (start.child_by_field_name(name) for name in ("declarator", "value"))
     variable = text_of(target)
     upper = condition.child_by_field_name("right")
     if target is None or target.type != "identifier" or lower is None or upper is None:
+        scope.refuse(node, f"counter `{text_of(first)}`")
         return None
     if text_of(condition.child_by_field_name("left")) != variable:
+        scope.refuse(node, f"condition `{text_of(condition)}`")
         return None
     if variable in outer or variable in scope.types or variable in scope.arrays:
-        return None  # a name with two meanings is not followed
-    if text_of(condition.child_by_field_name("operator")) != "<":
+        # A name with two meanings is not followed.
+        scope.refuse(node, f"counter `{variable}` that hides another name")
+        return None
+    if text_of(condition.child_by_field_name("operator")) not in ("<", "<="):
+        scope.refuse(node, f"condition `{text_of(condition)}`")
         return None
     step = _step(update, variable)
-    bounds = polynomial_of(lower), polynomial_of(upper)
-    if step is None or bounds[0] is None or bounds[1] is None:
+    is_size = scope.is_size(upper)
+    end = Polynomial.name(text_of(upper)) if is_size else polynomial_of(upper)
+    upper_text = text_of(upper)
+    if text_of(condition.child_by_field_name("operator")) == "<=" and end is not None:
+        end = end + Polynomial.number(1)
+        upper_text = f"({upper_text}) + 1"
+        if len(end.names) == 1 and end == Polynomial.name(*end.names):
+            (upper_text,) = end.names
+    bounds = polynomial_of(lower), end
+    if step is None:
+        scope.refuse(node, f"step `{text_of(update)}`")
+        return None
+    if bounds[0] is None or bounds[1] is None:
+        bound = text_of(lower if bounds[0] is None else upper)
+        scope.refuse(node, f"bound `{bound}`")
         return None
     first_value = bounds[0].constant
     if kind in NARROW and first_value is not None and first_value >= NARROW_LIMIT:
+        scope.refuse(node, f"bound `{first_value}` of an `{kind}`")
         return None
     known = {**outer, variable: kind}
-    for name in identifiers(lower) | identifiers(upper):
+    for name in identifiers(lower) | (set() if is_size else identifiers(upper)):
         # A recognised body assigns no whole number, so those of the loops around are fixed, too.
         if not (outer[name] in WHOLE if name in outer else scope.fixed(name)):
+            scope.refuse(node, f"bound `{name}`, which may change or is no known number")
             return None
     if any(
         text_of(child) == variable
@@ -332,6 +292,7 @@ def _loop(
         if each.type in ("assignment_expression", "update_expression")
         for child in each.children[:2]
     ):
+        scope.refuse(node, f"counter `{variable}` that the body changes")
         return None
     counts[variable] = counts.get(variable, 0) + 1
     number = "" if counts[variable] == 1 else str(counts[variable])
@@ -355,7 +316,7 @@ def _loop(
         bounds[0],
         bounds[1],
         text_of(lower),
-        text_of(upper),
+        upper_text,
         step,
         statements,
         pragmas,
@@ -384,14 +345,23 @@ def _statements(
             pragmas.append(text_of(node).strip())
             continue
         statement: CppStatement | None = None
+        if node.type == "declaration" and (several := _lets(node, scope, known)):
+            if pragmas:
+                scope.refuse(node, f"directive `{pragmas[-1]}` before a statement")
+                return None
+            found += several
+            known |= {each.name: each.type for each in several}
+            continue
         if node.type == "for_statement":
             statement = _loop(node, scope, path, tuple(pragmas), known, counts)
         elif pragmas:
+            scope.refuse(node, f"directive `{pragmas[-1]}` before a statement")
             return None
         elif node.type == "declaration":
             statement = _buffer(node, scope, known) or _let(node, scope, known)
             if isinstance(statement, CppLet):
                 if any(statement.name in names for names in (known, scope.types, scope.arrays)):
+                    scope.refuse(node, f"`{statement.name}`, which hides another name,")
                     return None
                 known[statement.name] = statement.type
             elif statement is not None:
@@ -399,10 +369,55 @@ def _statements(
         elif node.type == "expression_statement":
             statement = _assign(node, scope, known)
         if statement is None:
+            if node.type != "for_statement":
+                scope.refuse(node, _told(node))
             return None
         pragmas = []
         found.append(statement)
     return tuple(found)
+
+
+_WORDS = {
+    "if_statement": "`if`",
+    "while_statement": "`while`",
+    "do_statement": "`do`",
+    "for_range_loop": "`for` over a range",
+    "continue_statement": "`continue`",
+    "break_statement": "`break`",
+    "return_statement": "`return`",
+    "switch_statement": "`switch`",
+    "compound_statement": "a block of its own",
+}
+_LONGEST = 60  # characters of a statement in a reason
+
+
+def _told(node: Node) -> str:
+    """Return what a statement is, for a reader."""
+    text = " ".join(text_of(node).split())
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    word = _WORDS.get(node.type)
+    return f"{word} in a loop" if word else f"`{text}`"
+
+
+def _lets(node: Node, scope: CppScope, known: dict[str, str]) -> list[CppLet]:
+    """Return the numbers that a declaration of several numbers makes; none if it is another."""
+    parts = node.children_by_field_name("declarator")
+    kind = text_of(node.child_by_field_name("type"))
+    if len(parts) < 2 or kind not in (*WHOLE, *FLOATS) or _is_stored(node):
+        return []
+    known, found = dict(known), list[CppLet]()
+    for part in parts:
+        target, value = (part.child_by_field_name(name) for name in ("declarator", "value"))
+        if part.type != "init_declarator" or target is None or target.type != "identifier":
+            return []
+        name = text_of(target)
+        if value is None or any(name in names for names in (known, scope.types, scope.arrays)):
+            return []
+        if not is_pure(value, scope, known):
+            return []
+        found.append(CppLet(node, name, kind, value, is_exact(kind, value, scope, known)))
+        known[name] = kind
+    return found
 
 
 def _let(node: Node, scope: CppScope, known: dict[str, str]) -> CppLet | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.loops import (
+from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppBuffer,
     CppFunction,
@@ -236,6 +236,8 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
         called = text_of(node.child_by_field_name("function"))
         if called in ("static_cast<float>", "static_cast<double>"):
             return called[12:-1]
+        if called in ("float", "double"):
+            return called
         given = node.child_by_field_name("arguments")
         parts = [] if given is None else children(given)
         kinds = [expression_type(function, part, known) for part in parts]
@@ -250,6 +252,9 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
             return None
         # A whole number counts as a double there: std::pow(float, int) is one.
         return _wider(["double" if kind == "int" else kind for kind in kinds]) if kinds else None
+    if node.type == "cast_expression":
+        kind = text_of(node.child_by_field_name("type"))
+        return kind if kind in ("float", "double") else None
     if node.type in ("parenthesized_expression", "unary_expression", "binary_expression"):
         return _wider([expression_type(function, each, known) for each in children(node)])
     return None
@@ -273,7 +278,7 @@ def is_total(function: CppFunction, node: Node, known: dict[str, str]) -> bool:
         if each.type in ("binary_expression", "unary_expression") and identifiers(each):
             if expression_type(function, each, known) not in ("float", "double"):
                 return False
-        if each.type == "call_expression":
+        if each.type in ("call_expression", "cast_expression"):
             if expression_type(function, each, known) not in ("float", "double"):
                 return False
     return True

@@ -22,6 +22,8 @@ NARROW = ("int", "int32_t")
 _ALLOCATES = re.compile(r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$")
 _POINTER = re.compile(r"(\w+)\s*\.\s*data_ptr<(\w+)>\(\)")
 _SIZE = re.compile(r"\w+\s*\.\s*(size\(\d+\)|numel\(\))")
+_MAKES = re.compile(r"(\w+\.contiguous\(\)$|(torch|at)::(empty|zeros|ones|full)(_like)?\()")
+_TENSOR = re.compile(r"(torch|at)::Tensor")
 _CAST = re.compile(rf"static_cast<({'|'.join((*WHOLE, *FLOATS))})>\([^()]*\)$")
 _READS = r"data_ptr|size|sizes|numel|options|dim|stride"
 
@@ -94,6 +96,8 @@ class CppScope:
         self.buffers: dict[str, CppArray] = {}
         """Vectors that the bodies of loops declare, by name; they exist only in these bodies."""
         self.types: dict[str, str] = {}
+        self.unread: dict[tuple[int, int], str] = {}
+        """What is not understood by its place (row and column from 0)."""
         self._tensor_of: dict[str, str] = {}
         for node in walk(declarator):
             if node.type == "parameter_declaration":
@@ -101,6 +105,22 @@ class CppScope:
                 if named is not None and named.type == "identifier":
                     if text_of(kind) in (*WHOLE, *FLOATS):
                         self.types[text_of(named)] = text_of(kind)
+        self._tensors = {
+            text_of(inner)
+            for node in (*walk(declarator), *walk(body))
+            if _TENSOR.fullmatch(text_of(node.child_by_field_name("type")))
+            for inner in walk(node)
+            if inner.type == "identifier" and inner.parent is not None
+            if inner.parent.type in ("parameter_declaration", "reference_declarator", "declaration")
+            or inner == inner.parent.child_by_field_name("declarator")
+        }
+        self._tensors |= {
+            text_of(node.child_by_field_name("declarator"))
+            for node in walk(body)
+            if node.type == "init_declarator"
+            and _MAKES.match(text_of(node.child_by_field_name("value")))
+        }
+        """Names of tensors: declared as such, contiguous copies, and tensors made here."""
         self.written = _written(body)
         tensors: dict[str, bool] = {}
         declared: list[str] = []
@@ -170,6 +190,15 @@ class CppScope:
             and "data_ptr" in text_of(node.parent)
         ]
         return tensors.get(tensor, False) and len(pointers) == 1 and len(outside) == 1
+
+    def is_size(self, node: Node) -> bool:
+        """Return True for ``tensor.size(0)`` or ``tensor.numel()``, which no loop changes."""
+        found = _SIZE.fullmatch(text_of(node))
+        return found is not None and text_of(node).partition(".")[0].strip() in self._tensors
+
+    def refuse(self, node: Node, why: str) -> None:
+        """Record what of a loop is not understood; the first reason at a place stays."""
+        self.unread.setdefault((node.start_point.row, node.start_point.column), why)
 
     def fixed(self, name: str) -> bool:
         """Return True if a whole number never changes."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, indent_of, lines_at
-from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.loops import CppFunction
+from kernelgym_train.mcgs.cpp.forms import CppFunction
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import children, text_of
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kernelgym_train.mcgs.cpp.loops import (
-    CppAssign,
-    CppFunction,
-    CppLoop,
-    read_functions,
-    walk_loops,
-)
+from kernelgym_train.mcgs.cpp.forms import CppAssign, CppFunction, CppLoop, walk_loops
+from kernelgym_train.mcgs.cpp.loops import read_functions, unread_loops
 from kernelgym_train.mcgs.cpp.proofs import expression_type, has_independent_iterations, reductions
 
 HEAD = """
@@ -90,7 +85,7 @@ def test_loop_that_may_overlap_is_not_independent(body: str) -> None:
     [
         "for (int64_t i = 0; i < n; ++i) { if (x[i] > 0) y[i] = 1.0f; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = next(); }",
-        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i] > 0 ? x[i] : 0.0f; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i] > 0 ? x[i + 1] : 0.0f; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; ++i; }",
         "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; return out; }",
         "for (int64_t i = 0; i < n; ++i) { x_c[i] = x[i]; }",
@@ -282,3 +277,68 @@ def test_choice_between_numbers_is_recognised() -> None:
         "for (int64_t i = 0; i < n; ++i) { float a = x[i]; a = a > 0.0f ? a : a * 0.1f; y[i] = a; }"
     )
     assert has_independent_iterations(*loops(body)["f/i"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for (int64_t i = 0; i <= n - 1; ++i) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < x_c.numel(); ++i) { y[i] = x[i]; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i] > 0.0f ? x[i] : 0.0f; }",
+        "for (int64_t i = 0; i < n; ++i) { float a = x[i], b = a * a; y[i] = a + b; }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = (float)scale * float(x[i]); }",
+        "for (int64_t i = 0; i < n; ++i) { y[i] = std::fma(x[i], x[i], 1.0f); }",
+    ],
+)
+def test_loop_of_a_common_form_is_independent(body: str) -> None:
+    assert has_independent_iterations(*loops(body)["f/i"])
+
+
+def test_upper_bound_that_is_reached_counts() -> None:
+    (function, loop) = loops("for (int64_t i = 0; i <= m; ++i) { y[i] = x[i]; }")["f/i"]
+    assert loop.upper_text == "(m) + 1" and loop.upper != function.loops[0].lower
+    assert not has_independent_iterations(
+        *loops(nest("i * m + j", "for (int64_t j = 0; j <= m; ++j)"))["f/i"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("if (x[i] > 2.0f) { y[i] = 1.0f; }", "`if` in a loop"),
+        ("y[i] = next();", "`y[i] = next();`"),
+        ("while (next()) {}", "`while` in a loop"),
+        ("for (int64_t k = 9; k > 0; --k) { y[i] = x[k]; }", "condition `k > 0`"),
+        ("for (int64_t k = 0; k < next(); ++k) { y[i] = x[k]; }", "bound `next()`"),
+    ],
+)
+def test_statement_that_is_not_understood_costs_its_own_loop(statement: str, told: str) -> None:
+    inner = "for (int64_t j = 0; j < m; ++j) { y[i * m + j] = s * x[j]; }"
+    cpp = f"{HEAD}for (int64_t i = 0; i < n; ++i) {{\nfloat s = 0.5f;\n{statement}\n{inner} }}"
+    cpp += " return out; }"
+    (function,) = read_functions(cpp)
+    assert [loop.variable for loop in function.loops] == ["j"]
+    assert has_independent_iterations(function, function.loops[0])
+    (why,) = unread_loops(cpp)
+    assert str(why) == f"line {HEAD.count(chr(10)) + 3}: {told} is not understood"
+
+
+@pytest.mark.parametrize(
+    "outer",
+    [
+        "for (int64_t i = 0; i < n; ++i) { next(); int64_t m = i; LOOP }",
+        "for (int64_t i = 0; i < n; ++i) { next(); auto x = other(i); LOOP }",
+        "for (auto x : rows) { LOOP }",
+        "auto f = [&](const float* x) { LOOP };",
+        "#pragma omp parallel for collapse(2)\nfor (int64_t i = 0; i < next(); ++i) { LOOP }",
+    ],
+)
+def test_loop_below_a_name_declared_anew_is_left_out(outer: str) -> None:
+    assert not loops(outer.replace("LOOP", "for (int64_t j = 0; j < m; ++j) { y[j] = x[j]; }"))
+
+
+def test_loops_of_lambdas_and_branches_are_read() -> None:
+    inner = "for (int64_t j = from; j < m; ++j) { y[j] = x[j]; }"
+    body = f"auto g = [&](int64_t from) {{ {inner} }}; "
+    body += f"if (n > 3) {{ const int64_t from = 0; {inner} }}"
+    assert list(loops(body)) == ["f/j", "f/j2"]

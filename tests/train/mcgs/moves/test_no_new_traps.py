@@ -51,6 +51,11 @@ _TWICE = """float sum = 0.0f;
     for ({T} c = 0; c < {columns}; ++c) {{
       y[(r - base) * m + c] = sum > 0.0f ? {factor} : sum;
     }}"""
+_INNER = """if (r == base) {{ out.numel(); }}
+    float a = 0.5f, b = (float)m;
+    for ({T} c = 0; c <= {columns} - 1; ++c) {{
+      y[(r - base) * m + c] = w[c] > 0.0f ? w[c] * a : float(b) * {factor};
+    }}"""
 _FACTORS = (
     "std::sqrt(scale)",
     "std::sqrt(static_cast<float>(n / k))",
@@ -73,7 +78,7 @@ def text_with(kind: str, body: str, columns: str, terms: str, factor: str) -> st
 _TEXTS = st.builds(
     text_with,
     st.sampled_from(["int", "int64_t"]),
-    st.sampled_from([_SUMS, _EACH, _TWICE]),
+    st.sampled_from([_SUMS, _EACH, _TWICE, _INNER]),
     st.sampled_from(["m", "m * huge"]),
     st.sampled_from(["k", "k * huge"]),
     st.sampled_from(["scale", *_FACTORS]),
@@ -173,8 +178,9 @@ _EDGES = [
         (_SUMS, "m", "k * huge", "scale"),
         (_EACH, "m * huge", "k", _FACTORS[1]),
         (_TWICE, "m", "k", _FACTORS[1]),
+        (_INNER, "m", "k", _FACTORS[0]),
     ],
-    ids=["sums", "elements", "two loops"],
+    ids=["sums", "elements", "two loops", "inner loop"],
 )
 def test_exact_move_at_the_edges_adds_no_undefined_behaviour(
     body: str, columns: str, terms: str, factor: str

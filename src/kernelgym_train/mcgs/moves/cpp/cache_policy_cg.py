@@ -18,14 +18,14 @@ from kernelgym_train.mcgs.cpp.editing import (
     rewritten,
     with_text_above,
 )
-from kernelgym_train.mcgs.cpp.loops import (
+from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
     CppLet,
     CppLoop,
     directive_of,
-    each_loop,
 )
+from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh, stride_along

@@ -11,13 +11,8 @@ import re
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
-from kernelgym_train.mcgs.cpp.loops import (
-    CppFunction,
-    CppLoop,
-    directive_of,
-    read_functions,
-    walk_loops,
-)
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, directive_of, walk_loops
+from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh

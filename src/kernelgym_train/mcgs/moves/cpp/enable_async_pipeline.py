@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.loops import CppLoop, innermost_loops
+from kernelgym_train.mcgs.cpp.forms import CppLoop
+from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag

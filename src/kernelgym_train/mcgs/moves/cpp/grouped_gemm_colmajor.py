@@ -14,7 +14,8 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, replaced, rewritten, with_lines_above
-from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop, inner_loops, read_functions
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops
+from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.scope import CppArray

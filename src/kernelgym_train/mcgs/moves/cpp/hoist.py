@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_before
-from kernelgym_train.mcgs.cpp.loops import (
+from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppBuffer,
     CppFunction,
@@ -20,9 +20,9 @@ from kernelgym_train.mcgs.cpp.loops import (
     CppLoop,
     CppStatement,
     inner_loops,
-    read_functions,
     walk_loops,
 )
+from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, index_of, is_total
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove

@@ -8,7 +8,8 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import lines_at, rewritten
-from kernelgym_train.mcgs.cpp.loops import CppFunction, CppLoop, each_loop
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
+from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.loops import (
+from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
     CppLet,
     CppStatement,
-    read_functions,
     walk_loops,
 )
+from kernelgym_train.mcgs.cpp.loops import read_functions, unread_loops
 from kernelgym_train.mcgs.cpp.proofs import expression_type
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
@@ -33,6 +33,8 @@ _NEED_ONE_TYPE = ("std::max", "std::min")
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield floats for each function that computes in doubles."""
+    if unread_loops(variant.file.cpp):
+        return  # all loops of a function change together
     for function in read_functions(variant.file.cpp):
         edits = _edits(function)
         changed = variant.with_edits(edits)
@@ -73,7 +75,8 @@ def _edits(function: CppFunction) -> list[tuple[Node, str]]:
             kind = statement.node.child_by_field_name("type")
             if kind is None or text_of(kind) != "double":
                 return []
-            edits.append((kind, "float"))
+            if (kind, "float") not in edits:  # several numbers may share it
+                edits.append((kind, "float"))
         if (text := rewritten(statement.value, rule)) != text_of(statement.value):
             edits.append((statement.value, text))
     return edits

@@ -12,14 +12,8 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above, with_text_above
-from kernelgym_train.mcgs.cpp.loops import (
-    CppFunction,
-    CppLoop,
-    each_loop,
-    inner_loops,
-    read_functions,
-    walk_loops,
-)
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops, walk_loops
+from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type, is_total
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh

@@ -8,14 +8,8 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
-from kernelgym_train.mcgs.cpp.loops import (
-    CppFunction,
-    CppLoop,
-    directive_of,
-    each_loop,
-    inner_loops,
-    read_functions,
-)
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, directive_of, inner_loops
+from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag

@@ -1,0 +1,118 @@
+"""Measure in how many C++ kernels a search can change the loop that counts.
+
+Run ``python -m benchmarks.search.reading [FOLDER ...]``. Kernels are those that this project has
+(the honest ones of the red team, and one of each Synthetic family), and the Python modules in the
+folders named. The loop that counts is the deepest one of a kernel's C++ text, the first of equals.
+Printed is the share of kernels with at least one move, other than compiler flags, that changes text
+of that loop or of the loops around it, and for each other kernel why its loops are not read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tree_sitter import Node
+
+from kernelgym import Kernel, UsageError, get_problem
+from kernelgym.suites.synthetic.solve import solve
+from kernelgym.suites.synthetic.source import spec_of
+from kernelgym_train.mcgs.cpp.loops import unread_loops
+from kernelgym_train.mcgs.cpp.syntax import parsed, walk
+from kernelgym_train.mcgs.proposing import RuleProposer
+from kernelgym_train.mcgs.variant import Variant, read_variant
+
+__all__ = ["is_changed", "own_kernels"]
+
+_HONEST = Path(__file__).parents[2] / "tests" / "adversarial" / "honest"
+_FLAGS = ("compiler_flags", "fast_math")
+
+
+def own_kernels() -> Iterator[tuple[str, str]]:
+    """Yield (name, module) of the C++ kernels that the project has."""
+    for path in sorted(_HONEST.glob("*.cpp.py")):
+        yield path.name, path.read_text(encoding="utf-8")
+    seen: set[str] = set()
+    for level, number in itertools.product((1, 2, 3), range(1, 60)):
+        problem = get_problem(f"Synthetic/L{level}/{number}")
+        family = spec_of(problem).family
+        if family not in seen:
+            seen.add(family)
+            yield f"Synthetic {family}", solve(problem, "cpp").source
+
+
+def is_changed(start: Variant) -> bool:
+    """Return True if a move changes text of the deepest loop, or of those around it."""
+    cpp = start.file.cpp
+    nest = _deepest(parsed(cpp))
+    if nest is None:
+        return False
+    proposer = RuleProposer(start)
+    for move, _ in proposer.priors(start):
+        for number in itertools.count():
+            proposal = proposer.propose(start, move, number)
+            if proposal is None or move in _FLAGS:
+                break
+            first, last = _changed(cpp, proposal.variant.file.cpp)
+            if first <= nest.end_byte and last >= nest.start_byte:
+                return True
+    return False
+
+
+def _deepest(root: Node) -> Node | None:
+    """Return the outermost loop around the deepest one; None without a loop."""
+    best: tuple[int, Node] | None = None
+    for node in walk(root):
+        if node.type not in ("for_statement", "while_statement", "do_statement", "for_range_loop"):
+            continue
+        around, outer, above = 1, node, node.parent
+        while above is not None:
+            if above.type == "for_statement":
+                around, outer = around + 1, above
+            above = above.parent
+        if best is None or around > best[0]:
+            best = around, outer
+    return None if best is None else best[1]
+
+
+def _changed(before: str, after: str) -> tuple[int, int]:
+    """Return the first and the last byte of a text that another text changes."""
+    one, other = before.encode(), after.encode()
+    first = _same(one, other)
+    return first, len(one) - _same(one[:first:-1], other[:first:-1])
+
+
+def _same(one: bytes, other: bytes) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the shares, and why loops are not read."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folders", nargs="*", type=Path)
+    given = parser.parse_args(argv)
+    groups = {"of the project": list(own_kernels())}
+    for folder in given.folders:
+        paths = sorted(folder.glob("*.py"))
+        groups[str(folder)] = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
+    for name, kernels in groups.items():
+        changed = read = 0
+        for each, source in kernels:
+            try:
+                start = read_variant(Kernel(source, "cpp"))
+            except UsageError:
+                continue  # no kernel that builds an extension
+            read += 1
+            if is_changed(start):
+                changed += 1
+            else:
+                why = "; ".join(map(str, unread_loops(start.file.cpp))) or "no move fits"
+                print(f"  {each}: {why}")
+        print(f"{name}: {changed} of {read} kernels have a move for their deepest loop", flush=True)
+
+
+if __name__ == "__main__":
+    main()
