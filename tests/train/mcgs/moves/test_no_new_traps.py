@@ -154,7 +154,7 @@ def run(
 
 
 @given(_TEXTS, st.lists(_NUMBERS, min_size=4, max_size=10))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @pytest.mark.slow
 def test_exact_move_on_a_random_kernel_adds_no_undefined_behaviour(
     cpp: str, calls: list[tuple[int, ...]]
