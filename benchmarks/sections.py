@@ -126,10 +126,16 @@ SECTIONS = (
     Section(
         "What gets past the judge?",
         ResultTable(
+            "redteam_cpu.json",
+            "kernelgym redteam --workers 2 --json FILE",
+            verdicts.red_team,
+            "Exploits that must be caught, and honest kernels that look like them and must pass.",
+        ),
+        ResultTable(
             "redteam_h100.json",
             "kernelgym redteam --device cuda:0 --workers 8 --json FILE",
             verdicts.red_team,
-            "Exploits that must be caught, and honest kernels that look like them and must pass.",
+            "On an H100, an earlier corpus by earlier rules (`strict@8cf2b497`).",
         ),
         ResultTable(
             "soak_cpu.json",
