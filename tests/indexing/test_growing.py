@@ -141,7 +141,7 @@ def test_archive_is_searched_beside_the_index(part) -> None:
         keys=tuple((*index.keys, *own.keys)[place] for place in order),
         engine=None,
     )
-    nearest = dataclasses.replace(shows, k=9, tokens=99999)
+    nearest = dataclasses.replace(shows, k=9, tokens=99999, least=0.0)
     found = both.search(asked, 9).neighbours
     shown = dataclasses.replace(observer, parts=(nearest,)).retrieved(asked)[0]
     assert shown == tuple(neighbour.entry.id for neighbour in found)

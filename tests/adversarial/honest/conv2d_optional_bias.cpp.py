@@ -3,7 +3,6 @@
 # devices = ["cpu"]
 # what = "pads by a slice of zeros, adds up in double, takes an optional bias"
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

@@ -3,7 +3,6 @@
 # devices = ["cpu"]
 # what = "binds a function with a call guard and a keyword, returns a tuple, lets a NaN win"
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
