@@ -48,7 +48,7 @@ class RunsCommand(Command):
     """Print states as JSON (with list and status)."""
 
     def run(self) -> int:
-        """Do what is asked; return the exit code."""
+        """List, watch or stop runs, or show their state, as asked; return the exit code."""
         action, given = "list", self.asked
         if given and given[0] in _ACTIONS:
             action, given = given[0], given[1:]

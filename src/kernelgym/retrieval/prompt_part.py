@@ -119,7 +119,7 @@ class Retrieval:
             )
 
     def __call__(self, problem: Problem, turns: Sequence[Turn], room: Room) -> Addition:
-        """Return the page that is shown, and the ids of its entries.
+        """Return the page of retrieved entries that a model's prompt shows, and their ids.
 
         Raises:
             UsageError: If the index is not the one that `digest` names.

@@ -61,7 +61,7 @@ class Listening:
             return self.host == "localhost"
 
     def isolation(self, has_keys: bool) -> str:
-        """Return the sandbox that the evaluator has to ask for.
+        """Return the kind of sandbox in which the evaluator must run kernels.
 
         Args:
             has_keys: Whether the server has a file of keys.

@@ -108,7 +108,7 @@ def small_sizes(problem_id: str) -> Mapping[str, tuple[int, int]]:
 
 
 def small_form(problem: Problem) -> Problem:
-    """Return the small form of a problem.
+    """Return a problem with smaller inputs, as the table of small sizes says.
 
     Raises:
         ProblemError: If it has none, or its source is not the one that the table was made for.

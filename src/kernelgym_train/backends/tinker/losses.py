@@ -18,7 +18,7 @@ class Loss:
     """A loss of the service, with its parameters."""
 
     name: str
-    """Name of the loss on the service."""
+    """Name by which the Tinker service knows the loss."""
     config: Mapping[str, float] = field(default_factory=dict)
     """Bounds of the ratio of the learner's and the sampler's probabilities, by parameter."""
     beta: float = 0.0
