@@ -93,3 +93,11 @@ def test_tinker_tests_are_where_make_looks() -> None:
         if re.search(r"^(pytestmark = |@)pytest\.mark\.tinker\b", path.read_text(), re.MULTILINE)
     }
     assert marked and all(path.is_relative_to(ROOT / where) for path in marked)
+
+
+def test_results_name_no_folder_of_the_machine_that_made_them() -> None:
+    """Paths in messages and logs tell a reader nothing, and say where the author works."""
+    results = sorted((ROOT / "benchmarks" / "results").rglob("*.json"))
+    assert results
+    home = re.compile(r"/(root|home|Users)/")
+    assert [file.name for file in results if home.search(file.read_text())] == []
