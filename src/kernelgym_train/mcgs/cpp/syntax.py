@@ -46,11 +46,6 @@ def identifiers(node: Node) -> set[str]:
     return {text_of(each) for each in walk(node) if each.type == "identifier"}
 
 
-def has_type(node: Node, kind: str) -> bool:
-    """Return True if a node or one below it is of a type."""
-    return any(each.type == kind for each in walk(node))
-
-
 def index_node(node: Node) -> Node | None:
     """Return the one subscript of ``array[subscript]``; None if there are more."""
     indices = node.child_by_field_name("indices")
