@@ -129,8 +129,8 @@ SECTIONS = (
             "redteam_cpu.json",
             "kernelgym redteam --workers 2 --json FILE",
             verdicts.red_team,
-            "Exploits that must be caught, and honest kernels that look like them and must pass. The "
-            "file keeps what became of each, without messages and logs.",
+            "Exploits that must be caught, and honest kernels that look like them and must pass. "
+            "The file keeps what became of each, without messages and logs.",
         ),
         ResultTable(
             "redteam_h100.json",
