@@ -19,6 +19,7 @@ from tree_sitter import Node
 from kernelgym import Kernel, UsageError, get_problem
 from kernelgym.suites.synthetic.solve import solve
 from kernelgym.suites.synthetic.source import spec_of
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.cpp.syntax import parsed, walk
 from kernelgym_train.mcgs.proposing import RuleProposer
@@ -45,7 +46,7 @@ def own_kernels() -> Iterator[tuple[str, str]]:
 
 def is_changed(start: Variant) -> bool:
     """Return True if a move changes text of the deepest loop, or of those around it."""
-    cpp = start.file.cpp
+    cpp = file_of(start).cpp
     nest = _deepest(parsed(cpp))
     if nest is None:
         return False
@@ -55,7 +56,7 @@ def is_changed(start: Variant) -> bool:
             proposal = proposer.propose(start, move, number)
             if proposal is None or move in _FLAGS:
                 break
-            first, last = _changed(cpp, proposal.variant.file.cpp)
+            first, last = _changed(cpp, file_of(proposal.variant).cpp)
             if first <= nest.end_byte and last >= nest.start_byte:
                 return True
     return False
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             if is_changed(start):
                 changed += 1
             else:
-                why = "; ".join(map(str, unread_loops(start.file.cpp))) or "no move fits"
+                why = "; ".join(map(str, unread_loops(file_of(start).cpp))) or "no move fits"
                 print(f"  {each}: {why}")
         print(f"{name}: {changed} of {read} kernels have a move for their deepest loop", flush=True)
 

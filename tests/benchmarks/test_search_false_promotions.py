@@ -12,6 +12,7 @@ from benchmarks.search.false_promotions import again, false_search, renamed
 from kernelgym import Kernel
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Problem, Verdict
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.variant import read_variant, state_key
 
@@ -36,7 +37,7 @@ def test_renamed_kernels_are_states_of_their_own(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_renamed_kernel_is_cpp(name: str, tmp_path: Path) -> None:
-    cpp = read_variant(renamed(EXAMPLES[name][1], 3)).file.cpp
+    cpp = file_of(read_variant(renamed(EXAMPLES[name][1], 3))).cpp
     from torch.utils.cpp_extension import include_paths
 
     path = tmp_path / "kernel.cpp"

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from benchmarks.search import reading
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.variant import read_variant
 
@@ -14,9 +15,9 @@ from kernelgym_train.mcgs.variant import read_variant
 def test_kernel_with_a_move_for_its_deepest_loop_counts() -> None:
     start = read_variant(EXAMPLES["matmul"][1])
     assert reading.is_changed(start)
-    closed = start.file.cpp.replace("total += ", "total += next() * ")
-    assert closed != start.file.cpp
-    changed = dataclasses.replace(start, source=start.file.with_cpp(closed).source)
+    closed = file_of(start).cpp.replace("total += ", "total += next() * ")
+    assert closed != file_of(start).cpp
+    changed = dataclasses.replace(start, source=file_of(start).with_cpp(closed).source)
     assert not reading.is_changed(changed)
 
 

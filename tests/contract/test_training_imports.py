@@ -136,7 +136,16 @@ def test_what_computes_numbers_needs_no_framework() -> None:
 
 
 SEARCH_PURE = (
-    *("graph", "selection", "proposing", "variant", "kernel_file", "examples", "knobs"),
+    *(
+        "graph",
+        "selection",
+        "proposing",
+        "variant",
+        "kernel_file",
+        "source_forms",
+        "examples",
+        "knobs",
+    ),
     *("tuning", "algorithms", "state", "drawing", "report", "budget"),
     *("cpp.loops", "cpp.proofs", "moves.definition", "moves.table", "moves.cpp.hoist"),
 )

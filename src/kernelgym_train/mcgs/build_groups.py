@@ -19,7 +19,8 @@ from kernelgym import Kernel
 from kernelgym_train.mcgs.graph import GraphNode
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 from kernelgym_train.mcgs.selection import SelectionContext
-from kernelgym_train.mcgs.variant import Variant, builds_extension, launch_key, state_key
+from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.variant import Variant, launch_key, state_key
 
 MOST_TOGETHER = 32
 _MOST_FAILED = 3  # failed shared builds, after which each state is built alone

@@ -18,6 +18,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.suites.spec_checks import check_memory
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
@@ -27,10 +28,11 @@ from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
+from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import NAME
 from kernelgym_train.mcgs.task import SearchTask, read_task
-from kernelgym_train.mcgs.variant import builds_extension, read_variant
+from kernelgym_train.mcgs.variant import read_variant
 
 _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
 """(seconds of a build, seconds of a verdict without its build, number of verdicts of the
@@ -165,7 +167,7 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     start = read_variant(task.start)
     for shape in task.shapes:
         print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
-    for each in unread_loops(start.file.cpp) if builds_extension(start.language) else ():
+    for each in unread_loops(file_of(start).cpp) if builds_extension(start.language) else ():
         print(f"loop not read, {each}")
     approximate = settings.approximate or task.approximate
     proposer = rules_for(task, approximate)

@@ -12,8 +12,10 @@ import dataclasses
 from collections.abc import Iterator
 
 from kernelgym.suites.spec import KernelSpec
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
-from kernelgym_train.mcgs.variant import Variant, meta_parameter
+from kernelgym_train.mcgs.source_forms import meta_parameter
+from kernelgym_train.mcgs.variant import Variant
 
 
 def launch_choices(spec: KernelSpec | None, language: str) -> tuple[SearchMove, ...]:
@@ -30,7 +32,7 @@ def launch_choices(spec: KernelSpec | None, language: str) -> tuple[SearchMove, 
         return ()
 
     def realise(variant: Variant) -> Iterator[Realisation]:
-        file = variant.file
+        file = file_of(variant)
         for name, choices in meta.items():
             found = meta_parameter(file.cpp, name)
             if found is None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.files import diff_of
+from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.task import SearchTask
-from kernelgym_train.mcgs.variant import Variant, builds_extension, read_variant
+from kernelgym_train.mcgs.variant import Variant, read_variant
 
 
 def own_diff(task: SearchTask, variant: Variant) -> str:
@@ -38,9 +40,9 @@ def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:
     if spec is None or not builds_extension(variant.language) or not spec.is_extension:
         return None
     plain = spec.source.rstrip()
-    start = read_variant(task.start).file.cpp
+    start = file_of(read_variant(task.start)).cpp
     before, found, after = start.partition(plain)
-    changed = dataclasses.replace(variant, launch=()).file.cpp
+    changed = file_of(dataclasses.replace(variant, launch=())).cpp
     if not (found and changed.startswith(before) and changed.endswith(after)):
         return None
     end = len(changed) - len(after)

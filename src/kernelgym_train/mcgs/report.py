@@ -14,10 +14,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
+from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.variant import builds_extension
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Headings and rows."""
@@ -156,7 +157,7 @@ def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, s
     ]
     start = state.variants[state.start]
     if builds_extension(start.language):
-        rows += [("loop not read", str(each)) for each in unread_loops(start.file.cpp)]
+        rows += [("loop not read", str(each)) for each in unread_loops(file_of(start).cpp)]
     if without := result["without_approximate"]:
         rows.append(("without approximate moves", _interval(without)))
     return rows + [(f"context: {name}", str(said)) for name, said in result["context"].items()]

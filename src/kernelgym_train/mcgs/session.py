@@ -27,6 +27,7 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
@@ -35,12 +36,12 @@ from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import (
     Variant,
-    builds_extension,
     context_key,
     read_variant,
     state_key,
@@ -115,7 +116,7 @@ class SearchSession:
         self.proposer: Proposer = config.proposer or rules_for(task, self.approximate)
         start = read_variant(task.start)
         language = start.language
-        family = family_of(cost_of(start.file.cpp)) if builds_extension(language) else language
+        family = family_of(cost_of(file_of(start).cpp)) if builds_extension(language) else language
         self.tactics_key = TacticsKey(family, can.device_kind)
         self.tactics = config.tactics or tactics_path(outdir)
         self.state = SearchState.begin(state_key(start), start)

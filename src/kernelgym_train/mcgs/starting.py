@@ -18,10 +18,11 @@ from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.building import build_key, build_s, judge_s
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.tactics import read_tactics
-from kernelgym_train.mcgs.variant import builds_extension, launch_key
+from kernelgym_train.mcgs.variant import launch_key
 
 _QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _MOST_REPORT = 20_000  # characters of a compiler's report

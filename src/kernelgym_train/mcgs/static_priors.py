@@ -17,9 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelgym_train.mcgs.cpp.cost import LoopCost, cost_of
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.variant import Variant, builds_extension
+from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.variant import Variant
 
 LEAST, MOST = 0.25, 4.0
 REPORT_FLAG = "-fopt-info-vec"
@@ -50,7 +52,9 @@ class VectorReport:
         """
         if tuple(sorted(variant.flags)) != self.flags:
             return 0, 0
-        known = [self.loops.get(text_of(loop.node)) for loop in innermost_loops(variant.file.cpp)]
+        known = [
+            self.loops.get(text_of(loop.node)) for loop in innermost_loops(file_of(variant).cpp)
+        ]
         wide = [bytes_ >= _WIDE for bytes_ in known if bytes_ is not None]
         return sum(wide), len(wide) - sum(wide)
 
@@ -67,7 +71,7 @@ def read_report(variant: Variant, log: str) -> VectorReport | None:
         return None
     found = [(int(each[1]), int(each[2])) for each in _VECTORISED.finditer(log)]
     loops: dict[str, int] = {}
-    for loop in innermost_loops(variant.file.cpp):
+    for loop in innermost_loops(file_of(variant).cpp):
         # g++ names the line of the condition, in the head of the loop.
         first, last = loop.node.start_point.row + 1, loop.body_node.start_point.row + 1
         widest = max((width for line, width in found if first <= line <= last), default=0)
@@ -89,7 +93,7 @@ def static_weights(
     """
     if not builds_extension(variant.language):
         return dict(weights)
-    found = factors(cost_of(variant.file.cpp))
+    found = factors(cost_of(file_of(variant).cpp))
     if report is not None:
         for name, factor in report_factors(*report.of(variant)).items():
             found[name] = _bounded(found.get(name, 1.0) * factor)

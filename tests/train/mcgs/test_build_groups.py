@@ -15,6 +15,7 @@ from kernelgym import Kernel, LocalEvaluator, Problem
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Build, Verdict
 from kernelgym_train.mcgs.build_groups import MOST_TOGETHER, BuildGroups, together
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer
@@ -36,7 +37,7 @@ def tiles():
 
 
 def with_cpp(text: str):
-    return dataclasses.replace(START, source=START.file.with_cpp(text).source)
+    return dataclasses.replace(START, source=file_of(START).with_cpp(text).source)
 
 
 def test_kernels_of_a_build_differ_in_a_number() -> None:
@@ -49,7 +50,7 @@ def test_kernels_of_a_build_differ_in_a_number() -> None:
     assert files[0].functions == tuple(f"matrix_product_{n}" for n in range(len(kernels)))
     assert files[0].cpp.count("#include <torch/extension.h>") == 1
     for number, variant in enumerate(variants):
-        body = variant.file.cpp.partition("#include <torch/extension.h>")[2]
+        body = file_of(variant).cpp.partition("#include <torch/extension.h>")[2]
         assert f"namespace setting_{number} {{" in files[0].cpp and body.strip() in files[0].cpp
 
 
@@ -83,9 +84,11 @@ def test_a_module_calls_the_chosen_setting() -> None:
     ],
 )
 def test_what_a_namespace_changes_is_built_alone(text: str) -> None:
-    variants = [START, with_cpp(START.file.cpp + text)]
+    variants = [START, with_cpp(file_of(START).cpp + text)]
     assert together(variants) is None
-    assert together([START, with_cpp(START.file.cpp + "int helper() { return 1; }\n")]) is not None
+    assert (
+        together([START, with_cpp(file_of(START).cpp + "int helper() { return 1; }\n")]) is not None
+    )
 
 
 def test_half_a_character_shares_no_build() -> None:
@@ -166,7 +169,7 @@ class Ways:
     """A proposer whose one move has a way for each text."""
 
     def __init__(self, texts: list[str]) -> None:
-        self.variants = [with_cpp(START.file.cpp + text) for text in texts]
+        self.variants = [with_cpp(file_of(START).cpp + text) for text in texts]
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         return (("m", 1.0),)

@@ -14,6 +14,7 @@ from kernelgym.suites.spec_files import read_spec
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec
@@ -34,7 +35,7 @@ def test_each_other_choice_is_a_proposal(tmp_path: Path) -> None:
     steps = [(each.step.target, each.step.choice) for each in made if each is not None]
     assert steps == [("WIDTH", "32"), ("WIDTH", "64"), ("DEPTH", "4")] and made[3] is None
     first = made[0]
-    assert first is not None and "constexpr int WIDTH = 32;" in first.variant.file.cpp
+    assert first is not None and "constexpr int WIDTH = 32;" in file_of(first.variant).cpp
     assert first.variant.launch == (("WIDTH", 32),)
     assert "constexpr int WIDTH = 32;" in first.variant.kernel().source
     again = proposer.propose(first.variant, "launch_choice", 0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.task import task_of, task_of_spec
@@ -43,7 +44,7 @@ def test_diff_of_a_spec_applies_to_the_source_it_names(
         (tmp_path / "own.diff").write_text(diff)
         subprocess.run(["git", "apply", "own.diff"], cwd=tmp_path, check=True)
         changed = (tmp_path / "src/product.cpp").read_text()
-        assert changed != source and changed.strip() in proposal.variant.file.cpp
+        assert changed != source and changed.strip() in file_of(proposal.variant).cpp
 
 
 def test_diff_of_a_module_is_of_the_module() -> None:

@@ -14,6 +14,7 @@ from kernelgym import Kernel, LocalEvaluator
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym.types import Build
 from kernelgym_train.mcgs.cpp.cost import LoopCost, cost_of
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.table import MOVES
@@ -33,13 +34,13 @@ STARTS = {name: read_variant(kernel) for name, (_, kernel) in EXAMPLES.items()}
 
 
 def test_costs_of_the_examples_are_counted() -> None:
-    assert cost_of(STARTS["matmul"].file.cpp) == LoopCost(
+    assert cost_of(file_of(STARTS["matmul"]).cpp) == LoopCost(
         loops=1, depth=3, near=1, far=1, sums=1, operations=2, bytes_moved=8
     )
-    softmax = cost_of(STARTS["softmax"].file.cpp)
+    softmax = cost_of(file_of(STARTS["softmax"]).cpp)
     assert (softmax.exponentials, softmax.divisions, softmax.far) == (2, 1, 0)
-    gelu = STARTS["softmax"].file.cpp.replace("std::exp", "std::erf")
-    assert gelu != STARTS["softmax"].file.cpp and cost_of(gelu) == softmax
+    gelu = file_of(STARTS["softmax"]).cpp.replace("std::exp", "std::erf")
+    assert gelu != file_of(STARTS["softmax"]).cpp and cost_of(gelu) == softmax
     changed = cost_of("#pragma omp parallel for\nfor (;;) {\n#pragma omp atomic\nx += 1;}")
     assert changed == LoopCost(atomics=1, parallel=True)
 
@@ -112,7 +113,7 @@ kernel.cpp:5:15: optimized: basic block part vectorized using 64 byte vectors"""
 }
 FAST_STARTS = {
     name: dataclasses.replace(
-        start, source=start.file.with_flags(FAST).source, flags=FAST, applied=()
+        start, source=file_of(start).with_flags(FAST).source, flags=FAST, applied=()
     )
     for name, start in STARTS.items()
 }
@@ -138,7 +139,7 @@ def test_report_knows_no_loop_that_has_changed() -> None:
     start = FAST_STARTS["layernorm"]
     report = read_report(start, LOGS["layernorm"])
     assert report is not None
-    file = start.file
+    file = file_of(start)
     cpp = file.cpp.replace("scaled * weight[c]", "weight[c] * scaled")
     changed = dataclasses.replace(start, source=file.with_cpp(cpp).source)
     assert cpp != file.cpp and report.of(changed) == (0, 2)

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.search.linear_gelu import KERNEL
 from kernelgym import UnknownName
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
 from kernelgym_train.mcgs.moves.table import MOVES
@@ -45,7 +46,7 @@ torch::Tensor whole_sum(torch::Tensor x_in) {
 
 
 def written(name: str, cpp: str) -> Variant:
-    file = read_variant(EXAMPLES["matmul"][1]).file
+    file = file_of(read_variant(EXAMPLES["matmul"][1]))
     return Variant(file.with_cpp(cpp).source.replace("matrix_product", name), "cpp", ("-O2",))
 
 
@@ -80,7 +81,7 @@ def proposals(start: Variant, at: Variant, approximate: bool = True) -> Iterator
 
 
 def with_text(start: Variant, old: str, new: str) -> Variant:
-    file = start.file
+    file = file_of(start)
     assert old in file.cpp
     return Variant(file.with_cpp(file.cpp.replace(old, new)).source, "cpp", flags=start.flags)
 
@@ -152,7 +153,7 @@ def test_realisations_compute_what_the_start_does(tmp_path: Path) -> None:
 
 def check(name: str, found: list[Proposal], folder: Path) -> None:
     """Build variants, and compare what they compute with what the start does."""
-    texts = [STARTS[name].file.cpp, *(each.variant.file.cpp for each in found)]
+    texts = [file_of(STARTS[name]).cpp, *(file_of(each.variant).cpp for each in found)]
     flags = ("-O1", "-ffp-contract=off", "-fopenmp")
     library = cpp_nests.build(folder, texts, CALLS[name], flags)
     numbers = np.random.default_rng(1)
@@ -234,20 +235,20 @@ def test_loop_order_comment_after_a_head_is_dropped() -> None:
     orders = [each for each in proposals(start, start) if each.step.move == "loop_order"]
     assert orders
     for each in orders:
-        assert not re.search(r"//.*\{", each.variant.file.cpp)
+        assert not re.search(r"//.*\{", file_of(each.variant).cpp)
 
 
 def test_register_block_captures_no_outer_name() -> None:
     start = STARTS["matmul"]
-    cpp = start.file.cpp.replace(
+    cpp = file_of(start).cpp.replace(
         "  for (int64_t i", "  for (int64_t r = 0; r < 2; ++r) {\n  for (int64_t i", 1
     )
     cpp = cpp.replace("  return out;", "  }\n  return out;").replace("i * ", "(r * rows + i) * ")
-    changed = Variant(start.file.with_cpp(cpp).source, "cpp", flags=start.flags)
+    changed = Variant(file_of(start).with_cpp(cpp).source, "cpp", flags=start.flags)
     tiles = [each for each in proposals(changed, changed) if each.step.move == "register_block"]
     assert tiles
     for each in tiles:
-        assert re.findall(r"for \(\w+ r =", each.variant.file.cpp) == ["for (int64_t r ="]
+        assert re.findall(r"for \(\w+ r =", file_of(each.variant).cpp) == ["for (int64_t r ="]
 
 
 def test_hoist_keeps_nothing_that_changes_between() -> None:
@@ -267,7 +268,7 @@ def test_hoist_reads_no_element_before_a_loop() -> None:
 
 
 def test_hoist_keeps_nothing_read_from_a_changed_array() -> None:
-    file = STARTS["softmax"].file
+    file = file_of(STARTS["softmax"])
     allocated = "  auto out = torch::empty({rows, columns}, x_c.options());\n"
     pointed = "  float* y = out.data_ptr<float>();\n"
     head = file.cpp.partition("  for (int64_t r")[0]
@@ -296,9 +297,9 @@ def lowered(start: Variant) -> list[Proposal]:
 
 def test_doubles_of_loops_become_floats(tmp_path: Path) -> None:
     (found,) = lowered(STARTS["layernorm"])
-    loops = found.variant.file.cpp.partition("for (")[2]
+    loops = file_of(found.variant).cpp.partition("for (")[2]
     assert "double" not in loops and "variance + static_cast<float>(eps)" in loops
-    assert "double eps" in found.variant.file.cpp, "a parameter keeps its type"
+    assert "double eps" in file_of(found.variant).cpp, "a parameter keeps its type"
     again = dataclasses.replace(found.variant, applied=())
     assert not list(MOVES["lower_precision"].realise(again)), "there is nothing left"
     check("layernorm", [found], tmp_path)
@@ -307,7 +308,7 @@ def test_doubles_of_loops_become_floats(tmp_path: Path) -> None:
 def test_constants_become_floats(tmp_path: Path) -> None:
     start = with_text(STARTS["linear_gelu"], "0.5f * total", "0.5 * total * std::max(0.0, 1.0)")
     (found,) = lowered(start)
-    assert "0.5f * total * std::max(0.0f, 1.0f)" in found.variant.file.cpp
+    assert "0.5f * total * std::max(0.0f, 1.0f)" in file_of(found.variant).cpp
     check("linear_gelu", [found], tmp_path)
 
 
@@ -331,12 +332,12 @@ def test_doubles_that_no_float_holds_stay(old: str, new: str) -> None:
 def test_threads_are_fewer_than_the_cores(cores: int, counts: list[int]) -> None:
     start = STARTS["softmax"]
     shared = list(parallelise(cores).realise(start))
-    found = [re.findall(r"num_threads\((\d+)\)", each.variant.file.cpp) for each in shared]
+    found = [re.findall(r"num_threads\((\d+)\)", file_of(each.variant).cpp) for each in shared]
     assert [int(each[0]) for each in found if each] == counts
     for each in shared[1:]:
         later = list(MOVES["change_block_sizes"].realise(each.variant))
         schedules = [more for more in later if "schedule" in more.choice]
-        assert schedules and all("num_threads" in more.variant.file.cpp for more in schedules)
+        assert schedules and all("num_threads" in file_of(more.variant).cpp for more in schedules)
 
 
 def test_directives_survive_a_later_change_of_loops() -> None:
@@ -349,7 +350,7 @@ def test_directives_survive_a_later_change_of_loops() -> None:
     ]
     found = proposer.replay(wanted)
     assert found is not None
-    assert re.search(r"#pragma omp parallel for\n\s+for \(int64_t i_0", found[0].file.cpp)
+    assert re.search(r"#pragma omp parallel for\n\s+for \(int64_t i_0", file_of(found[0]).cpp)
     assert "-fopenmp" in found[0].flags
 
 
@@ -389,8 +390,8 @@ def test_proposer_unknown_move_is_refused() -> None:
 def test_atomic_sum_becomes_a_reduction(old: str, new: str) -> None:
     changed = with_text(STARTS["total"], old, new)
     (found,) = [each for each in proposals(changed, changed) if "atomics" in each.step.move]
-    assert "reduction(+:total)" in found.variant.file.cpp and found.risk == "reassociates"
-    assert not re.search("atomic|critical", found.variant.file.cpp)
+    assert "reduction(+:total)" in file_of(found.variant).cpp and found.risk == "reassociates"
+    assert not re.search("atomic|critical", file_of(found.variant).cpp)
 
 
 @pytest.mark.parametrize(
@@ -446,5 +447,5 @@ def test_block_calls_a_function_of_each_sum(tmp_path: Path) -> None:
     proposer = RuleProposer(start)
     (copied,) = [each for each in proposals(start, start) if "colmajor" in each.step.move]
     found = proposer.propose(copied.variant, "register_block", 0)
-    assert found is not None and found.risk == "exact" and "std::erf" in found.variant.file.cpp
+    assert found is not None and found.risk == "exact" and "std::erf" in file_of(found.variant).cpp
     check("linear_gelu", [copied, found], tmp_path)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant
@@ -95,7 +96,7 @@ _NUMBERS = st.builds(
 
 
 def start_of(cpp: str) -> Variant:
-    file = read_variant(EXAMPLES["matmul"][1]).file
+    file = file_of(read_variant(EXAMPLES["matmul"][1]))
     return Variant(file.with_cpp(cpp).source.replace("matrix_product", "made_up"), "cpp", ("-O2",))
 
 
@@ -109,7 +110,7 @@ def exact(start: Variant, first_of_each: bool) -> list[Proposal]:
             if each is None:
                 break
             place = (move, each.step.target, "" if first_of_each else each.step.choice)
-            if each.risk == "exact" and each.variant.file.cpp != start.file.cpp:
+            if each.risk == "exact" and file_of(each.variant).cpp != file_of(start).cpp:
                 found.setdefault(place, each)
     return list(found.values())
 
@@ -125,7 +126,7 @@ def check(cpp: str, calls: list[tuple[int, ...]], first_of_each: bool = True) ->
         return 0
     count = 0
     with tempfile.TemporaryDirectory() as folder:
-        texts = [start.file.cpp, *(each.variant.file.cpp for each in found)]
+        texts = [file_of(start).cpp, *(file_of(each.variant).cpp for each in found)]
         program = cpp_nests.sanitised(Path(folder), texts, _CALL)
         for numbers in calls:
             n, *others = numbers

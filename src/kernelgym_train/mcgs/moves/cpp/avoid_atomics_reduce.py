@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.scope import FLOATS, WHOLE
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
@@ -27,7 +28,7 @@ _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield a reduction for each parallel loop whose atomic additions are all to one number."""
-    file = variant.file
+    file = file_of(variant)
     root = parsed(file.cpp)
     if any(node.is_error for node in walk(root)):
         return
@@ -47,7 +48,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             name, alone = found
             edits = [(directive, f"{text_of(directive).rstrip()} reduction(+:{name})\n")]
             edits += [(each, "") for each in alone]
-            changed = variant.with_cpp(replaced(file.cpp, edits))
+            changed = with_cpp(variant, replaced(file.cpp, edits))
             yield Realisation(f"loop {count}", f"reduction of {name}", changed, "reassociates")
 
 

@@ -18,6 +18,7 @@ from kernelgym_train.mcgs.cpp.editing import (
     rewritten,
     with_text_above,
 )
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
@@ -55,7 +56,7 @@ _SIMD = "#pragma omp simd"
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield streaming stores for each loop that only fills an output."""
-    file = variant.file
+    file = file_of(variant)
     if _HELPER in file.cpp:
         return
     for function, loop in each_loop(file.cpp):
@@ -69,7 +70,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 continue
             edits.append((directive, "\n"))  # the directive moves to the inner loop
         cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
-        yield Realisation(loop.name, "streamed", variant.with_cpp(cpp))
+        yield Realisation(loop.name, "streamed", with_cpp(variant, cpp))
 
 
 def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:

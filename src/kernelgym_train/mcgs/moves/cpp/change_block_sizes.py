@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, directive_of, walk_loops
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
@@ -26,13 +27,13 @@ _PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield block sizes for each nest of two loops, then schedules."""
-    for function in read_functions(variant.file.cpp):
+    for function in read_functions(file_of(variant).cpp):
         for loop in walk_loops(function.loops):
             inner = _inner(function, loop)
             if inner is not None:
                 for block in _BLOCKS:
                     text = _blocked(function, loop, inner, block)
-                    changed = variant.with_edits([(loop.node, text)])
+                    changed = with_edits(variant, [(loop.node, text)])
                     yield Realisation(loop.name, f"blocks of {block}", changed)
         for loop in function.loops:
             directive = directive_of(loop)
@@ -42,7 +43,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 plain = loop.pragmas[0]
                 for schedule in _SCHEDULES:
                     new = text_of(directive).replace(plain, f"{plain} {schedule}")
-                    changed = variant.with_edits([(directive, new)])
+                    changed = with_edits(variant, [(directive, new)])
                     yield Realisation(f"{loop.name} threads", schedule, changed)
 
 

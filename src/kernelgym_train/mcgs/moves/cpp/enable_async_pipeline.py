@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppLoop
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.proofs import index_of
@@ -26,7 +27,7 @@ _MOST = 4  # elements fetched by one iteration
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield prefetches for each loop whose elements lie far apart, then the compiler's flag."""
-    loops = innermost_loops(variant.file.cpp)
+    loops = innermost_loops(file_of(variant).cpp)
     for loop in loops:
         if any("simd" in each for each in loop.pragmas):
             continue
@@ -36,7 +37,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 break
             body, inside = loop.body_node, text_of(loop.body_node)
             inner = inside[1:] if body.type == "compound_statement" else f" {inside} }}"
-            changed = variant.with_edits([(body, f"{{ {' '.join(lines)}{inner}")])
+            changed = with_edits(variant, [(body, f"{{ {' '.join(lines)}{inner}")])
             yield Realisation(loop.name, f"{distance} ahead", changed)
     if loops and _FLAG not in variant.flags:
         yield Realisation("compiler", _FLAG, with_flag(variant, _FLAG))

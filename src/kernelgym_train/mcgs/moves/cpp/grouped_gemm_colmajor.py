@@ -14,6 +14,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, replaced, rewritten, with_lines_above
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
@@ -39,13 +40,13 @@ class _Operand:
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield a copy of each operand whose elements lie side by side along the other loop."""
-    file = variant.file
+    file = file_of(variant)
     for function in read_functions(file.cpp):
         for outermost in function.loops:
             for around, found in _accumulations(function, outermost, ()):
                 for operand in _operands(function, around, found):
                     cpp = _copied(file.cpp, outermost, around, found, operand)
-                    changed = variant.with_cpp(cpp)
+                    changed = with_cpp(variant, cpp)
                     target = f"{found.elements.name} {operand.array.name}"
                     yield Realisation(target, operand.choice, changed)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_before
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp, with_edits
 from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppBuffer,
@@ -31,18 +32,18 @@ from kernelgym_train.mcgs.variant import Variant
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield calls that two loops share, then calls that do not change in a loop."""
-    file = variant.file
+    file = file_of(variant)
     for function in read_functions(file.cpp):
         for around in walk_loops(function.loops):
             for first, second in _neighbours(around.body):
                 edits = _kept(function, around, first, second)
                 if edits:
-                    changed = variant.with_edits(edits)
+                    changed = with_edits(variant, edits)
                     yield Realisation(f"{first.name} {second.name}", "keep", changed)
         for loop in walk_loops(function.loops):
             text = _before(function, file.cpp, loop)
             if text is not None:
-                changed = variant.with_cpp(text)
+                changed = with_cpp(variant, text)
                 yield Realisation(loop.name, "before the loop", changed)
 
 

@@ -8,6 +8,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import lines_at, rewritten
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
@@ -18,7 +19,7 @@ from kernelgym_train.mcgs.variant import Variant
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield sums with the loop over terms outside, and nests with their loops swapped."""
-    for function, loop in each_loop(variant.file.cpp):
+    for function, loop in each_loop(file_of(variant).cpp):
         accumulation = None if loop.pragmas else read_accumulation(function, loop)
         if accumulation is not None and accumulation.terms.has_plain_bounds:
             choice, text = "terms outside", _terms_outside(accumulation)
@@ -27,7 +28,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
             text = f"{inner.head} {{ {loop.head} {text_of(inner.body_node)} }}"
         else:
             continue
-        yield Realisation(loop.name, choice, variant.with_edits([(loop.node, text)]))
+        yield Realisation(loop.name, choice, with_edits(variant, [(loop.node, text)]))
 
 
 def _terms_outside(found: Accumulation) -> str:

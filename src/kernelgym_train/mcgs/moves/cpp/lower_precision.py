@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
@@ -33,12 +34,12 @@ _NEED_ONE_TYPE = ("std::max", "std::min")
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield floats for each function that computes in doubles."""
-    if unread_loops(variant.file.cpp):
+    if unread_loops(file_of(variant).cpp):
         return  # all loops of a function change together
-    for function in read_functions(variant.file.cpp):
+    for function in read_functions(file_of(variant).cpp):
         edits = _edits(function)
-        changed = variant.with_edits(edits)
-        if edits and _compiles(changed.file.cpp, function):
+        changed = with_edits(variant, edits)
+        if edits and _compiles(file_of(changed).cpp, function):
             yield Realisation(function.name, "float", changed, "approximate")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppLoop
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of
@@ -21,10 +22,10 @@ _WIDTHS = (16, 64)
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield each width, for all innermost loops that can be split."""
-    loops = [loop for loop in innermost_loops(variant.file.cpp) if _splits(loop)]
+    loops = [loop for loop in innermost_loops(file_of(variant).cpp) if _splits(loop)]
     for width in _WIDTHS if loops else ():
         taken = identifiers(root_of(loops[0].node))
-        changed = variant.with_edits([(loop.node, _split(loop, width, taken)) for loop in loops])
+        changed = with_edits(variant, [(loop.node, _split(loop, width, taken)) for loop in loops])
         yield Realisation("innermost", f"{width} wide", changed)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import CppLoop
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
@@ -37,7 +38,7 @@ def parallelise(cores: int) -> SearchMove:
 
 def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
     """Yield OpenMP's directives for each outermost loop that allows them."""
-    cpp = variant.file.cpp
+    cpp = file_of(variant).cpp
     for function in read_functions(cpp):
         for loop in function.loops:
             if loop.pragmas or not has_independent_iterations(function, loop):
@@ -53,7 +54,7 @@ def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
             ):
                 choices.append(f"{_ALL} collapse(2)")
             for choice in choices + counts:
-                changed = variant.with_cpp(with_lines_before(cpp, [(loop.node, choice)]))
+                changed = with_cpp(variant, with_lines_before(cpp, [(loop.node, choice)]))
                 told = choice.removeprefix("#pragma omp ")
                 yield Realisation(loop.name, told, with_flag(changed, "-fopenmp"))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above, with_text_above
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops, walk_loops
 from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type, is_total
@@ -47,13 +48,13 @@ static inline float {_HELPER}(float x) {{
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield reciprocals for each loop, then the polynomial for all calls of ``exp``."""
-    file = variant.file
+    file = file_of(variant)
     for function in read_functions(file.cpp):
         known = function.declared_in_loops()
         for loop in walk_loops(function.loops):
             text = _reciprocals(function, file.cpp, loop, known)
             if text is not None:
-                changed = variant.with_cpp(text)
+                changed = with_cpp(variant, text)
                 yield Realisation(loop.name, "reciprocals", changed, "approximate")
     if _HELPER in file.cpp:
         return
@@ -68,7 +69,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
     if found:
         cpp = replaced(file.cpp, [(call, _HELPER) for call in found])
         cpp = with_text_above(cpp, found[0], _TEXT)
-        changed = variant.with_cpp(cpp)
+        changed = with_cpp(variant, cpp)
         yield Realisation("exp", "polynomial", changed, "approximate")
 
 

@@ -14,6 +14,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
 from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
@@ -28,13 +29,13 @@ _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield every size of tile for each nest that is recognised."""
-    for function, rows in each_loop(variant.file.cpp):
+    for function, rows in each_loop(file_of(variant).cpp):
         found = _nest(function, rows)
         if found is None:
             continue
         for height, width, lanes in _TILES:
             text = _tile(function, rows, found, height, width, lanes)
-            changed = variant.with_edits([(rows.node, text)])
+            changed = with_edits(variant, [(rows.node, text)])
             changed = with_flag(changed, "-march=native", "-ffp-contract=fast")
             choice = f"{height} x {width} x {lanes}"
             yield Realisation(rows.name, choice, changed, "reassociates")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
@@ -14,13 +15,13 @@ _TIMES = (4, 8, 2)
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield each number of repetitions, for all innermost loops without a directive."""
-    cpp = variant.file.cpp
+    cpp = file_of(variant).cpp
     loops = [loop for loop in innermost_loops(cpp) if not loop.pragmas]
     if not loops:
         return
     for times in _TIMES:
         lines = [(loop.node, f"#pragma GCC unroll {times}") for loop in loops]
-        changed = variant.with_cpp(with_lines_before(cpp, lines))
+        changed = with_cpp(variant, with_lines_before(cpp, lines))
         yield Realisation("innermost", f"{times} times", changed)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
+from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, directive_of, inner_loops
 from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
@@ -20,7 +21,7 @@ _PARALLEL = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(?!.*\b(simd|collapse|
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield OpenMP's simd directive for all innermost loops, then for each alone."""
-    cpp = variant.file.cpp
+    cpp = file_of(variant).cpp
     found = [
         (loop, directive)
         for function, loop in each_loop(cpp)
@@ -36,7 +37,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         if not chosen:
             continue
         lines = [(loop.node, directive) for loop, directive in chosen]
-        changed = variant.with_cpp(with_lines_before(cpp, lines))
+        changed = with_cpp(variant, with_lines_before(cpp, lines))
         if "-fopenmp" not in variant.flags:
             changed = with_flag(changed, "-fopenmp-simd")
         sums = any("reduction" in directive for _, directive in chosen)
@@ -45,7 +46,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         for loop in function.loops:
             shared = _shared(function, loop)
             if shared is not None:
-                changed = variant.with_edits([shared])
+                changed = with_edits(variant, [shared])
                 yield Realisation(loop.name, "parallel for simd", changed)
 
 

@@ -1,0 +1,137 @@
+"""`SourceForm`: how a search reads and writes a kernel's module, by language.
+
+Kernels that ``load_inline`` builds hold the compiler's text and flags in a module
+(`EXTENSION`); kernels that a decorator compiles are the module itself (`SCRIPT`). Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Protocol
+
+from kernelgym import UsageError
+from kernelgym.languages import LANGUAGES
+from kernelgym_train.mcgs.cpp.normal import normal_cpp
+from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
+
+Launch = Sequence[tuple[str, int]]
+"""(name, value) of meta-parameters."""
+
+
+class SourceForm(Protocol):
+    """Reads and writes the modules of a language's kernels."""
+
+    def flags(self, source: str) -> tuple[str, ...]:
+        """Return a module's compiler flags.
+
+        Raises:
+            UsageError: If a search cannot read the module.
+        """
+
+    def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+        """Return the module with these flags and meta-parameters."""
+
+    def normal(self, source: str, launch: Launch) -> tuple[str, str]:
+        """Return the module and its compiled text, without comments and layout."""
+
+    def host(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+        """Return the module's text without the parts that a compiler makes machine code of."""
+
+
+class _Extension:
+    """Form of modules that build C++ by ``load_inline``."""
+
+    def flags(self, source: str) -> tuple[str, ...]:
+        return read_kernel_file(source).flags
+
+    def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+        return extension_file(source, launch).with_flags(flags).source
+
+    def normal(self, source: str, launch: Launch) -> tuple[str, str]:
+        file = extension_file(source, launch)
+        # The C++ text and the flags are part of a key in the form that a compiler sees.
+        module = file.with_flags(()).with_cpp("").source
+        return plain_module(module), normal_cpp(file.cpp)
+
+    def host(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+        # The module that is judged, since compiler flags may add linker flags.
+        file = read_kernel_file(self.rendered(source, flags, launch))
+        return plain_module(file.with_flags(()).with_cpp("").source)
+
+
+class _Script:
+    """Form of modules whose decorated functions are compiled when they are launched."""
+
+    def flags(self, source: str) -> tuple[str, ...]:
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError) as error:
+            raise UsageError(f"the kernel is not a Python module: {error}") from None
+        return ()
+
+    def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+        return source
+
+    def normal(self, source: str, launch: Launch) -> tuple[str, str]:
+        return plain_module(source), ""
+
+    def host(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+        return plain_module(source)
+
+
+EXTENSION: SourceForm = _Extension()
+SCRIPT: SourceForm = _Script()
+
+
+def form_of(language: str) -> SourceForm:
+    """Return the form of a language's modules."""
+    return EXTENSION if builds_extension(language) else SCRIPT
+
+
+def builds_extension(language: str) -> bool:
+    """Return True if kernels of a language hold C++ that ``load_inline`` builds."""
+    return "load_inline" in LANGUAGES[language].own_kernel.builders
+
+
+def extension_file(source: str, launch: Launch) -> KernelFile:
+    """Return a module with its C++ text, in which the meta-parameters have their values.
+
+    Args:
+        source: Text of the module.
+        launch: Values of meta-parameters. Each replaces the value of one line ``constexpr int NAME
+            = ...;`` of the C++ text.
+
+    Raises:
+        UsageError: If the text does not define a meta-parameter exactly once as a constant.
+    """
+    file = read_kernel_file(source)
+    cpp = file.cpp
+    for name, value in launch:
+        found = meta_parameter(cpp, name)
+        if found is None:
+            raise UsageError(f"the kernel has no one line 'constexpr int {name} = VALUE;'")
+        start, end = found.span(1)
+        cpp = f"{cpp[:start]}{value}{cpp[end:]}"
+    return file if cpp == file.cpp else file.with_cpp(cpp)
+
+
+def meta_parameter(cpp: str, name: str) -> re.Match[str] | None:
+    """Return the match whose group 1 is a meta-parameter's value in a C++ text.
+
+    None if the text does not define it exactly once as a constant.
+    """
+    found = list(re.finditer(rf"^constexpr int {name} = (-?\d+);$", cpp, re.MULTILINE))
+    return found[0] if len(found) == 1 else None
+
+
+def plain_module(source: str) -> str:
+    """Return a Python module without comments, layout and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        if ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
