@@ -44,10 +44,12 @@ def test_environment_is_never_overridden(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_key_is_named_and_found_but_no_variable_and_not_shown(folder: Path) -> None:
-    (folder / ".env").write_text("OPENAI_API_KEY=sk-secret # mine\n")
+    text = "OPENAI_API_KEY=sk-secret # mine\nKERNELGYM_API_KEY=kg_secret\n"
+    (folder / ".env").write_text(text)
     (line,) = take_working_folder()
     assert "OPENAI_API_KEY" in line and "sk-secret" not in line
     assert "OPENAI_API_KEY" not in os.environ and key("OPENAI_API_KEY") == "sk-secret"
+    assert "KERNELGYM_API_KEY" not in os.environ and key("KERNELGYM_API_KEY") == "kg_secret"
     assert key("OTHER") == ""
 
 

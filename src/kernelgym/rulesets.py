@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple, Self
 from kernelgym.errors import UnknownName, UsageError
 
 Precision = Literal["own", "fp64", "fp32", "fp16", "bf16"]
-PRECISIONS = ("own", "fp32", "fp16", "bf16")
+PRECISIONS: tuple[Precision, ...] = ("own", "fp32", "fp16", "bf16")
 """Precisions that problems can be judged at."""
 BASELINES = ("eager", "compile", "best")
 """Modes in which the reference may run while kernels are timed against it."""
@@ -374,7 +374,7 @@ def ruleset(which: str | Ruleset) -> Ruleset:
     """Return `which` itself, or the ruleset of that name or label.
 
     Names are those of the shipped rulesets, and what `with_tolerances` and `with_run_seconds` make
-    of them.
+    of them. Labels are those of all their `variants`.
 
     Raises:
         UnknownName: If no shipped ruleset has that name.
@@ -384,12 +384,28 @@ def ruleset(which: str | Ruleset) -> Ruleset:
     if not isinstance(which, str):
         raise UnknownName("ruleset", which, RULESETS)
     name = which.partition("@")[0]
-    if name in RULESETS and which in (name, RULESETS[name].label):
-        return RULESETS[name]
-    rules = _named(name)
-    if rules is not None and which in (name, rules.label):
+    rules = RULESETS.get(name) or _named(name)
+    if rules is not None and which == name:
         return rules
+    if rules is not None and (found := variants(rules).get(which)) is not None:
+        return found
     raise UnknownName("ruleset", which, RULESETS)
+
+
+@functools.cache
+def variants(rules: Ruleset) -> Mapping[str, Ruleset]:
+    """Return a ruleset by its label, followed by its variants.
+
+    Variants have another precision or another value of `stop_at_first_failure`.
+    """
+    stops = (rules.stop_at_first_failure, not rules.stop_at_first_failure)
+    precisions = (rules.precision, *(each for each in PRECISIONS if each != rules.precision))
+    made = [
+        dataclasses.replace(rules, precision=precision, stop_at_first_failure=stop)
+        for precision in precisions
+        for stop in stops
+    ]
+    return MappingProxyType({each.label: each for each in made} | {rules.label: rules})
 
 
 def _named(name: str) -> Ruleset | None:

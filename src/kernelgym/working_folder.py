@@ -70,9 +70,10 @@ def take_working_folder(folder: Path = Path()) -> list[str]:
         given = {}
         said.append(f"{ENV_FILE} in the working folder cannot be read and is left out: {error}")
     new = {name: value for name, value in given.items() if value and not os.environ.get(name)}
+    keys = {name for name in new if _KEY.fullmatch(name)}
     settings = {name: value for name, value in new.items() if _SETTING.fullmatch(name)}
-    os.environ.update(settings)
-    if taken := sorted({*settings, *filter(_KEY.fullmatch, new)}):
+    os.environ.update({name: value for name, value in settings.items() if name not in keys})
+    if taken := sorted({*settings, *keys}):
         said.append(f"from {ENV_FILE} in the working folder: {', '.join(taken)}")
     if not os.environ.get(_ROOT) and (root := _checkout(folder)) is not None:
         os.environ[_ROOT] = str(root)

@@ -37,7 +37,7 @@ class Server:
     """Scripted service: faults are answered first, one a request, then all is correct."""
 
     def __init__(self, *faults, info: dict | None = None, roles=("judge",)) -> None:
-        data = {"rulesets": [{"digest": CAN.ruleset.digest}], "key": {"roles": list(roles)}}
+        data = {"ruleset": CAN.ruleset.label, "key": {"roles": list(roles)}}
         self.info = data | {"capabilities": capabilities_data(CAN)} | (info or {})
         self.faults, self.asked, self.lock = list(faults), [], threading.Lock()
         self.batches: dict[str, list[dict]] = {}
@@ -221,7 +221,7 @@ def test_events_that_are_cut_off_continue_after_the_last_one(monkeypatch) -> Non
 @pytest.mark.parametrize(
     ("info", "told"),
     [
-        ({"rulesets": [{"digest": "00000000"}]}, "verdicts would not be comparable"),
+        ({"ruleset": "strict@00000000"}, "verdicts would not be comparable"),
         ({"capabilities": {"device": "cpu"}}, "cannot be read"),
         ({"capabilities": None}, "cannot be read"),
     ],
@@ -237,7 +237,7 @@ def test_ruleset_with_a_shipped_name_and_other_fields_is_refused() -> None:
 
     other = dataclasses.replace(CAN.ruleset, min_calls=2)
     can = dataclasses.replace(CAN, ruleset=other)
-    info = {"capabilities": capabilities_data(can), "rulesets": [{"digest": other.digest}]}
+    info = {"capabilities": capabilities_data(can), "ruleset": other.label}
     with connected(Server(info=info)) as remote:
         with pytest.raises(UsageError, match=f"{other.digest}.*{CAN.ruleset.label}"):
             _ = remote.capabilities
@@ -271,6 +271,48 @@ def test_key_comes_from_the_environment_if_none_is_given(monkeypatch) -> None:
         with connected(server, key=key) as remote:
             _ = remote.capabilities
         assert server.asked[0].headers["Authorization"] == wanted
+
+
+def test_key_in_the_working_folders_env_file_is_found(monkeypatch, tmp_path) -> None:
+    monkeypatch.delenv("KERNELGYM_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("KERNELGYM_API_KEY=kg_file\n")
+    server = Server()
+    with connected(server) as remote:
+        _ = remote.capabilities
+    assert server.asked[0].headers["Authorization"] == "Bearer kg_file"
+
+
+def test_ruleset_and_timing_that_are_asked_for_travel_with_every_job() -> None:
+    import dataclasses
+
+    wanted = dataclasses.replace(CAN.ruleset, stop_at_first_failure=True)
+    can = dataclasses.replace(CAN, ruleset=wanted, timed=False)
+    server = Server(info={"capabilities": capabilities_data(can), "ruleset": wanted.label})
+    with connected(server, ruleset=wanted, timing=False) as remote:
+        again = pickle.loads(pickle.dumps(remote))
+        assert (again._ruleset, again._timing) == (wanted, False)
+        assert remote.evaluate(SAMPLE_PROBLEM, kernel("a")).correct
+    asked = server.asked[0].url.params
+    assert (asked["ruleset"], asked["timing"]) == (wanted.label, "false")
+    row = json.loads(server.posts()[0].content)["jobs"][0]
+    assert (row["ruleset"], row["timing"]) == (wanted.label, False)
+    with connected(Server(), ruleset=wanted) as remote:
+        with pytest.raises(UsageError, match=f"{CAN.ruleset.label}.*{wanted.label}"):
+            _ = remote.capabilities
+
+
+def test_kernel_that_fits_into_no_request_is_rejected_and_spoils_no_other() -> None:
+    class Limited(Server):
+        def __call__(self, request):
+            if len(request.content) > 1 << 20:
+                return refused(413, "too_large")
+            return super().__call__(request)
+
+    with connected(Limited()) as remote:
+        found = remote.evaluate_many(jobs("a", "\ud800" * 200_000))
+    assert [each.status for each in found] == [Status.CORRECT, Status.REJECTED]
+    assert found[1].findings[0].code == "too_large" and found[1].ruleset == CAN.ruleset.label
 
 
 def test_closed_evaluator_takes_no_job_and_jobs_in_flight_become_unavailable() -> None:

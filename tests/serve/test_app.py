@@ -173,7 +173,7 @@ BAD = {
         422,
         f"job 1: .*{SAMPLE_PROBLEM.digest}.* and 00",
     ),
-    "ruleset": ({"jobs": [job(ruleset="strict@00")]}, 422, "strict@00.*this server has 'strict@"),
+    "ruleset": ({"jobs": [job(ruleset="strict@00")]}, 422, "strict@00.*this server has strict@"),
     "device": ({"jobs": [job(device_kind="NVIDIA H100")]}, 422, "NVIDIA H100"),
     "timing": ({"jobs": [job(timing=False)]}, 422, "times correct kernels"),
     "seed": ({"jobs": [job(seed="xyz")]}, 422, "hexadecimal"),
@@ -233,6 +233,17 @@ def test_web_page_cannot_reach_a_server_without_keys(tmp_path) -> None:
                 "/v1/jobs", content=b"{}", headers={"content-type": "text/plain"}
             )
             assert form.status_code == 415
+
+    run(go())
+
+
+def test_request_that_is_not_offered_is_refused_like_others(tmp_path) -> None:
+    async def go() -> None:
+        async with served(tmp_path) as (client, _):
+            for method, path, status in (("GET", "/v1/nope", 404), ("PUT", "/v1/jobs", 405)):
+                answer = await client.request(method, path)
+                assert answer.status_code == status
+                assert f"{method} {path} is no request" in answer.json()["error"]["message"]
 
     run(go())
 

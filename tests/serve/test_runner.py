@@ -10,6 +10,7 @@ import time
 import pytest
 
 from kernelgym.serve import runner as module
+from kernelgym.serve.judges import Judges
 from kernelgym.serve.keys import KeyRing, Tenant
 from kernelgym.serve.requests import ProblemShelf
 from kernelgym.serve.runner import Runner
@@ -47,17 +48,18 @@ class StepByStep(ScriptedEvaluator):
 def made(tmp_path):
     with contextlib.ExitStack() as stack:
 
-        def make(evaluator, *tenants, job=None) -> Runner:
+        def make(evaluator, *tenants, job=None, others=None) -> Runner:
             store = JobStore(tmp_path)
             stack.callback(store.close)
             shelf = ProblemShelf([OneProblem()])
-            return Runner(store, evaluator, Tenants(*tenants), shelf, job)
+            return Runner(store, Judges(evaluator, others), Tenants(*tenants), shelf, job)
 
         yield make
 
 
 def add(runner: Runner, tenant: str, *sources: str, **changes) -> list[str]:
-    requests = [job(source) | changes for source in sources]
+    told = {"ruleset": "", "timing": None, "seed": ""}
+    requests = [job(source) | told | changes for source in sources]
     _, ids, _ = runner.store.add(tenant, f"{tenant}{sources}", "d", requests, time.time())
     runner.take(tenant, ids)
     return list(ids)

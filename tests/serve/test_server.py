@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import shutil
 import signal
 import socket
+import subprocess
 import time
 
 import httpx
 import pytest
 
-from kernelgym import UsageError
+from kernelgym import RemoteEvaluator, UsageError
 from kernelgym.serve import server
 from kernelgym.serve.app import VerdictService
 from kernelgym.serve.server import OUTSIDE_TIER, Listening, run_server
 from kernelgym.serve.store import JobStore
-from kernelgym.testing import ScriptedEvaluator
+from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
+from kernelgym.types import Kernel
 from support.serve_process import serving
 from support.served import job
 
@@ -49,29 +51,41 @@ def test_listening_socket_names_tcp_so_that_asyncio_sends_answers_at_once() -> N
         assert bound.proto == socket.IPPROTO_TCP
 
 
-def test_client_that_does_not_read_ends_its_answer() -> None:
-    ended = []
-
-    async def app(scope, receive, send) -> None:
-        try:
-            while True:
-                await send({"type": "http.response.body", "more_body": True})
-        finally:
-            ended.append(scope["path"])
-
-    async def never(message) -> None:
-        await asyncio.Event().wait()
-
-    limited = server.WriteLimit(app, seconds=0.05)
-    asyncio.run(limited({"type": "http", "path": "/events"}, None, never))
-    assert ended == ["/events"]
-
-
 def test_tls_files_that_are_missing_are_a_usage_error(tmp_path) -> None:
     with contextlib.closing(JobStore(tmp_path)) as store:
         listening = Listening(port=0, certificate="/no/cert", private_key="/no/key")
         with pytest.raises(UsageError, match="TLS files"):
             run_server(VerdictService(store, ScriptedEvaluator()), listening)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_tls_serves_those_that_trust_the_certificate_and_refuses_others(
+    tmp_path, monkeypatch
+) -> None:
+    certificate, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    files = ("-keyout", str(key), "-out", str(certificate))
+    subprocess.run(["openssl", "req", "-x509", *kind, *files, *names], check=True, stderr=-3)
+    with serving(tmp_path / "s", tls=(certificate, key)) as (_, url):
+        assert url.startswith("https://")
+        with RemoteEvaluator(url) as remote, pytest.raises(UsageError, match="SSL_CERT_FILE"):
+            _ = remote.capabilities
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with RemoteEvaluator(url) as remote:
+            assert remote.evaluate(SAMPLE_PROBLEM, Kernel("a", "triton")).correct
+
+
+def test_client_that_leaves_while_it_sends_leaves_no_error_in_the_log(tmp_path, capfd) -> None:
+    with serving(tmp_path) as (_, url):
+        where = ("127.0.0.1", int(url.rpartition(":")[2]))
+        head = "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
+        with socket.create_connection(where) as cut:
+            cut.sendall(f"{head}Content-Type: application/json\r\n\r\n{{".encode())
+            time.sleep(0.2)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        time.sleep(0.2)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def post(url: str, count: int, key: str) -> dict:

@@ -33,10 +33,12 @@ def main(state: str, port: str, seconds: str) -> int:
 
     keys = os.environ.get("SERVE_PROCESS_KEYS")
     ring = KeyRing(Path(keys) if keys else None)
-    service = VerdictService(JobStore(Path(state)), Slow(), [OneProblem()], ring)
+    service = VerdictService(JobStore(Path(state)), Slow(), None, [OneProblem()], ring)
+    certificate, _, private_key = os.environ.get("SERVE_PROCESS_TLS", "").partition(":")
+    listening = Listening(port=int(port), certificate=certificate, private_key=private_key)
     with ended_by_sigterm() as code:
         try:
-            run_server(service, Listening(port=int(port)), lambda url: print(url, flush=True))
+            run_server(service, listening, lambda url: print(url, flush=True))
         except KeyboardInterrupt:
             return code.value
     return 0
@@ -44,12 +46,18 @@ def main(state: str, port: str, seconds: str) -> int:
 
 @contextlib.contextmanager
 def serving(
-    state: Path, seconds: float = 0.0, port: int = 0, keys: Path | None = None
+    state: Path,
+    seconds: float = 0.0,
+    port: int = 0,
+    keys: Path | None = None,
+    tls: tuple[Path, Path] | None = None,
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Serve in a process that is killed at the end of the block; yields it and its address."""
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     if keys is not None:
         environment["SERVE_PROCESS_KEYS"] = str(keys)
+    if tls is not None:
+        environment["SERVE_PROCESS_TLS"] = f"{tls[0]}:{tls[1]}"
     program = [sys.executable, __file__, str(state), str(port), str(seconds)]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment)
     try:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from kernelgym.serve.app import VerdictService, create_app
+from kernelgym.serve.judges import MakeEvaluator
 from kernelgym.serve.keys import KeyRing
 from kernelgym.serve.runner import Keeping
 from kernelgym.serve.store import JobStore
@@ -47,11 +48,13 @@ async def served(
     keys: Path | None = None,
     keeping: Keeping | None = None,
     prepare: Callable[[VerdictService], None] = lambda _: None,
+    make: MakeEvaluator | None = None,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, VerdictService]]:
     """Serve in this event loop; yields a client without a key, and the service."""
     service = VerdictService(
         JobStore(folder),
         evaluator or ScriptedEvaluator(),
+        make,
         [OneProblem()],
         KeyRing(keys),
         keeping=keeping or Keeping(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.options import MemoryOption
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import parse_bytes
-from kernelgym.rulesets import precise_rules
+from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Evaluator
 
 _ACTIONS = ("add", "list", "revoke")
@@ -47,7 +49,7 @@ class ServeCommand(MemoryOption):
     workers: int = 1
     """Number of kernels judged at the same time on each device; 4 keep a GPU busy."""
     ruleset: str = "strict"
-    """Rules of the verdicts: strict or kernelbench."""
+    """Rules of jobs that name none: strict or kernelbench. Jobs may name the other, too."""
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     no_timing: bool = False
@@ -111,32 +113,34 @@ class ServeCommand(MemoryOption):
         keys = KeyRing(Path(self.keys) if self.keys else None)
         isolation = listening.isolation(bool(self.keys))
         suites = [suite(name) for name in self.suites]
-        evaluator = self._evaluator(isolation)
-        try:
+        with contextlib.ExitStack() as stack:
+            store = JobStore(Path(self.state))
+            stack.callback(store.close)
+            make = functools.partial(self._evaluator, isolation)
+            evaluator = make(precise_rules(self.ruleset, self.precision), not self.no_timing)
+            stack.callback(evaluator.close)
             job = canary(evaluator.capabilities)
             evaluator.submit(job).result()  # raises where the host lacks the sandbox
-            store = JobStore(Path(self.state))
             keeping = Keeping(self.keep_days, self.max_state_gb)
-            service = VerdictService(store, evaluator, suites, keys, job, keeping)
+            service = VerdictService(store, evaluator, make, suites, keys, job, keeping)
             service.any_host = self.insecure
             if store.requeued:
                 _say(f"{store.requeued} jobs that an earlier server had begun are queued again")
             if self.insecure and not listening.is_loopback:
                 _say("INSECURE: every machine that reaches this one may run code here")
             run_server(service, listening, lambda url: _say(f"serving verdicts at {url}"))
-        finally:
-            evaluator.close()
         return 0
 
-    def _evaluator(self, isolation: str) -> Evaluator:
+    def _evaluator(self, isolation: str, rules: Ruleset, timing: bool) -> Evaluator:
+        """Return an evaluator of a ruleset."""
         from kernelgym.judge import LocalEvaluator
 
         devices = "all" if self.device == "all" else None
         evaluator: Evaluator = LocalEvaluator(
             "cpu" if devices else self.device,
-            precise_rules(self.ruleset, self.precision),
+            rules,
             self.workers,
-            not self.no_timing,
+            timing,
             isolation=isolation,
             devices=devices,
             memory_bytes=parse_bytes(self.memory),

@@ -48,6 +48,7 @@ from kernelgym.prompts.parts import Part
 from kernelgym.retrieval.prompt_part import Retrieval, ready_retrieval
 from kernelgym.rewards import RewardPreset, check_speed, check_trials, reward_preset
 from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import Ids, Suite
 from kernelgym.tokens import TokenCounter, check_counter, estimate_tokens
 from kernelgym.types import GAMMA, Evaluator, Kernel, Message, Problem, Turn, Verdict
@@ -152,9 +153,11 @@ class KernelEnv(gym.Env[str, str]):
             raise UnknownName("render mode", render_mode, RENDER_MODES)
         if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
             raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
+        given = None if isinstance(evaluator, str) else evaluator
+        suite, ruleset = with_own_rules(suite, ruleset, given)
         if isinstance(evaluator, str):
-            evaluator = evaluator_at(evaluator)
-        suite, ruleset = with_own_rules(suite, ruleset, evaluator)
+            rules = None if ruleset is None else find_ruleset(ruleset)
+            evaluator = evaluator_at(evaluator, rules)
         self.device, self.ruleset = agreed_on(evaluator, device, ruleset)
         self.language = check_language(language, self.device, self.ruleset.precision).name
         self.gamma = gamma

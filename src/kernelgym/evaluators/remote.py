@@ -9,7 +9,9 @@ Contract:
   verdict is `unavailable`. As long as the server answers, a verdict is waited for without limit;
 - a refusal that is the caller's fault is a `UsageError` with the server's sentence, for the job
   that it concerns alone;
-- a server whose rules this version of kernelgym does not know by the same digest is refused;
+- kernels are judged by the ruleset that was asked for, or by the server's own; a server that does
+  not know it by the same digest is refused;
+- a kernel that does not fit into a request is `rejected`;
 - cancelling a future takes its job back if judging has not begun.
 
 Threads may share an object, forked processes too; it pickles, and copies deeply to itself.
@@ -28,9 +30,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
 
-from kernelgym.errors import UsageError
+from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.base import EvaluatorBase
 from kernelgym.evaluators.dispatch import as_they_come, settle
 from kernelgym.evaluators.service_client import MAY_PASS, GaveUp, Refused, ServiceClient
@@ -42,8 +45,18 @@ from kernelgym.evaluators.wire import (
     WireProblem,
     capabilities_from,
 )
-from kernelgym.rulesets import RULESETS
-from kernelgym.types import Capabilities, Job, Problem, Verdict
+from kernelgym.rulesets import Ruleset
+from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.types import (
+    Capabilities,
+    Finding,
+    Job,
+    Kernel,
+    Problem,
+    Severity,
+    Status,
+    Verdict,
+)
 from kernelgym.verdict import unavailable
 
 if TYPE_CHECKING:
@@ -72,12 +85,15 @@ class RemoteEvaluator(EvaluatorBase):
 
     Args:
         url: Address of the service, such as ``https://judge:8765``.
-        key: Key of the service; None for the environment variable ``KERNELGYM_API_KEY``, if set.
+        key: Key of the service; None for the environment variable ``KERNELGYM_API_KEY``, or the
+            line of that name in the file ``.env``.
+        ruleset: A ruleset or the name of one; None for the server's own.
+        timing: Whether correct kernels are timed; None for what the server does by itself.
         patience_s: Seconds without an answer after which a kernel's verdict is `unavailable`.
         transport: Transport of httpx in place of the network, for tests.
 
     Raises:
-        UsageError: If the address is no http or https address.
+        UsageError: If the address is no http or https address, or there is no such ruleset.
     """
 
     def __init__(
@@ -85,6 +101,8 @@ class RemoteEvaluator(EvaluatorBase):
         url: str,
         key: str | None = None,
         *,
+        ruleset: str | Ruleset | None = None,
+        timing: bool | None = None,
         patience_s: float = 600.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -92,6 +110,8 @@ class RemoteEvaluator(EvaluatorBase):
             raise UsageError(f"patience_s must be above 0, got {patience_s}")
         self._client = ServiceClient(url, key, transport)
         self.url, self.patience_s = self._client.url, patience_s
+        self._ruleset = None if ruleset is None else find_ruleset(ruleset)
+        self._timing = timing
         self._closed = False
         self._begin()
 
@@ -106,10 +126,16 @@ class RemoteEvaluator(EvaluatorBase):
         self._with_source: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"url": self.url, "key": self._client.key, "patience_s": self.patience_s}
+        return {
+            "url": self.url,
+            "key": self._client.key,
+            "ruleset": self._ruleset,
+            "timing": self._timing,
+            "patience_s": self.patience_s,
+        }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
-        RemoteEvaluator.__init__(self, state["url"], state["key"], patience_s=state["patience_s"])
+        RemoteEvaluator.__init__(self, **state)
 
     def __repr__(self) -> str:
         return f"RemoteEvaluator({self.url!r})"
@@ -128,12 +154,14 @@ class RemoteEvaluator(EvaluatorBase):
         return self._can
 
     def _connect(self) -> None:
+        asked = {"ruleset": "" if self._ruleset is None else self._ruleset.label}
+        if self._timing is not None:
+            asked["timing"] = str(self._timing).lower()
+        path = f"/v1/info?{urlencode(asked)}"
         try:
-            info = self._client.ask(
-                "GET", "/v1/info", min(self.patience_s, _FIRST_CONTACT_S)
-            ).json()
+            info = self._client.ask("GET", path, min(self.patience_s, _FIRST_CONTACT_S)).json()
             can = capabilities_from(info["capabilities"])
-            digest = info["rulesets"][0]["digest"]
+            told = info["ruleset"]
         except Refused as refusal:
             raise UsageError(f"{self.url} refuses: {refusal}") from None
         except GaveUp as failure:
@@ -146,12 +174,12 @@ class RemoteEvaluator(EvaluatorBase):
                 f"the answer of {self.url} cannot be read ({type(error).__name__}: {error}); it is "
                 "no verdict service, or one of another version of kernelgym"
             ) from None
-        own = RULESETS.get(can.ruleset.name, can.ruleset)
-        if can.ruleset.digest != digest or own.digest != digest:
+        own = self._ruleset or _known(can.ruleset)
+        if can.ruleset.label != told or own.label != told:
             raise UsageError(
-                f"{self.url} judges by ruleset {can.ruleset.name}@{digest}, and this version of "
-                f"kernelgym has {own.label}: verdicts would not be comparable; install the same "
-                "version on both sides"
+                f"{self.url} judges by ruleset {told}, and this version of kernelgym has "
+                f"{own.label}: verdicts would not be comparable; install the same version on both "
+                "sides"
             )
         self._info, self._can = info, can
 
@@ -252,6 +280,7 @@ class RemoteEvaluator(EvaluatorBase):
             kernel=WireKernel(source=kernel.source, language=kernel.language),
             ruleset=can.ruleset.label if can is not None else "",
             device_kind=can.device_kind if can is not None else "",
+            timing=can.timed if can is not None else None,
             seed=asked.seed,
         )
         return dataclasses.asdict(request)
@@ -319,8 +348,26 @@ class _Batch:
             _Batch(self._remote, self._asked).judge()
         elif len(self._asked) > 1 and refusal.status in (403, 413, 422):
             self._in_halves()  # one bad job spoils no other
+        elif refusal.status == 413 and _size(self._asked[0].job.kernel) > MOST_BODY_BYTES // 2:
+            _settle_one(self._asked[0], self._too_large())
         else:
             _settle_all(self._asked, UsageError(f"{self._remote.url} refuses: {refusal}"))
+
+    def _too_large(self) -> Verdict:
+        """Return the verdict on a kernel that does not fit into a request."""
+        can, size = self._remote.capabilities, _size(self._asked[0].job.kernel)
+        message = (
+            f"the kernel takes {size} bytes in JSON, and a request to the verdict service has "
+            f"{MOST_BODY_BYTES} at most"
+        )
+        finding = Finding("too_large", message, Severity.HARD)
+        return Verdict(
+            Status.REJECTED,
+            findings=(finding,),
+            message=message,
+            device=can.device,
+            ruleset=can.ruleset.label,
+        )
 
     def _follow(self, found: Mapping[str, Any]) -> bool:
         """Wait for the verdicts; return False if the server does not know the batch any more."""
@@ -330,10 +377,10 @@ class _Batch:
         for each in self._asked:
             each.verdict.add_done_callback(self._leave)
         self._settle(found["jobs"])
-        last, streams = 0, True
+        last, pause_s = 0, cast("float | None", _RESUME_S)
         while not self._is_done():
-            if streams:
-                last, streams = self._stream(last)
+            if pause_s is not None:
+                last, pause_s = self._stream(last)
             else:
                 time.sleep(_POLL_S)
             if self._is_done():
@@ -345,19 +392,20 @@ class _Batch:
                     return False
                 raise
             self._settle(answer.json()["jobs"])
-            if streams:
-                time.sleep(_RESUME_S)
+            if pause_s is not None and not self._is_done():
+                time.sleep(pause_s)
         return True
 
-    def _stream(self, last: int) -> tuple[int, bool]:
+    def _stream(self, last: int) -> tuple[int, float | None]:
         """Settle futures by the batch's events until they end.
 
         Args:
             last: Number of the last event that was read.
 
         Returns:
-            The same after reading, and whether streams work: False if one was silent for too long
-            or was none, as behind a proxy that holds answers back.
+            The same after reading, and the seconds after which the next stream may be asked for;
+            None if one was silent for too long or was none, as behind a proxy that holds answers
+            back.
         """
         import httpx
 
@@ -370,7 +418,7 @@ class _Batch:
                 timeout=httpx.Timeout(10.0, read=_SILENCE_S),
             ) as answer:
                 if not answer.headers.get("content-type", "").startswith("text/event-stream"):
-                    return last, answer.status_code in MAY_PASS
+                    return last, _POLL_S if answer.status_code in MAY_PASS else None
                 for line in answer.iter_lines():
                     field, _, value = line.partition(": ")
                     if field == "event":
@@ -382,10 +430,10 @@ class _Batch:
                     if self._is_done():
                         break
         except httpx.ReadTimeout:
-            return last, False
+            return last, None
         except (httpx.TransportError, RuntimeError, ValueError):
             pass  # cut off: the batch is asked for, and the events continue after the last one
-        return last, True
+        return last, _RESUME_S
 
     def _settle(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Settle the futures of jobs that have an outcome."""
@@ -427,7 +475,25 @@ def _settle_all(asked: Iterable[_Asked], outcome: Verdict | BaseException) -> No
         _settle_one(each, outcome)
 
 
+def _size(kernel: Kernel) -> int:
+    """Return the bytes that a kernel takes in a request."""
+    return len(json.dumps(kernel.source))
+
+
+def _known(rules: Ruleset) -> Ruleset:
+    """Return the ruleset that this version of kernelgym has under a server's name."""
+    for wanted in (rules.label, rules.name):
+        with contextlib.suppress(UnknownName):
+            return find_ruleset(wanted)
+    return rules
+
+
 @functools.cache
-def evaluator_at(url: str) -> RemoteEvaluator:
-    """Return the evaluator of an address that all callers in this process share."""
-    return RemoteEvaluator(url)
+def evaluator_at(url: str, ruleset: Ruleset | None = None) -> RemoteEvaluator:
+    """Return the evaluator of an address that all callers in this process share.
+
+    Args:
+        url: The address.
+        ruleset: The ruleset; None for the server's own.
+    """
+    return RemoteEvaluator(url, ruleset=ruleset)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from kernelgym import working_folder
 from kernelgym.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ KEY_VARIABLE = "KERNELGYM_API_KEY"
 """Environment variable of the key, for evaluators that are not given one."""
 MAY_PASS = (408, 429, 500, 502, 503, 504)
 """HTTP statuses after which a request is sent again."""
+_TRUST = "to trust a certificate that no authority has signed, set SSL_CERT_FILE to its file"
 _LONGEST_PAUSE_S = 5.0
 _READ_S = 40.0  # longer than a request asks the server to wait
 
@@ -40,7 +42,7 @@ class ServiceClient:
 
     Args:
         url: Address of the service.
-        key: Key of the service; None for the environment variable.
+        key: Key of the service; None for the environment variable, or the file ``.env``.
         transport: Transport of httpx in place of the network.
 
     Raises:
@@ -64,12 +66,12 @@ class ServiceClient:
         self.url, self.key, self.transport = url.rstrip("/"), key, transport
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
-        self._closed = False
+        self._closed = threading.Event()
 
     def close(self) -> None:
         """End all requests, those that are waiting included."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             if self._client is not None:
                 self._client.close()
 
@@ -82,10 +84,10 @@ class ServiceClient:
         import httpx
 
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise GaveUp("the evaluator was closed")
             if self._client is None:
-                key = self.key if self.key is not None else os.environ.get(KEY_VARIABLE, "")
+                key = self.key if self.key is not None else working_folder.key(KEY_VARIABLE)
                 self._client = httpx.Client(
                     headers={"Authorization": f"Bearer {key}"} if key else {},
                     timeout=httpx.Timeout(10.0, read=_READ_S, pool=None),
@@ -121,6 +123,8 @@ class ServiceClient:
                     method, self.url + path, content=content, headers=headers
                 )
             except httpx.TransportError as error:
+                if _distrusts(error):
+                    raise Refused(0, "certificate", f"{error}; {_TRUST}") from None
                 why = f"{type(error).__name__}: {error}"
             except RuntimeError as error:  # the client was closed meanwhile
                 raise GaveUp(f"the evaluator was closed ({error})") from None
@@ -135,8 +139,17 @@ class ServiceClient:
                     wait_s = max(wait_s, float(answer.headers.get("retry-after", "0")))
             if time.monotonic() + wait_s > end:
                 raise GaveUp(f"{why} (tried for {patience_s:g} s)")
-            time.sleep(wait_s)
+            self._closed.wait(wait_s)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _distrusts(error: BaseException | None) -> bool:
+    """Return True if an error comes of a certificate that is not trusted."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _refusal(answer: httpx.Response) -> Refused:

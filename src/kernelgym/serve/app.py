@@ -22,6 +22,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from kernelgym.evaluators.wire import (
     MOST_BODY_BYTES,
@@ -31,11 +33,13 @@ from kernelgym.evaluators.wire import (
 )
 from kernelgym.machine import installed_version
 from kernelgym.reading import schema
+from kernelgym.serve.judges import Judges, MakeEvaluator
 from kernelgym.serve.keys import KeyRing, Tenant
 from kernelgym.serve.metrics import metrics_text
-from kernelgym.serve.requests import ProblemShelf, Refusal, read_jobs, too_large
+from kernelgym.serve.refusal import Refusal
+from kernelgym.serve.requests import ProblemShelf, read_jobs, too_large
 from kernelgym.serve.runner import Keeping, Runner
-from kernelgym.serve.store import JobStore, OtherBody, StoredBatch
+from kernelgym.serve.store import JobStore, OtherBody, StoredBatch, StoredEvent
 from kernelgym.suites.base import Suite
 from kernelgym.types import Evaluator, Job
 
@@ -88,6 +92,8 @@ class VerdictService:
 
     store: JobStore
     evaluator: Evaluator
+    make: MakeEvaluator | None = None
+    """Makes an evaluator of other rules; None to judge by those of `evaluator` alone."""
     suites: Sequence[Suite] = ()
     """Suites whose problems jobs may name."""
     keys: KeyRing = field(default_factory=lambda: KeyRing(None))
@@ -98,6 +104,7 @@ class VerdictService:
     """Whether a server without keys answers to any host's name, not only on loopback."""
     is_ending: Callable[[], bool] = lambda: False
     """Whether the server is about to end, so that it takes no new jobs."""
+    judges: Judges = field(init=False)
     shelf: ProblemShelf = field(init=False)
     changes: Changes = field(init=False, default_factory=Changes)
     runner: Runner = field(init=False)
@@ -105,10 +112,10 @@ class VerdictService:
     """Open event streams by tenant."""
 
     def __post_init__(self) -> None:
-        self.shelf = ProblemShelf(self.suites)
+        self.shelf, self.judges = ProblemShelf(self.suites), Judges(self.evaluator, self.make)
         self.runner = Runner(
             self.store,
-            self.evaluator,
+            self.judges,
             self.keys,
             self.shelf,
             self.canary,
@@ -131,7 +138,8 @@ def create_app(service: VerdictService) -> FastAPI:
         yield
         await asyncio.to_thread(service.close)
 
-    app = FastAPI(title="kernelgym verdict service", lifespan=lifespan)
+    version = installed_version("kernelgym")
+    app = FastAPI(title="kernelgym verdict service", version=version, lifespan=lifespan)
     routes = _Routes(service)
     posted: dict[str, Any] = {
         "requestBody": {
@@ -152,6 +160,8 @@ def create_app(service: VerdictService) -> FastAPI:
     add("/readyz", routes.readyz, methods=["GET"], **shared)
     add("/metrics", routes.metrics, methods=["GET"], **shared)
     app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _not_offered)
+    app.add_exception_handler(ClientDisconnect, _left)
     app.add_exception_handler(sqlite3.Error, _no_storage)
     return app
 
@@ -179,10 +189,8 @@ class _Routes:
             raise Refusal(
                 422, "invalid", f"Idempotency-Key has {_LONGEST_IDEMPOTENCY} characters at most"
             )
-        can = service.evaluator.capabilities
-        jobs = await asyncio.to_thread(
-            read_jobs, await _body_of(request), tenant, can, service.shelf
-        )
+        body = await _body_of(request)
+        jobs = await asyncio.to_thread(read_jobs, body, tenant, service.judges, service.shelf)
         batch, ids, is_new = await asyncio.to_thread(self._queue, tenant, key, jobs)
         if is_new:
             service.runner.take(tenant.name, ids)
@@ -283,14 +291,12 @@ class _Routes:
             with service.changes.of(batch) as changed:
                 while not service.is_ending() and not await request.is_disconnected():
                     changed.clear()
-                    events = service.store.events(batch, last)
-                    for event in events:
-                        last, spoke = event.number, time.monotonic()
-                        data = json.dumps(event.data)
-                        yield f"id: {last}\nevent: {event.kind}\ndata: {data}\n\n"
-                        if event.kind == "done":
+                    if events := service.store.events(batch, last):
+                        last, spoke = events[-1].number, time.monotonic()
+                        yield "".join(map(_told, events))
+                        if events[-1].kind == "done":
                             return
-                    if not events:
+                    else:
                         if time.monotonic() - spoke >= _PING_S:
                             spoke = time.monotonic()
                             yield ": the batch is not done\n\n"
@@ -299,15 +305,23 @@ class _Routes:
             service.streams[tenant] -= 1
 
     async def info(self, request: Request) -> Response:
-        """Return what the server judges by, on which devices, and the limits of the key."""
-        tenant, can = self._tenant(request, "judge"), self._service.evaluator.capabilities
+        """Return what the server judges by, on which devices, and the limits of the key.
+
+        ``?ruleset=LABEL`` and ``?timing=true|false``: what it can do by those rules.
+        """
+        tenant, judges = self._tenant(request, "judge"), self._service.judges
+        asked = request.query_params
+        timing = {"true": True, "false": False}.get(asked.get("timing", ""))
+        can = judges.capabilities(asked.get("ruleset", ""), timing)
+        labels = [label.rpartition("@") for label in judges.labels()]
         told = dataclasses.asdict(tenant)
         del told["sha256"]
         return JSONResponse(
             {
                 "version": installed_version("kernelgym"),
                 "devices": {can.device_kind or can.device: list(can.devices)},
-                "rulesets": [{"name": can.ruleset.name, "digest": can.ruleset.digest}],
+                "ruleset": can.ruleset.label,
+                "rulesets": [{"name": name, "digest": digest} for name, _, digest in labels],
                 "languages": list(can.languages),
                 "provenance": list(can.provenance),
                 "limits": {"body_bytes": MOST_BODY_BYTES, "jobs": MOST_JOBS},
@@ -426,6 +440,10 @@ async def _body_of(request: Request) -> bytes:
     return b"".join(parts)
 
 
+def _told(event: StoredEvent) -> str:
+    return f"id: {event.number}\nevent: {event.kind}\ndata: {json.dumps(event.data)}\n\n"
+
+
 async def _set_within(event: asyncio.Event, seconds: float) -> None:
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
@@ -439,6 +457,15 @@ async def _refused(_: Request, refusal: Any) -> Response:
     headers = {} if refusal.retry_s is None else {"Retry-After": f"{max(1.0, refusal.retry_s):.0f}"}
     error = {"error": {"code": refusal.code, "message": refusal.message}}
     return JSONResponse(error, refusal.status, headers=headers)
+
+
+async def _not_offered(request: Request, error: Any) -> Response:
+    message = f"{request.method} {request.url.path} is no request of this service; see /docs"
+    return await _refused(request, Refusal(error.status_code, "not_offered", message))
+
+
+async def _left(_: Request, __: Any) -> Response:
+    return Response(status_code=400)  # the client left while it sent its request
 
 
 async def _no_storage(request: Request, error: Any) -> Response:

@@ -15,7 +15,6 @@ import os
 import secrets
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any, Literal
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.file_lock import locked
+from kernelgym.rate_limit import RateLimit
 from kernelgym.reading import read
 
 Role = Literal["judge", "problems", "admin"]
@@ -41,7 +41,7 @@ class Tenant:
     roles: tuple[Role, ...] = ("judge",)
     """``judge``: have kernels judged. ``problems``: send problems of one's own, which the server
     executes outside the sandbox. ``admin``: read ``/metrics``."""
-    per_minute: int = 600
+    per_minute: int = 6000
     """Number of requests a minute."""
     queued: int = 10_000
     """Largest number of jobs that wait at the same time."""
@@ -156,7 +156,7 @@ class KeyRing:
         self._stamp: tuple[int, int, int] | None = None
         self._by_digest: dict[str, Tenant] = {}
         self._by_name: dict[str, Tenant] = {ANONYMOUS.name: ANONYMOUS}
-        self._tokens: dict[str, tuple[float, float]] = {}
+        self._limits: dict[str, tuple[int, RateLimit]] = {}
         if path is not None:
             self._load(path)
 
@@ -175,13 +175,12 @@ class KeyRing:
 
     def wait_s(self, tenant: Tenant) -> float:
         """Count a request; return 0.0, or the seconds after which the limit allows another."""
-        rate, now = tenant.per_minute / 60.0, time.monotonic()
         with self._lock:
-            left, then = self._tokens.get(tenant.name, (float(tenant.per_minute), now))
-            left = min(float(tenant.per_minute), left + (now - then) * rate)
-            allowed = left >= 1.0
-            self._tokens[tenant.name] = (left - allowed, now)
-        return 0.0 if allowed else (1.0 - left) / rate
+            most, limit = self._limits.get(tenant.name, (0, None))
+            if limit is None or most != tenant.per_minute:
+                limit = RateLimit(tenant.per_minute)
+                self._limits[tenant.name] = tenant.per_minute, limit
+        return limit.wait_s()
 
     def _refresh(self, path: Path) -> None:
         try:

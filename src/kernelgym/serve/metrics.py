@@ -12,7 +12,7 @@ _Rows = Iterable[tuple[dict[str, str], float]]
 
 def metrics_text(runner: Runner) -> str:
     """Return all figures of a service; runs ``nvidia-smi`` if kernels are judged on GPUs."""
-    status = runner.evaluator.status
+    status = runner.judges.status
     lines: list[str] = []
 
     def add(name: str, kind: str, told: str, rows: _Rows) -> None:
@@ -38,7 +38,7 @@ def metrics_text(runner: Runner) -> str:
     hits = [({"result": "hit"}, status.hits), ({"result": "miss"}, status.misses)]
     add("cache_total", "counter", "Verdicts by result of the cache.", hits)
     add("state_bytes", "gauge", "Size of the state file.", [({}, runner.store.size_bytes())])
-    if runner.evaluator.capabilities.devices != ("cpu",):
+    if runner.judges.own.capabilities.devices != ("cpu",):
         add("gpu_memory_used_bytes", "gauge", "Memory in use by GPU.", _gpu_memory())
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,4 @@
-"""What the service accepts: requests become jobs, or are refused with a sentence.
-
-A `Refusal` has the HTTP status, a stable code and a message for the caller.
-"""
+"""What the service accepts: requests become jobs, or are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -15,28 +12,15 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.wire import MOST_BODY_BYTES, MOST_JOBS, JobsRequest
 from kernelgym.languages import LANGUAGES
 from kernelgym.reading import read
+from kernelgym.serve.judges import Judges
 from kernelgym.serve.keys import Tenant
+from kernelgym.serve.refusal import Refusal
 from kernelgym.suites.base import Suite, check_source
-from kernelgym.types import Capabilities, Job, Kernel, Problem
+from kernelgym.types import Job, Kernel, Problem
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONGEST_DEADLINE_S = 30 * 86_400.0
-
-
-class Refusal(Exception):
-    """A request that the service does not take.
-
-    Args:
-        status: HTTP status.
-        code: Stable name of the reason.
-        message: One or two sentences for the caller.
-        retry_s: Seconds after which the request may be sent again; None if that is of no use.
-    """
-
-    def __init__(self, status: int, code: str, message: str, retry_s: float | None = None) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message, self.retry_s = status, code, message, retry_s
 
 
 class ProblemShelf:
@@ -96,14 +80,14 @@ class ProblemShelf:
 
 
 def read_jobs(
-    body: bytes, tenant: Tenant, can: Capabilities, shelf: ProblemShelf
+    body: bytes, tenant: Tenant, judges: Judges, shelf: ProblemShelf
 ) -> list[dict[str, Any]]:
     """Return the checked jobs of a request's body as plain data.
 
     Args:
         body: JSON of a `JobsRequest`.
         tenant: The tenant that sent it.
-        can: Capabilities of the server's evaluator.
+        judges: The server's evaluators.
         shelf: The server's problems.
 
     Raises:
@@ -134,7 +118,7 @@ def read_jobs(
         job = dataclasses.asdict(typed)
         job["kernel"]["source"] = given["kernel"]["source"]
         try:
-            _check(job, tenant, can, shelf)
+            _check(job, tenant, judges, shelf)
         except Refusal as refusal:
             where = f"job {place}: " if len(request.jobs) > 1 else ""
             raise Refusal(refusal.status, refusal.code, where + refusal.message) from None
@@ -148,8 +132,9 @@ def too_large() -> Refusal:
     return Refusal(413, "too_large", message)
 
 
-def _check(job: Mapping[str, Any], tenant: Tenant, can: Capabilities, shelf: ProblemShelf) -> None:
-    language, label = job["kernel"]["language"], can.ruleset.label
+def _check(job: Mapping[str, Any], tenant: Tenant, judges: Judges, shelf: ProblemShelf) -> None:
+    language = job["kernel"]["language"]
+    can = judges.capabilities(job["ruleset"], job["timing"])
     if language not in can.languages:
         known = ", ".join(can.languages)
         what = "cannot run language" if language in LANGUAGES else "does not know language"
@@ -159,19 +144,12 @@ def _check(job: Mapping[str, Any], tenant: Tenant, can: Capabilities, shelf: Pro
     if tenant.languages and language not in tenant.languages:
         known = ", ".join(tenant.languages)
         raise Refusal(403, "language", f"this key is not for language {language!r}, but: {known}")
-    if job["ruleset"] not in ("", label):
-        raise Refusal(
-            422, "ruleset", f"ruleset {job['ruleset']!r} was asked for; this server has {label!r}"
-        )
     if job["device_kind"] not in ("", can.device_kind):
         raise Refusal(
             422,
             "device_kind",
             f"device {job['device_kind']!r} was asked for; this server has {can.device_kind!r}",
         )
-    if job["timing"] not in (None, can.timed):
-        does = "times correct kernels" if can.timed else "times no kernel"
-        raise Refusal(422, "timing", f"timing={job['timing']} was asked for; this server {does}")
     if not re.fullmatch("[0-9a-f]{0,128}", job["seed"]):
         raise Refusal(422, "invalid", "seed is up to 128 hexadecimal digits, or empty")
     limit = job["deadline_s"]

@@ -26,8 +26,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kernelgym.errors import UsageError
+from kernelgym.serve.judges import Judges
 from kernelgym.serve.keys import KeyRing
-from kernelgym.serve.requests import ProblemShelf, Refusal
+from kernelgym.serve.refusal import Refusal
+from kernelgym.serve.requests import ProblemShelf
 from kernelgym.serve.store import JobStore
 from kernelgym.types import Evaluator, Job, Verdict
 from kernelgym.verdict import Stages, unavailable
@@ -53,6 +55,7 @@ class Keeping:
 @dataclass(frozen=True, slots=True)
 class _Flying:
     tenant: str
+    evaluator: Evaluator
     verdict: Future[Verdict]
 
 
@@ -61,7 +64,7 @@ class Runner:
 
     Args:
         store: The jobs.
-        evaluator: Judges them; not closed here.
+        judges: Judge them; closed by `drain`, but for the server's own evaluator.
         keys: Tenants with their priorities and limits.
         shelf: The server's problems.
         canary: Job that is judged when no verdict has come for half a minute, to find out whether
@@ -74,14 +77,14 @@ class Runner:
     def __init__(
         self,
         store: JobStore,
-        evaluator: Evaluator,
+        judges: Judges,
         keys: KeyRing,
         shelf: ProblemShelf,
         canary: Job | None = None,
         keeping: Keeping | None = None,
         changed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.store, self.evaluator, self.keys, self.shelf = store, evaluator, keys, shelf
+        self.store, self.judges, self.keys, self.shelf = store, judges, keys, shelf
         self.canary, self.keeping, self.changed = canary, keeping or Keeping(), changed
         self.verdicts: Counter[str] = Counter()
         """Number of outcomes by status; ``refused`` for errors of callers."""
@@ -121,6 +124,7 @@ class Runner:
         self._ending = True
         self._inbox.put(("", ""))
         self._thread.join()
+        self.judges.close()
 
     def _work(self) -> None:
         ticked = float("-inf")
@@ -156,7 +160,7 @@ class Runner:
             pass
 
     def _feed(self) -> None:
-        most = 2 * max(1, self.evaluator.capabilities.workers)
+        most = 2 * max(1, self.judges.own.capabilities.workers)
         while len(self._flying) < most and (tenant := self._next_tenant()) is not None:
             waiting = self._queues[tenant]
             found = self.store.start(waiting[0])
@@ -168,18 +172,24 @@ class Runner:
             self.changed(found.batch)
             try:
                 job = self.shelf.job(found.request)
-            except Refusal as refusal:  # the suites have changed since the job was taken
+                evaluator = self.judges.of(found.request)
+            except Refusal as refusal:  # another version of the server has taken the job
                 self._finish(found.id, _error(refusal.code, refusal.message))
                 continue
-            self._submit(found.id, tenant, job, found.request.get("seed", ""))
+            except UsageError as error:
+                self._finish(found.id, _error("usage", str(error)))
+                continue
+            self._submit(found.id, tenant, evaluator, job, found.request["seed"])
 
-    def _submit(self, name: str, tenant: str, job: Job, seed: str = "") -> None:
+    def _submit(
+        self, name: str, tenant: str, evaluator: Evaluator, job: Job, seed: str = ""
+    ) -> None:
         try:
-            verdict = self.evaluator.submit(job, seed)
+            verdict = evaluator.submit(job, seed)
         except Exception as error:
             verdict = Future()
             verdict.set_exception(error)
-        self._flying[name] = _Flying(tenant, verdict)
+        self._flying[name] = _Flying(tenant, evaluator, verdict)
         verdict.add_done_callback(lambda _: self._inbox.put((name, "")))
 
     def _next_tenant(self) -> str | None:
@@ -229,7 +239,7 @@ class Runner:
                 self.stage_s[stage.name.removesuffix("_s")] += getattr(verdict.stages, stage.name)
 
     def _unavailable(self, message: str, code: str) -> dict[str, Any]:
-        can = self.evaluator.capabilities
+        can = self.judges.own.capabilities
         verdict = unavailable(message, code, can.device, can.ruleset.label)
         self._count(verdict)
         return {"verdict": verdict.to_dict()}
@@ -264,9 +274,10 @@ class Runner:
         quiet = now - max(self._verdict_at, self._canary_at) >= _CANARY_S
         if self.canary is not None and quiet and not self._ending and _CANARY not in self._flying:
             self._canary_at = now
-            self._submit(_CANARY, "", self.canary)
+            self._submit(_CANARY, "", self.judges.own, self.canary)
         if now - self._pruned_at >= _PRUNE_S:
             self._pruned_at = now
+            self.judges.close_idle([each.evaluator for each in self._flying.values()])
             keeping = self.keeping
             self.store.prune(time.time() - keeping.days * 86_400, keeping.most_gb * 1e9)
 

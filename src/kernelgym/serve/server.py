@@ -6,34 +6,27 @@ Contract:
   least `OUTSIDE_TIER`. `Listening.insecure` lifts both;
 - SIGTERM and Ctrl-C drain: no new jobs are taken, streams and waiting requests end, kernels that
   are being judged are finished, and all other jobs stay queued in the state folder;
-- connections that send no request are closed after `_SILENT_S`, the oldest at once if there are
-  more than `_MOST_SILENT`.
+- connections that send no request are closed (`kernelgym.serve.connections`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import resource
 import socket
-import time
-import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import uvicorn
 
 from kernelgym.errors import UsageError
 from kernelgym.serve.app import VerdictService, create_app
+from kernelgym.serve.connections import SILENT_S, Connections, WatchedApp
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
 from kernelgym.types import Capabilities, Job
 
 OUTSIDE_TIER = "require:landlock+seccomp"
 """Sandbox that a server needs that other machines reach."""
-_SILENT_S = 10.0
-_MOST_SILENT = 1000
-_KEEP_ALIVE_S = 30
 _GRACE_S = 10
 
 
@@ -100,19 +93,21 @@ def run_server(
         KeyboardInterrupt: After the drain that a signal has asked for.
     """
     _raise_file_limit()
-    bound = _bound(listening)
+    bound, connections = _bound(listening), Connections()
     try:
         config = uvicorn.Config(
-            WriteLimit(create_app(service)),
-            http="h11",
+            WatchedApp(create_app(service), connections),
+            http=connections.protocol(),
             ws="none",
             lifespan="on",
             log_level="warning",
             access_log=False,
             server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
+            proxy_headers=False,
+            timeout_keep_alive=int(SILENT_S),
             timeout_graceful_shutdown=_GRACE_S,
             timeout_notify=1,
+            callback_notify=connections.close_silent,
             ssl_certfile=listening.certificate or None,
             ssl_keyfile=listening.private_key or None,
         )
@@ -121,7 +116,6 @@ def run_server(
         except OSError as error:  # ssl.SSLError is one
             raise UsageError(f"the TLS files cannot be used: {error}") from None
         server = uvicorn.Server(config)
-        config.callback_notify = _SilentConnections(server).close_them
         service.is_ending = lambda: bool(server.should_exit)
         scheme = "https" if listening.certificate else "http"
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
@@ -160,65 +154,3 @@ def _raise_file_limit() -> None:
     """Allow as many open files, and so connections, as the system lets this process have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-class _SilentConnections:
-    """Closes connections on which no request is being answered.
-
-    uvicorn closes those that are quiet after an answer. It waits for ever for a first request, and
-    for the rest of one whose first bytes have come.
-    """
-
-    def __init__(self, server: Any) -> None:
-        self._connections = server.server_state.connections
-        self._since: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
-
-    async def close_them(self) -> None:
-        """Close the connections that are silent for too long or too many; called every second."""
-        now, silent = time.monotonic(), []
-        for each in list(self._connections):
-            if each.cycle is not None and not each.cycle.response_complete:
-                self._since.pop(each, None)
-            elif each.timeout_keep_alive_task is None:
-                silent.append((self._since.setdefault(each, now), each))
-        silent.sort(key=lambda pair: pair[0])
-        for place, (since, each) in enumerate(silent):
-            if now - since >= _SILENT_S or len(silent) - place > _MOST_SILENT:
-                each.transport.close()
-
-
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class WriteLimit:
-    """ASGI application that gives up on clients that do not read what they asked for.
-
-    Args:
-        app: The application.
-        seconds: Longest time that one part of an answer may take to be sent.
-    """
-
-    def __init__(self, app: Any, seconds: float = 60.0) -> None:
-        self._app, self._seconds = app, seconds
-
-    async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        gave_up = False
-
-        async def limited(message: dict[str, Any]) -> None:
-            nonlocal gave_up
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await send(message)
-            except TimeoutError:
-                gave_up = True
-                raise OSError("the client does not read") from None
-
-        try:
-            await self._app(scope, receive, limited)
-        except Exception:
-            if not gave_up:
-                raise

@@ -26,9 +26,9 @@ from kernelgym import working_folder
 from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.options import PolicyOptions, json_object
 from kernelgym.benchmark.run.policies import EvalPolicy, ProviderFailure, RunStopped
-from kernelgym.benchmark.run.rate_limit import RateLimit
 from kernelgym.benchmark.run.replies import chat_reply, responses_reply
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.rate_limit import RateLimit
 from kernelgym.tokens import estimate_tokens
 from kernelgym.types import Message
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.run.rate_limit import RateLimit
 from kernelgym.errors import UsageError
+from kernelgym.rate_limit import RateLimit
 
 
 class Clock:

@@ -1,7 +1,8 @@
 """Limits of requests and tokens a minute.
 
-Contract: in every span of 60 seconds, at most the given amount passes; callers pass in the order in
-which they came. The tokens of a request are estimated when it is made.
+Contract: in every span of 60 seconds, at most the given amount passes. `RateLimit.take` waits, and
+its callers pass in the order in which they came; `RateLimit.wait_s` says how long to wait, from any
+thread. The tokens of a request to a model are estimated when it is made.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import math
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
@@ -41,7 +43,7 @@ class RateLimit:
         self._most, self._clock, self._sleep = per_minute, clock, sleep
         self._let_through: collections.deque[tuple[float, float]] = collections.deque()
         self._sum = 0.0
-        self._turn = asyncio.Lock()
+        self._lock, self._turn = threading.Lock(), asyncio.Lock()
 
     def check(self, amount: float) -> None:
         """Refuse an amount that could never pass.
@@ -60,15 +62,20 @@ class RateLimit:
 
         An amount above the limit passes once nothing else has passed for a minute.
         """
-        if self._most is None:
-            return
         async with self._turn:
-            while True:
-                now = self._clock()
-                while self._let_through and self._let_through[0][0] <= now - _SPAN_S:
-                    self._sum -= self._let_through.popleft()[1]
-                if self._sum + amount <= self._most or not self._let_through:
-                    break
-                await self._sleep(max(0.001, self._let_through[0][0] + _SPAN_S - now))
-            self._let_through.append((now, amount))
+            while wait_s := self.wait_s(amount):
+                await self._sleep(wait_s)
+
+    def wait_s(self, amount: float = 1.0) -> float:
+        """Let an amount pass and return 0.0, or return the seconds after which it may pass."""
+        if self._most is None:
+            return 0.0
+        with self._lock:
+            now, through = self._clock(), self._let_through
+            while through and through[0][0] <= now - _SPAN_S:
+                self._sum -= through.popleft()[1]
+            if through and self._sum + amount > self._most:
+                return max(0.001, through[0][0] + _SPAN_S - now)
+            through.append((now, amount))
             self._sum += amount
+            return 0.0
