@@ -365,5 +365,5 @@ def served_by(monkeypatch: Any, store: Store, *models: Any) -> list[FakeService]
     monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
     monkeypatch.setattr(backend, "Service", connect)
     monkeypatch.setattr(backend, "reach", lambda url, key: served)
-    monkeypatch.setattr(launch, "local_evaluator", judge)
+    monkeypatch.setattr(launch, "run_evaluator", judge)
     return made

@@ -23,17 +23,25 @@ def main(state: str, port: str, seconds: str) -> int:
     from kernelgym.serve.keys import KeyRing
     from kernelgym.serve.server import Listening, run_server
     from kernelgym.serve.store import JobStore
+    from kernelgym.suites import suite
     from kernelgym.testing import ScriptedEvaluator
+    from support import tiny
     from support.served import OneProblem
+
+    script = tiny.judge if "SERVE_PROCESS_TINY" in os.environ else None
 
     class Slow(ScriptedEvaluator):
         def evaluate(self, problem, kernel, *, seed=""):
             time.sleep(float(seconds))
             return super().evaluate(problem, kernel, seed=seed)
 
+    def make(rules, timing):
+        return Slow(script, ruleset=rules, timed=timing)
+
+    suites = [OneProblem(), suite("Synthetic")]
     keys = os.environ.get("SERVE_PROCESS_KEYS")
     ring = KeyRing(Path(keys) if keys else None)
-    service = VerdictService(JobStore(Path(state)), Slow(), None, [OneProblem()], ring)
+    service = VerdictService(JobStore(Path(state)), Slow(script), make, suites, ring)
     certificate, _, private_key = os.environ.get("SERVE_PROCESS_TLS", "").partition(":")
     listening = Listening(port=int(port), certificate=certificate, private_key=private_key)
     with ended_by_sigterm() as code:

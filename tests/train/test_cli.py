@@ -53,7 +53,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
         made.append(ScriptedEvaluator(tiny.judge, ruleset=config.env.ruleset))
         return made[-1]
 
-    monkeypatch.setattr(launch, "local_evaluator", evaluator)
+    monkeypatch.setattr(launch, "run_evaluator", evaluator)
     return made
 
 
@@ -228,7 +228,7 @@ def test_run_failing_before_a_step_leaves_no_folder(
     given += ["evaluation.every=0", "optimiser.steps=1"]
     from kernelgym_train.launch import launch
 
-    whole = launch.local_evaluator
+    whole = launch.run_evaluator
 
     def broken(config: Any, **options: Any) -> ScriptedEvaluator:
         evaluator = whole(config, **options)
@@ -239,7 +239,7 @@ def test_run_failing_before_a_step_leaves_no_folder(
         return ScriptedEvaluator(script, ruleset=evaluator.capabilities.ruleset)
 
     with monkeypatch.context() as patch:
-        patch.setattr(launch, "local_evaluator", broken)
+        patch.setattr(launch, "run_evaluator", broken)
         assert main([*given, "env.max_turns=1", "optimiser.micro_batch=2"]) == 2
     assert "the judge refuses" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

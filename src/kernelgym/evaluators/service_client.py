@@ -37,6 +37,25 @@ class Refused(Exception):
         self.status, self.code = status, code
 
 
+def check_address(url: str) -> None:
+    """Refuse a text that is no http or https address.
+
+    Raises:
+        UsageError: If it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_address &= parts.port != 0  # reading it checks it
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise UsageError(
+            f"{url!r} is no address of a verdict service; give one such as "
+            "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
+        )
+
+
 class ServiceClient:
     """Client of one service; several threads may use it.
 
@@ -52,17 +71,7 @@ class ServiceClient:
     def __init__(
         self, url: str, key: str | None = None, transport: httpx.BaseTransport | None = None
     ) -> None:
-        try:
-            parts = urlsplit(url)
-            is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-            is_address &= parts.port != 0  # reading it checks it
-        except ValueError:
-            is_address = False
-        if not is_address:
-            raise UsageError(
-                f"{url!r} is no address of a verdict service; give one such as "
-                "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
-            )
+        check_address(url)
         self.url, self.key, self.transport = url.rstrip("/"), key, transport
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None

@@ -46,7 +46,7 @@ from kernelgym_train.launch.assembly import (
     TokenCounter,
     episode_rules,
     held_out_problems,
-    local_evaluator,
+    run_evaluator,
     training_observer,
     training_problems,
     with_memory_budget,
@@ -271,7 +271,7 @@ def _table(config: Config) -> _Table:
     if name not in _TABLES:
         tokenizer = load_tokenizer(config.model)
         ends = answer_ends(config.model, tokenizer)
-        evaluator = local_evaluator(config)
+        evaluator = run_evaluator(config)
         # Worker processes that are still up at exit would be left behind.
         atexit.register(evaluator.close)
         _TABLES[name] = _Table(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kernelgym.devices import check_device
 from kernelgym.episodes.stopping import check_stop_rule, stop_rule
 from kernelgym.errors import UsageError
+from kernelgym.evaluators.service_client import check_address
 from kernelgym.feedback import check_budget, check_level
 from kernelgym.languages import check_language
 from kernelgym.prompts.observer import Observer
@@ -68,6 +69,8 @@ def _check_names(config: Config) -> None:
 def _check_judging(config: Config) -> None:
     env, judge = config.env, config.judge
     device = check_device(judge.device)
+    if judge.url:
+        check_address(judge.url)
     check_language(env.language, device)
     rules = config.rules
     paid = config.reward.weights.speed or config.reward.weights.improvement

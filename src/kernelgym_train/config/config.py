@@ -100,7 +100,7 @@ class Config(Settings):
 
 FREE_ON_RESUME = (
     *("run.folder", "run.keep_checkpoints", "optimiser.steps"),
-    *("judge.workers", "judge.standby", "sampling.at_once", "retrieval.model"),
+    *("judge.url", "judge.workers", "judge.standby", "sampling.at_once", "retrieval.model"),
     *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
     *("tinker.most_usd", "tinker.most_tokens"),
 )

@@ -305,6 +305,10 @@ class OptimiserConfig(Settings):
 class JudgeConfig(Settings):
     """The judge of the kernels."""
 
+    url: str = ""
+    """Address of a verdict service that judges in place of this machine, such as
+    http://127.0.0.1:8765; its key comes from the environment variable KERNELGYM_API_KEY. The
+    server's workers, standby and memory are its own settings; judge.device is what it judges on."""
     device: str = "cpu"
     """Device that kernels run on: cpu, cuda or cuda:N."""
     workers: PositiveInt = 2

@@ -9,11 +9,20 @@ Backends make models and optimisers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kernelgym import CachedEvaluator, LocalEvaluator, Message, Observer, Problem, UsageError
+from kernelgym import (
+    CachedEvaluator,
+    LocalEvaluator,
+    Message,
+    Observer,
+    Problem,
+    RemoteEvaluator,
+    UsageError,
+)
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.indexing.growing import RunArchive
@@ -71,34 +80,69 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
     return found[: chosen.limit] if chosen.limit else found
 
 
-def local_evaluator(
+def run_evaluator(
     config: Config,
     *,
     timing: bool | None = None,
     cache: bool | None = None,
     standby: int | None = None,
 ) -> Evaluator:
-    """Return a judge on this machine, in processes of its own.
+    """Return a run's judge: processes on this machine, or the service at ``judge.url``.
 
     Args:
         config: The configuration.
         timing: Whether correct kernels are timed; ``judge.timing`` if None.
         cache: Whether verdicts of earlier runs on this machine are reused; ``judge.cache`` if
             None. False for a judge that measures a second time.
-        standby: Number of processes in reserve for each worker; ``judge.standby`` if None.
+        standby: Number of processes in reserve for each worker; ``judge.standby`` if None. A
+            service has its own.
+
+    Raises:
+        UsageError: If the service does not answer, or judges on another device or by other rules.
     """
     judge = config.judge
     keeps = judge.cache if cache is None else cache
     times = judge.timing if timing is None else timing
-    local = LocalEvaluator(
-        judge.device,
-        config.rules,
-        judge.workers,
-        times,
-        standby=judge.standby if standby is None else standby,
-        memory_bytes=judge.memory_bytes,
-    )
-    return CachedEvaluator(local, owns=True) if keeps else local
+    evaluator: Evaluator
+    if judge.url:
+        evaluator = RemoteEvaluator(judge.url, ruleset=config.rules, timing=times)
+        try:
+            _service_budget(config, evaluator)  # refuses one that does not judge so
+        except BaseException:
+            evaluator.close()
+            raise
+    else:
+        evaluator = LocalEvaluator(
+            judge.device,
+            config.rules,
+            judge.workers,
+            times,
+            standby=judge.standby if standby is None else standby,
+            memory_bytes=judge.memory_bytes,
+        )
+    return CachedEvaluator(evaluator, owns=True) if keeps else evaluator
+
+
+def _service_budget(config: Config, service: Evaluator) -> int | None:
+    """Return the memory budget of the service that judges a run; None for no limit.
+
+    Raises:
+        UsageError: If it does not answer, judges on another kind of device, or has less memory than
+            ``judge.memory_bytes``.
+    """
+    judge, can = config.judge, service.capabilities
+    if can.device.partition(":")[0] != judge.device.partition(":")[0]:
+        raise UsageError(
+            f"judge.device={judge.device}, and {judge.url} judges on {can.device}; set "
+            f"judge.device={can.device}"
+        )
+    own, wanted = can.memory_bytes, judge.memory_bytes
+    if own is not None and wanted is not None and wanted > own:
+        raise UsageError(
+            f"judge.memory_bytes={wanted}, and the memory budget of {judge.url} is {own}; start "
+            "the server with a larger --memory, or leave judge.memory_bytes out"
+        )
+    return own if wanted is None else wanted
 
 
 def with_memory_budget(config: Config, total_bytes: float | None = None) -> Config:
@@ -109,12 +153,17 @@ def with_memory_budget(config: Config, total_bytes: float | None = None) -> Conf
     Args:
         config: The configuration.
         total_bytes: Memory that the judge's device is assumed to have, in bytes; None for its own.
+            A service has its own.
 
     Raises:
-        UsageError: If the judge's device does not exist.
+        UsageError: If the judge's device does not exist, or the service does not judge as the run
+            asks.
     """
     given = config.judge.memory_bytes
-    if given is None and total_bytes is not None:
+    if config.judge.url:
+        with contextlib.closing(run_evaluator(config, cache=False)) as service:
+            given = _service_budget(config, service)
+    elif given is None and total_bytes is not None:
         given = int(total_bytes) // 2
     budget = memory_budget(given, config.judge.device)
     judge = config.judge.model_copy(update={"memory_bytes": budget})

@@ -49,10 +49,10 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     yield f"run         {folder}, will be made"
     with contextlib.closing(backend.prepare(config)) as model:
         yield from model.about(assume_gpu_gib)
-        judge = (
-            config.judge.device if assume_gpu_gib is not None else find_device(config.judge.device)
-        )
-        yield f"judge       on {judge}"
+        judge, url = config.judge.device, config.judge.url
+        if assume_gpu_gib is None and not url:
+            judge = find_device(judge)
+        yield f"judge       on {judge}" + (f" of the service at {url}" if url else "")
         assumed = None
         if assume_gpu_gib is not None and judge != "cpu":
             assumed = assume_gpu_gib * 2**30

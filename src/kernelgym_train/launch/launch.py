@@ -30,9 +30,9 @@ from kernelgym_train.launch.assembly import (
     TokenCounter,
     episode_rules,
     held_out_problems,
-    local_evaluator,
     make_steps,
     run_archive,
+    run_evaluator,
     training_observer,
     training_problems,
     training_retrieval,
@@ -151,7 +151,7 @@ def _train_run(
         log.watchers = list(make_watchers(config, log, first, pace))
         log.keeps_tokens = config.logging.tokens
         log.keeps_trajectories = config.logging.trajectories
-        judge: Evaluator = local_evaluator(config)
+        judge: Evaluator = run_evaluator(config)
         stack.callback(judge.close)
         count = TokenCounter(model.tokenizer)
         kept = log.verdicts(judge, seeded=not config.judge.cache)
@@ -265,7 +265,7 @@ def _evaluate(
         stack.callback(model.close)
         held_out = held_out_problems(config)
         model.load()
-        judge = local_evaluator(config)
+        judge = run_evaluator(config)
         stack.callback(judge.close)
         share = DeviceHold(model.device, config.judge.device)
         count = TokenCounter(model.tokenizer)
@@ -310,7 +310,7 @@ class HeldOutEvaluation:
         self._again: Evaluator | None = None
         if config.evaluation.timing and (config.judge.cache or not config.judge.timing):
             # A second judge that is seldom used: one process in reserve is enough.
-            timed = local_evaluator(config, timing=True, cache=False, standby=1)
+            timed = run_evaluator(config, timing=True, cache=False, standby=1)
             stack.callback(timed.close)
             self._again, self._judge = timed, log.verdicts(timed, "verdicts.timed")
         else:

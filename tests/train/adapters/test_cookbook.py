@@ -52,7 +52,7 @@ def judged_by(monkeypatch, adapter, script):
     """Have a script judge."""
     monkeypatch.setattr(
         adapter,
-        "local_evaluator",
+        "run_evaluator",
         lambda config: ScriptedEvaluator(script, ruleset=config.rules),
     )
 

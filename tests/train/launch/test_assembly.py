@@ -17,7 +17,7 @@ from kernelgym_train.launch.assembly import (
     TokenCounter,
     episode_rules,
     held_out_problems,
-    local_evaluator,
+    run_evaluator,
     training_observer,
     training_problems,
     with_memory_budget,
@@ -143,24 +143,24 @@ def test_a_runs_budget_is_fixed_when_it_starts(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(judging_memory, "device_bytes", lambda device: 1)
     again = with_memory_budget(read_settings(Config, fixed.model_dump(), []))
     assert again.judge.memory_bytes == 3_000_000_000, "a run that is resumed keeps its own"
-    judge = local_evaluator(fixed)
+    judge = run_evaluator(fixed)
     assert judge.capabilities.memory_bytes == 3_000_000_000
     judge.close()
 
 
 def test_the_judge_is_cached_or_not() -> None:
-    cached = local_evaluator(tiny.config("judge.cache=true"))
+    cached = run_evaluator(tiny.config("judge.cache=true"))
     assert isinstance(cached, CachedEvaluator)
-    anew = local_evaluator(tiny.config("judge.cache=true"), cache=False)
+    anew = run_evaluator(tiny.config("judge.cache=true"), cache=False)
     assert isinstance(anew, LocalEvaluator), "a second measurement is one"
     anew.close()
-    plain = local_evaluator(tiny.config("judge.workers=3"), timing=True)
+    plain = run_evaluator(tiny.config("judge.workers=3"), timing=True)
     assert isinstance(plain, LocalEvaluator)
     can = plain.capabilities
     assert (can.workers, can.timed, can.ruleset.name) == (3, True, "kernelbench")
     assert plain.standby == 1
-    prepared = local_evaluator(tiny.config("judge.standby=3"))
-    modest = local_evaluator(tiny.config("judge.standby=3"), standby=1)
+    prepared = run_evaluator(tiny.config("judge.standby=3"))
+    modest = run_evaluator(tiny.config("judge.standby=3"), standby=1)
     assert isinstance(prepared, LocalEvaluator) and isinstance(modest, LocalEvaluator)
     assert (prepared.standby, modest.standby) == (3, 1)
     prepared.close()

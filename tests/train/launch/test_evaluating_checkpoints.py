@@ -26,7 +26,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny.model(len(words)).save_pretrained(folder / "tiny")
     words.save_pretrained(folder / "tiny")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "local_evaluator", evaluator)
+        patch.setattr(launch, "run_evaluator", evaluator)
         given = [
             *("env.suite=Synthetic", "env.split=rl", "env.levels=[1]", "env.max_turns=1"),
             *("env.ruleset=kernelbench", "env.examples=zero_shot", "evaluation.split=heldout"),
@@ -49,7 +49,7 @@ def evaluator(config: Any, **_: Any) -> ScriptedEvaluator:
 @pytest.fixture
 def copied(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of the run; a script judges."""
-    monkeypatch.setattr(launch, "local_evaluator", evaluator)
+    monkeypatch.setattr(launch, "run_evaluator", evaluator)
     return Path(shutil.copytree(trained, tmp_path / "one"))
 
 

@@ -27,7 +27,7 @@ torch.set_num_threads(1)
 from support import tiny
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.launch import launch
-launch.local_evaluator = lambda config, **_: ScriptedEvaluator(
+launch.run_evaluator = lambda config, **_: ScriptedEvaluator(
     tiny.judge, ruleset="kernelbench")
 from kernelgym_train.cli import main
 sys.exit(main(sys.argv[1:]))

@@ -33,7 +33,7 @@ def test_raicl_synthetic_trains_a_tiny_model(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        launch, "local_evaluator", lambda config, **_: ScriptedEvaluator(tiny.judge, config.rules)
+        launch, "run_evaluator", lambda config, **_: ScriptedEvaluator(tiny.judge, config.rules)
     )
     words = tiny.tokenizer()
     model = tiny.model(len(words))
