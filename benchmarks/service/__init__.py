@@ -1,0 +1,1 @@
+"""What the verdict service costs, and whether it loses anything under faults."""
