@@ -42,9 +42,9 @@ from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
-from kernelgym_train.mcgs.task import task_of
+from kernelgym_train.mcgs.task import SearchTask, task_of
 
-__all__ = ["TASKS", "kept_rows", "reached", "row_of", "write"]
+__all__ = ["TASKS", "figures_of", "kept_rows", "reached", "row_of", "write"]
 
 TASKS: Mapping[str, tuple[tuple[Problem, Kernel], bool, float, float]] = MappingProxyType(
     {
@@ -65,16 +65,18 @@ def row_of(
     """Search a task; returns its figures."""
     (problem, start), approximate, _, _ = TASKS[name]
     task = task_of(problem, start, name.split()[0])
+    config = SearchConfig(budget=budget, algo=algo, approximate=approximate, seed=seed)
+    return {"task": name, **figures_of(task, evaluator, outdir, config)}
+
+
+def figures_of(
+    task: SearchTask, evaluator: Evaluator, outdir: Path, config: SearchConfig
+) -> dict[str, Any]:
+    """Search a task, or go on with its search in `outdir`; returns its figures."""
     log = outdir / "kernels" / task.name / "events.jsonl"
     begun = log.exists() and log.stat().st_size > 0
     load = os.getloadavg()[0]
-    result = search(
-        task,
-        evaluator,
-        outdir,
-        SearchConfig(budget=budget, algo=algo, approximate=approximate, seed=seed),
-        resume=begun,
-    )
+    result = search(task, evaluator, outdir, config, resume=begun)
     events = read_events(log)
     judged = [event for event in events if event.name == "judged"]
     loads = [round(load, 2), round(os.getloadavg()[0], 2)]
@@ -84,9 +86,8 @@ def row_of(
     searching_s = judged[-1].seconds if judged else 0.0
     names = ("speedup", "speedup_low", "speedup_high", "evaluations", "failures", "stopped")
     return {
-        "task": name,
-        "algorithm": algo,
-        "seed": seed,
+        "algorithm": config.algo,
+        "seed": config.seed,
         "day": f"{datetime.now(UTC):%Y-%m-%d}",
         **{field: result[field] for field in names},
         "over_torch": result["over_reference"]["speedup"],

@@ -172,7 +172,8 @@ def kernel_source(spec: KernelSpec) -> str:
     called = [each if each in tensors else as_python(each) for each in arguments]
     if spec.is_jit:
         named = [name for name in first if name not in arguments]
-        called += [f"{name}={first[name]}" for name in named]
+        assigned = names_used(tuple(used))
+        called += [f"{name}={name if name in assigned else first[name]}" for name in named]
         grid = ", ".join(as_python(part) for part in launch.grid)
         callee = f"{callee}[({grid},)]"
     call = f"{callee}({', '.join(str(each) for each in called)})"

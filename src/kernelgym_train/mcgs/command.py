@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import LocalEvaluator, UsageError
+from kernelgym.devices import find_device
 from kernelgym.judging_memory import memory_budget
+from kernelgym.languages import check_language
 from kernelgym.paths import cache_folder
 from kernelgym.reading import options
 from kernelgym.records.run_logs import run_logs, tell
@@ -37,6 +39,8 @@ from kernelgym_train.mcgs.variant import read_variant
 _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
 """(seconds of a build, seconds of a verdict without its build, number of verdicts of the
 comparisons), at least and at most, as measured on a quiet machine with two cores."""
+_LEAST_GPU, _MOST_GPU = (0.1, 0.5, 40), (1.0, 1.5, 100)
+"""The same for Triton kernels, as measured on an H100."""
 
 
 def help_settings() -> None:
@@ -94,7 +98,8 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
             print(f"kernel {task.name}: at least {shares[task.name]} evaluations")
             for shape in task.shapes:
                 print(f"  shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
-        print(estimate(settings.budget, settings.workers, os.cpu_count() or 1))
+        on_gpu = all("cpu" not in settings.devices(task.start.language) for task in tasks)
+        print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu))
         return 0
     outdir = Path(settings.outdir)
     with run_logs(outdir), _Evaluators(settings) as evaluators:
@@ -139,25 +144,41 @@ class _Evaluators(contextlib.ExitStack):
     def __init__(self, settings: SearchSettings) -> None:
         super().__init__()
         self._settings = settings
-        self._made: dict[Ruleset, LocalEvaluator] = {}
+        self._made: dict[tuple[Ruleset, tuple[str, ...]], LocalEvaluator] = {}
 
     def __call__(self, task: SearchTask) -> LocalEvaluator:
         """Return an evaluator that follows a task's rules."""
         self.check(task)
-        rules = task.rules(self._settings.ruleset)
-        if rules not in self._made:
-            evaluator = LocalEvaluator(ruleset=rules, workers=self._settings.workers)
-            self._made[rules] = self.enter_context(evaluator)
-        return self._made[rules]
+        rules, devices = task.rules(self._settings.ruleset), self._devices(task)
+        if (rules, devices) not in self._made:
+            evaluator = LocalEvaluator(
+                device=devices[0],
+                ruleset=rules,
+                workers=self._settings.workers,
+                devices=devices if len(devices) > 1 else None,
+            )
+            self._made[rules, devices] = self.enter_context(evaluator)
+        return self._made[rules, devices]
 
     def check(self, task: SearchTask) -> None:
-        """Make sure that a task's shapes fit in memory.
+        """Make sure that a task's device is there, times its language, and has the memory.
 
         Raises:
-            UsageError: If a shape does not fit.
+            UsageError: If the device is not there, or a shape does not fit.
+            UnsupportedLanguage: If the device does not run the kernel's language.
         """
+        device = find_device(self._devices(task)[0])
+        language = check_language(task.start.language, device)
+        if not language.is_timed(device):
+            raise UsageError(
+                f"{task.name}: kernels in {language.title} are not timed on the {device}; give "
+                "gpus=0, or device=cuda:0"
+            )
         if task.spec is not None:
-            check_memory(task.spec, memory_budget(None, self._settings.device), "cpu")
+            check_memory(task.spec, memory_budget(None, device), device)
+
+    def _devices(self, task: SearchTask) -> tuple[str, ...]:
+        return self._settings.devices(task.start.language)
 
 
 def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
@@ -176,28 +197,31 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
         while proposer.propose(start, move, count) is not None:
             count += 1
         print(f"{move}: {count} ways from the start, prior {prior:.2f}")
-    print(estimate(settings.budget, settings.workers, os.cpu_count() or 1))
+    on_gpu = "cpu" not in settings.devices(start.language)
+    print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu))
 
 
-def estimate(budget: Budget, workers: int, cores: int) -> str:
+def estimate(budget: Budget, workers: int, cores: int, on_gpu: bool = False) -> str:
     """Return an estimate of a search's time in a sentence.
 
     Args:
         budget: Limits of the search.
         workers: Number of kernels that are judged at the same time.
         cores: Number of processors of the machine.
+        on_gpu: Whether kernels run on a GPU.
     """
+    low, high = (_LEAST_GPU, _MOST_GPU) if on_gpu else (_LEAST, _MOST)
     builders = min(workers, cores)
     least, most = (
         max(budget.builds * build_s / builders, budget.builds * judge_s) + verdicts * judge_s
-        for build_s, judge_s, verdicts in (_LEAST, _MOST)
+        for build_s, judge_s, verdicts in (low, high)
     )
     if budget.seconds:
         least, most = min(least, budget.seconds), min(most, budget.seconds)
     ends = f", sooner after {budget.patience} without a gain" if budget.patience else ""
     return (
-        f"at most {budget.builds} evaluations{ends}, and {_LEAST[2]} to {_MOST[2]} verdicts to "
+        f"at most {budget.builds} evaluations{ends}, and {low[2]} to {high[2]} verdicts to "
         f"compare the best: {least / 60:.0f} to {math.ceil(most / 60)} minutes where a build takes "
-        f"{_LEAST[0]:g} to {_MOST[0]:g} s and a verdict {_LEAST[1]:g} to {_MOST[1]:g} s, as with "
-        "kernels of 1 to 100 ms"
+        f"{low[0]:g} to {high[0]:g} s and a verdict {low[1]:g} to {high[1]:g} s, as with "
+        f"kernels of {'0.1 to 10' if on_gpu else '1 to 100'} ms"
     )

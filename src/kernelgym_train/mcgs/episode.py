@@ -97,7 +97,7 @@ def episode_of(
 
 def _answer(before: Variant, variant: Variant) -> str:
     """Return the changes in words, and the kernel's text."""
-    moves = known_moves()
+    moves = known_moves(variant.language)
     said = []
     for step in variant.applied:
         if step not in before.applied:

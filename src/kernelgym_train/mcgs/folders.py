@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelgym import Kernel, UsageError, get_problem
+from kernelgym import UsageError, get_problem
 from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
@@ -40,7 +40,7 @@ from kernelgym_train.mcgs.session import SearchSession, stopped_by_ctrl_c
 from kernelgym_train.mcgs.sharing import expected_gain, first_shares, next_shares
 from kernelgym_train.mcgs.starting import begin
 from kernelgym_train.mcgs.tactics import read_tactics, tactics_path
-from kernelgym_train.mcgs.task import SearchTask, task_of, task_of_spec
+from kernelgym_train.mcgs.task import SearchTask, read_kernel, task_of, task_of_spec
 
 VERSION = 1
 _SAME_SHARE = 1.05  # a share of time that grew by less counts as unchanged after a resumption
@@ -52,7 +52,7 @@ def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
 
     Args:
         folder: The folder.
-        language: Language of the kernels ``NAME.kernel.py``.
+        language: Language of the kernels ``NAME.kernel.py``; read from their texts if empty.
 
     Raises:
         UsageError: If the folder has no kernel, a file cannot be used, or two kernels have one
@@ -71,13 +71,10 @@ def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
             kernel = path.with_name(path.name.removesuffix(_PROBLEM) + _KERNEL)
             if kernel not in files:
                 raise UsageError(f"{path} has no kernel beside it; add {kernel.name}")
-            try:
-                source = kernel.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise UsageError(f"cannot read the kernel {kernel}: {error}") from None
+            start = read_kernel(kernel, language)
             name = path.name.removesuffix(_PROBLEM)
             try:
-                found.append(task_of(get_problem(path), Kernel(source, language), name))
+                found.append(task_of(get_problem(path), start, name))
             except UsageError as error:
                 raise UsageError(f"{kernel}: {error}") from None
     if not found:

@@ -18,6 +18,8 @@ class Knob:
     """Name, unique in a space, such as ``register_block/matrix_product/i``."""
     choices: tuple[str, ...]
     """Choices, at least two; the first is `ABSENT`."""
+    tried_first: bool = False
+    """Whether each choice is tried alone before knobs are combined."""
 
 
 @dataclass(frozen=True, slots=True)

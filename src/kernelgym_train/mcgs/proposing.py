@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -73,7 +73,10 @@ class RuleProposer:
         moves: Ids of the moves to use; all if None.
         static: Whether priors depend on the kernel's text; if not, they are the moves' own weights.
         more: Moves of the task or of the machine, which are added or replace the move with the same
-        id.
+            id.
+        fits: Function that returns False for a variant that the device cannot run.
+        partly: Whether a setting of a space leaves out the steps that others make impossible; if
+            not, there is no variant for such a setting.
 
     Raises:
         UnknownName: If there is no such move.
@@ -88,21 +91,22 @@ class RuleProposer:
         moves: Collection[str] | None = None,
         static: bool = True,
         more: Sequence[SearchMove] = (),
+        fits: Callable[[Variant], bool] = lambda variant: True,
+        partly: bool = False,
     ) -> None:
-        known = known_moves()
+        known = known_moves(start.language)
         for name in moves or ():
             if name not in known:
                 raise UnknownName("move", name, known)
         self._start, self._static = dataclasses.replace(start, applied=()), static
         self.prior_source = "static" if static else "moves"
         self._report: VectorReport | None = None
+        self._fits, self._partly = fits, partly
         self._most = RISKS.index("approximate" if approximate else "reassociates")
         self._moves = {
             move.id: move
             for move in known.values()
-            if start.language in move.languages
-            and (moves is None or move.id in moves)
-            and (approximate or move.risk != "approximate")
+            if (moves is None or move.id in moves) and (approximate or move.risk != "approximate")
         }
         self._moves |= {move.id: move for move in more}
         if not self._moves:
@@ -169,15 +173,22 @@ class RuleProposer:
         places = {_place(knob): values[knob.name] for knob in space.knobs}
         steps = [step for step in space.base.applied if (step.move, step.target) not in places]
         steps += [MoveStep(*place, choice) for place, choice in places.items() if choice != ABSENT]
-        made = self.replay(steps)
+        made = self.replay(steps, partly=self._partly)
         if made is None:
             return None
         told = ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
         return Proposal(MoveStep("tune", "knobs", told), *made)
 
-    def replay(self, steps: Sequence[MoveStep]) -> tuple[Variant, Risk] | None:
-        """Return the start with all steps made; None if a step cannot be made."""
-        variant, risk = self._start, 0
+    def replay(
+        self, steps: Sequence[MoveStep], *, partly: bool = False
+    ) -> tuple[Variant, Risk] | None:
+        """Return the start with all steps made; None if a step cannot be made.
+
+        Args:
+            steps: The steps.
+            partly: Whether a step that cannot be made is left out instead.
+        """
+        variant, risk, kept = self._start, 0, list[MoveStep]()
         for step in self._ordered(steps):
             found = next(
                 (
@@ -188,9 +199,14 @@ class RuleProposer:
                 None,
             )
             if found is None or RISKS.index(found.risk) > self._most:
+                if partly:
+                    continue
                 return None
+            kept.append(step)
             variant, risk = found.variant, max(risk, RISKS.index(found.risk))
-        return dataclasses.replace(variant, applied=self._ordered(steps)), RISKS[risk]
+        if not self._fits(variant):
+            return None
+        return dataclasses.replace(variant, applied=tuple(kept)), RISKS[risk]
 
     def _all_knobs(self) -> tuple[Knob, ...]:
         found: list[Knob] = []
@@ -199,7 +215,10 @@ class RuleProposer:
             for each in self._offered(move.id, self._start):
                 if RISKS.index(each.risk) <= self._most:
                     choices.setdefault(each.target, [ABSENT]).append(each.choice)
-            found += [Knob(f"{move.id}/{target}", tuple(each)) for target, each in choices.items()]
+            found += [
+                Knob(f"{move.id}/{target}", tuple(each), move.tried_first)
+                for target, each in choices.items()
+            ]
         return tuple(found)
 
     def _ordered(self, steps: Sequence[MoveStep]) -> tuple[MoveStep, ...]:

@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -40,6 +41,8 @@ from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
+from kernelgym_train.mcgs.triton.limits import fits
+from kernelgym_train.mcgs.triton.module import read_module
 from kernelgym_train.mcgs.variant import (
     Variant,
     context_key,
@@ -47,6 +50,8 @@ from kernelgym_train.mcgs.variant import (
     state_key,
 )
 
+_HALF = re.compile(r"\b(float16|bfloat16|half)\b")
+_HALF_BYTES, _FLOAT_BYTES = 2, 4  # of an operand of a product
 _LEAST_ROUNDS = 3  # of a duel
 _LAST_ROUNDS = 6  # of the last duel: 3 rounds tell little of kernels whose times vary by a tenth
 _MOST_ROUNDS = 6  # of a duel after Ctrl-C
@@ -64,7 +69,15 @@ def rules_for(task: SearchTask, approximate: bool) -> RuleProposer:
     more = launch_choices(task.spec, start.language)
     if builds_extension(start.language):
         more = (*more, parallelise(os.cpu_count() or 1))
-    return RuleProposer(start, approximate=approximate, more=more)
+        return RuleProposer(start, approximate=approximate, more=more)
+    item_bytes = _HALF_BYTES if _HALF.search(task.problem.source) else _FLOAT_BYTES
+    return RuleProposer(
+        start,
+        approximate=approximate,
+        more=more,
+        fits=lambda variant: fits(read_module(variant.source), item_bytes),
+        partly=True,
+    )
 
 
 class SearchSession:

@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from kernelgym import UnknownName, UsageError
+from kernelgym.devices import check_device
+from kernelgym.languages import LANGUAGES
 from kernelgym.reading import options
 from kernelgym_train.config.settings import Settings, read_settings
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
@@ -34,12 +36,13 @@ class SearchSettings(Settings):
     """Id of a problem, such as Synthetic/L1/2, or its file; needs kernel."""
     kernel: str = ""
     """File of the kernel to start from; needs problem."""
-    language: str = "cpp"
-    """Language of that kernel."""
-    device: str = "cpu"
-    """Where kernels run; C++ kernels run on the cpu."""
+    language: str = ""
+    """Language of that kernel: cpp or triton; read from its text if not given."""
+    device: str = ""
+    """Where kernels run: cpu, or a GPU such as cuda:0. By the kernel's language if not given: the
+    cpu for C++, the first GPU for Triton."""
     gpus: str = ""
-    """GPUs to judge on; must be empty, since no language of a GPU can be searched yet."""
+    """Numbers of the GPUs to judge on, such as 0 or 0,1,2; all of one kind."""
     outdir: str = "out"
     """Folder of results; each kernel has its own in outdir/kernels."""
     effort: Literal["quick", "standard", "thorough"] = "standard"
@@ -64,7 +67,7 @@ class SearchSettings(Settings):
     no_llm: bool = True
     """Whether to search by rules alone."""
     ncu_every: int = 0
-    """How often to profile a GPU; must be 0 on the cpu."""
+    """How often to profile a GPU; must be 0, since no profiles are taken yet."""
     require_quiet: bool = False
     """Whether to refuse a host on which verdicts of one kernel differ by more than 10 %."""
     seed: int = 0
@@ -103,6 +106,26 @@ class SearchSettings(Settings):
             self.floor_share,
         )
 
+    def devices(self, language: str) -> tuple[str, ...]:
+        """Return the names of the devices that kernels of a language are judged on.
+
+        Args:
+            language: Name of the language.
+
+        Raises:
+            UsageError: If a name is no device.
+        """
+        if self.gpus:
+            numbers = [number.strip() for number in self.gpus.split(",")]
+            if not all(number.isascii() and number.isdigit() for number in numbers):
+                raise UsageError(
+                    f"gpus={self.gpus} is no list of GPUs; give numbers such as gpus=0 or gpus=0,1"
+                )
+            return tuple(dict.fromkeys(f"cuda:{int(number)}" for number in numbers))
+        if self.device:
+            return (check_device(self.device),)
+        return ("cpu",) if LANGUAGES[language].is_timed("cpu") else ("cuda:0",)
+
 
 def read_search_settings(given: Sequence[str]) -> SearchSettings:
     """Return settings from texts such as ``budget_builds=20``.
@@ -114,11 +137,9 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
     settings = read_settings(SearchSettings, {}, given)
     if settings.algo not in ALGORITHMS:
         raise UnknownName("algorithm", settings.algo, ALGORITHMS)
-    if settings.device != "cpu" or settings.gpus:
-        given_as = f"gpus={settings.gpus}" if settings.gpus else f"device={settings.device}"
-        raise UsageError(
-            f"{given_as}: a search runs C++ kernels on the cpu; leave gpus out, and give device=cpu"
-        )
+    if settings.gpus and settings.device:
+        raise UsageError("give gpus= or device=, not both")
+    _ = settings.devices("cpp")  # refuses names that are none
     if settings.llm_model or not settings.no_llm:
         given_as = f"llm_model={settings.llm_model}" if settings.llm_model else "no_llm=false"
         raise UsageError(
@@ -126,7 +147,7 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
             "it out"
         )
     if settings.ncu_every:
-        raise UsageError(f"ncu_every={settings.ncu_every}: only a GPU is profiled; give 0")
+        raise UsageError(f"ncu_every={settings.ncu_every}: no profiles are taken yet; give 0")
     _ = settings.budget  # refuses limits that are none
     return settings
 

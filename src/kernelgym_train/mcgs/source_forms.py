@@ -15,6 +15,7 @@ from kernelgym import UsageError
 from kernelgym.languages import LANGUAGES
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
+from kernelgym_train.mcgs.triton.module import read_module
 
 Launch = Sequence[tuple[str, int]]
 """(name, value) of meta-parameters."""
@@ -65,10 +66,12 @@ class _Script:
     """Form of modules whose decorated functions are compiled when they are launched."""
 
     def flags(self, source: str) -> tuple[str, ...]:
-        try:
-            ast.parse(source)
-        except (SyntaxError, ValueError) as error:
-            raise UsageError(f"the kernel is not a Python module: {error}") from None
+        module = read_module(source)
+        if not module.launches:
+            raise UsageError(
+                "the kernel launches no function that is decorated with triton.jit in the same "
+                "module, as in name[grid](...)"
+            )
         return ()
 
     def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:

@@ -15,7 +15,7 @@ from kernelgym.suites.spec import KernelSpec
 from kernelgym.suites.spec_suite import SpecSuite
 from kernelgym.types import text_digest
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.moves.table import MOVES
+from kernelgym_train.mcgs.moves.table import LANGUAGES_WITH_MOVES
 from kernelgym_train.mcgs.shapes import TaskShape
 from kernelgym_train.mcgs.variant import read_variant
 
@@ -63,11 +63,9 @@ def task_of(problem: Problem, start: Kernel, name: str = "") -> SearchTask:
     """
     if start.language not in LANGUAGES:
         raise UnknownName("language", start.language, LANGUAGES)
-    known = dict.fromkeys(language for move in MOVES.values() for language in move.languages)
-    if start.language not in known:
-        raise UsageError(
-            f"language={start.language} cannot be searched; those that can: {', '.join(known)}"
-        )
+    if start.language not in LANGUAGES_WITH_MOVES:
+        known = ", ".join(LANGUAGES_WITH_MOVES)
+        raise UsageError(f"language={start.language} cannot be searched; those that can: {known}")
     read_variant(start)
     name = name or problem.name or problem.id
     return SearchTask(re.sub(r"[^\w.-]+", "_", name).strip("._") or "kernel", problem, start)
@@ -106,7 +104,7 @@ def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTas
         given: ``example:NAME``, the file of a kernel spec, or empty.
         problem: Id or file of a problem, or empty.
         kernel: File of the start kernel, or empty.
-        language: The kernel's language.
+        language: The kernel's language; read from its text if empty.
 
     Raises:
         UsageError: Unless either `given`, or `problem` with `kernel`, is given and exists.
@@ -132,8 +130,32 @@ def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTas
             "input=SPEC.json, or problem=ID_or_FILE and kernel=FILE"
         )
     path = Path(kernel)
+    return task_of(get_problem(problem), read_kernel(path, language), path.stem)
+
+
+def read_kernel(path: Path, language: str) -> Kernel:
+    """Return the kernel of a module's file.
+
+    Args:
+        path: The file.
+        language: The kernel's language; read from its text if empty.
+
+    Raises:
+        UsageError: If the file cannot be read.
+    """
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the kernel {kernel}: {error}") from None
-    return task_of(get_problem(problem), Kernel(source, language), path.stem)
+        raise UsageError(f"cannot read the kernel {path}: {error}") from None
+    return Kernel(source, language or _language_of(source))
+
+
+def _language_of(source: str) -> str:
+    """Return the language that a module's text has signs of; C++ if it has none."""
+    for name, language in LANGUAGES.items():
+        own = language.own_kernel
+        if own.decorator and f"@{own.decorator}" in source:
+            return name
+        if own.device_code and re.search(own.device_code, source):
+            return name
+    return "cpp"

@@ -2,6 +2,8 @@
 
 The algorithm draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then
 changes one knob of a good result. Settings that were judged already are skipped, and cost nothing.
+Where moves change a whole kernel, each way to make one is tried alone first; random settings then
+keep four fifths of the best one's choices, since few other combinations are good.
 
 Contract: as of `kernelgym_train.mcgs.selection`. Optuna draws from a generator that is seeded anew
 for each proposal, by the search's seed and the number of proposals before, so that a search that
@@ -32,6 +34,7 @@ TUNE = "tune"
 """Name of the move that sets knobs."""
 _BY_TPE = 40
 _AT_RANDOM = 20  # first results, before TPE has something to model
+_KEPT = 0.8  # of the best setting's choices
 _DRAWS = 16  # draws in a row that are known or impossible, before all neighbours are tried in order
 _YOUNG, _TOURNAMENT = 16, 4  # results that a parent is drawn from, and how many are
 _BAD = -3.0  # ln of the speedup that TPE takes a failure for
@@ -65,7 +68,13 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
     start = around.graph.start
     made = around.graph.action(start, TUNE).attempts
     found, scores = None, list[tuple[str, float]]()
-    if len(past) < _BY_TPE:
+    for knob in space.knobs:
+        for choice in knob.choices[1:] if knob.tried_first and found is None else ():
+            found = known.new({each.name: ABSENT for each in space.knobs} | {knob.name: choice})
+            if found is not None:
+                scores.append(("tried alone", 1.0))
+                break
+    if found is None and len(past) < _BY_TPE:
         found = _drawn(known, past)
         scores.append(("drawn at random" if len(past) < _AT_RANDOM else "drawn by TPE", 1.0))
     if found is None:
@@ -123,6 +132,10 @@ def _drawn(known: _Settings, past: Past) -> Proposal | None:
         numbers = stream(around.seed, TUNE, len(past), draw)
         if len(past) < _AT_RANDOM:
             values = {knob.name: numbers.choice(knob.choices) for knob in space.knobs}
+            if any(knob.tried_first for knob in space.knobs):
+                best = max(past, key=lambda each: each[1])[0]
+                kept = [knob.name for knob in space.knobs if numbers.random() < _KEPT]
+                values |= {name: best[name] for name in kept}
         else:
             values = _asked(space.knobs, [*past, *impossible], numbers.getrandbits(31))
         proposal = around.proposer.tuned(space, values)

@@ -16,6 +16,7 @@ from kernelgym_train.cli import main
 from kernelgym_train.mcgs import Budget, command
 from kernelgym_train.mcgs.command import estimate
 from support import searches
+from support.triton_kernels import TRITON_KERNELS
 
 MATMUL = ("--backend", "mcgs", "input=example:matmul")
 
@@ -129,7 +130,7 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["problem=Synthetic/L1/2", f"kernel={__file__}"], "calls load_inline once"),
         (
             ["problem=Synthetic/L1/2", f"kernel={__file__}", "language=triton"],
-            "language=triton cannot be searched; those that can: cpp",
+            "launches no function that is decorated with triton.jit",
         ),
         (["input=example:matmul", "algo=mcts"], "unknown algorithm 'mcts'; did you mean mcgs?"),
         (["input=example:matmul", "budget_builds=0"], "a search needs at least 1"),
@@ -144,9 +145,15 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["input=example:matmul", "--budget-builds=x"], "budget_builds"),
         (["input=example:matmul", "--llm-model", "m"], "llm_model=m: a search makes its moves by"),
         (["input=example:matmul", "no_llm=false"], "no model can be asked yet"),
-        (["input=example:matmul", "--gpus", "0,1"], "gpus=0,1: a search runs C++ kernels on"),
-        (["input=example:matmul", "device=cuda"], "device=cuda: a search runs C++ kernels on"),
-        (["input=example:matmul", "ncu_every=5"], "only a GPU is profiled"),
+        (["problem=Synthetic/L1/2", "kernel=TRITON"], "no CUDA device can be used here"),
+        (
+            ["problem=Synthetic/L1/2", "kernel=TRITON", "device=cpu"],
+            "not timed on the cpu; give gpus",
+        ),
+        (["input=example:matmul", "--gpus", "0,x"], "gpus=0,x is no list of GPUs; give numbers"),
+        (["input=example:matmul", "gpus=0", "device=cpu"], "give gpus= or device=, not both"),
+        (["input=example:matmul", "device=tpu"], "device 'tpu' cannot be judged on"),
+        (["input=example:matmul", "ncu_every=5"], "no profiles are taken yet"),
         (["input=example:matmul", "patience=-1"], "patience=-1"),
         (["input=example:matmul", "effort=huge"], "effort"),
         (["input=example:matmul", "min_pred_gain=-1"], "min_pred_gain=-1: give a share"),
@@ -157,6 +164,9 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
 def test_command_bad_input_is_one_line(
     given: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    kernel = tmp_path / "k.py"
+    kernel.write_text(TRITON_KERNELS["softmax"][1].source)
+    given = [each.replace("TRITON", str(kernel)) for each in given]
     assert main(["--backend", "mcgs", f"outdir={tmp_path / 'x'}", *given]) == 2
     said = capsys.readouterr()
     assert complaint in said.err and said.err.count("\n") == 1 and not said.out

@@ -51,6 +51,9 @@ class SearchMove:
     realise: Callable[[Variant], Iterator[Realisation]]
     languages: tuple[str, ...] = ("cpp",)
     """Languages of the kernels that the move changes."""
+    tried_first: bool = False
+    """Whether a tuner tries each way of the move alone before it combines steps: for moves that
+    change a whole kernel."""
 
 
 def with_flag(variant: Variant, *added: str) -> Variant:

@@ -1,4 +1,4 @@
-"""`MOVES`: the moves of this package; `known_moves`: these and the moves of other packages.
+"""Moves by language: `CPP_MOVES`, `TRITON_MOVES`; `known_moves` adds those of other packages.
 
 A package adds a move by the entry-point group ``kernelgym.moves``: its name is the move's id, and
 it loads to a `kernelgym_train.mcgs.moves.definition.SearchMove`.
@@ -29,11 +29,23 @@ from kernelgym_train.mcgs.moves.cpp.switch_to_mma_or_wgmma import SWITCH_TO_MMA_
 from kernelgym_train.mcgs.moves.cpp.unroll import UNROLL
 from kernelgym_train.mcgs.moves.cpp.vectorize_global_loads import VECTORIZE
 from kernelgym_train.mcgs.moves.definition import SearchMove
+from kernelgym_train.mcgs.moves.triton import avoid_atomics_reduce as triton_atomics
+from kernelgym_train.mcgs.moves.triton import cache_policy_cg as triton_caches
+from kernelgym_train.mcgs.moves.triton import change_block_sizes as triton_blocks
+from kernelgym_train.mcgs.moves.triton import enable_async_pipeline as triton_pipeline
+from kernelgym_train.mcgs.moves.triton import grouped_gemm_colmajor as triton_groups
+from kernelgym_train.mcgs.moves.triton import lower_precision as triton_precision
+from kernelgym_train.mcgs.moves.triton import pad_tail_and_mask as triton_masks
+from kernelgym_train.mcgs.moves.triton import single_pass_row as triton_rows
+from kernelgym_train.mcgs.moves.triton import softmax_math_fusion as triton_softmax
+from kernelgym_train.mcgs.moves.triton import switch_to_mma_or_wgmma as triton_mma
+from kernelgym_train.mcgs.moves.triton import tensor_core_tile as triton_tile
+from kernelgym_train.mcgs.moves.triton import vectorize_global_loads as triton_vectors
 
 GROUP = "kernelgym.moves"
 """Name of the entry-point group of other packages' moves."""
 
-MOVES: Mapping[str, SearchMove] = MappingProxyType(
+CPP_MOVES: Mapping[str, SearchMove] = MappingProxyType(
     {
         move.id: move
         for move in (
@@ -57,18 +69,48 @@ MOVES: Mapping[str, SearchMove] = MappingProxyType(
         )
     }
 )
-"""Moves by id."""
+"""Moves on C++ kernels by id."""
+TRITON_MOVES: Mapping[str, SearchMove] = MappingProxyType(
+    {
+        move.id: move
+        for move in (
+            triton_rows.SINGLE_PASS_ROW,
+            triton_tile.TENSOR_CORE_TILE,
+            triton_atomics.AVOID_ATOMICS_REDUCE,
+            triton_softmax.SOFTMAX_MATH_FUSION,
+            triton_mma.SWITCH_TO_MMA_OR_WGMMA,
+            triton_precision.LOWER_PRECISION,
+            triton_groups.GROUPED_GEMM_COLMAJOR,
+            triton_blocks.CHANGE_BLOCK_SIZES,
+            triton_pipeline.ENABLE_ASYNC_PIPELINE,
+            triton_masks.PAD_TAIL_AND_MASK,
+            triton_caches.CACHE_POLICY_CG,
+            triton_vectors.VECTORIZE,
+        )
+    }
+)
+"""Moves on Triton kernels by id. A move of the same name does the corresponding thing in C++."""
+LANGUAGES_WITH_MOVES: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        language
+        for moves in (CPP_MOVES, TRITON_MOVES)
+        for move in moves.values()
+        for language in move.languages
+    )
+)
+"""Languages of the kernels that moves of this package change."""
 
 
 @functools.cache
-def known_moves() -> Mapping[str, SearchMove]:
-    """Return all moves by id, those of other packages last.
+def known_moves(language: str) -> Mapping[str, SearchMove]:
+    """Return all moves on kernels of a language by id, those of other packages last.
 
     Raises:
         UsageError: If another package's entry point cannot be loaded, is no move, or has the id of
             another move.
     """
-    found = dict(MOVES)
+    own = (*CPP_MOVES.values(), *TRITON_MOVES.values())
+    found = {move.id: move for move in own if language in move.languages}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             move = entry.load()
@@ -82,6 +124,8 @@ def known_moves() -> Mapping[str, SearchMove]:
                 f"the entry point {entry.name!r} of {GROUP!r} ({entry.value}) must be a "
                 f"SearchMove with the id {entry.name!r}, and is {move!r:.80}"
             )
+        if language not in move.languages:
+            continue
         if move.id in found:
             raise UsageError(
                 f"the move {move.id!r} is there already; give {entry.value} another id"

@@ -41,7 +41,7 @@ def test_move_of_another_package_is_proposed(monkeypatch: pytest.MonkeyPatch) ->
     offer(monkeypatch, "twice", TWICE)
     start = read_variant(EXAMPLES["matmul"][1])
     assert "twice" in dict(RuleProposer(start).priors(start))
-    assert list(table.known_moves()) == [*table.MOVES, "twice"]
+    assert list(table.known_moves("cpp")) == [*table.CPP_MOVES, "twice"]
 
 
 @pytest.mark.parametrize(
@@ -58,10 +58,10 @@ def test_entry_point_that_does_not_fit_is_refused(
 ) -> None:
     offer(monkeypatch, name, loaded)
     with pytest.raises(UsageError, match=said):
-        table.known_moves()
+        table.known_moves("cpp")
 
 
 def test_every_move_tells_its_recipe() -> None:
-    recipes = [move.recipe for move in table.MOVES.values()]
+    recipes = [move.recipe for move in table.CPP_MOVES.values()]
     assert all(recipe.endswith(".") and len(recipe.split()) > 5 for recipe in recipes)
     assert len(set(recipes)) == len(recipes)

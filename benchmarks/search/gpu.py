@@ -1,0 +1,135 @@
+"""Run real searches of Triton kernels on a GPU, and record their gains and their time.
+
+Run ``python -m benchmarks.search.gpu --out FILE --keep FOLDER`` on a machine with one GPU. Each
+task is searched by ``tpe``, 60 evaluations each, the products and the softmax with three seeds and
+by ``random`` as well. Goals, of the median over seeds: a product of two matrices of 4096 from
+blocks of 16 to 0.75 (fp16) and 0.85 (fp32) of cuBLAS's speed, a softmax of three passes to 0.95 of
+the bandwidth of a copy. The other tasks have no goal. KernelBench's problems are compared with the
+faster of eager and compiled PyTorch, and left out if they are not on the machine.
+
+``--only``, ``--seeds`` and ``--algorithms`` run a slice, and ``--until SECONDS`` begins no search
+after so many seconds. What the file holds is not run again, and with ``--keep`` a search that was
+cut off goes on where it was, so that a command that was cut off is given once more.
+
+A row holds what `benchmarks.search.cpu` says, and the share of the bandwidth of a copy that the
+best achieves (``floor_share``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from benchmarks.machine import gpu, machine
+from benchmarks.search.cpu import figures_of
+from benchmarks.search.gpu_kernels import OWN_TASKS, kernelbench_tasks
+from kernelgym import LocalEvaluator, UsageError
+from kernelgym.rulesets import Ruleset, precise_rules
+from kernelgym_train.mcgs.algorithms import ALGORITHMS
+from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.task import task_of
+
+__all__ = ["GOALS", "floor_share", "reached"]
+
+GOALS: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {
+        "matmul_fp16": ("over_torch", 0.75),
+        "matmul_fp32": ("over_torch", 0.85),
+        "softmax": ("floor_share", 0.95),
+    }
+)
+"""(field of a row, least value) by task."""
+_MORE_SEEDS = tuple(GOALS)
+
+
+def floor_share(outdir: Path) -> float:
+    """Return the share of the bandwidth of a copy in the last verdict on a search's best."""
+    (result,) = outdir.glob("kernels/*/best/result.json")
+    timing = json.loads(result.read_text(encoding="utf-8"))["timing"]
+    return float(timing["floor_ms"] / timing["kernel_ms"])
+
+
+def reached(rows: Sequence[Mapping[str, Any]], algo: str) -> dict[str, bool]:
+    """Return whether each task's goal was met, by the median over seeds."""
+    found = {}
+    for name, (field, least) in GOALS.items():
+        own = [row[field] for row in rows if (row["task"], row["algorithm"]) == (name, algo)]
+        if own:
+            found[name] = statistics.median(own) >= least
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run searches that the file lacks, and print their figures."""
+    began = time.monotonic()
+    tasks = dict(OWN_TASKS)
+    try:
+        tasks |= kernelbench_tasks()
+    except UsageError as error:
+        print(f"without KernelBench: {error}")
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="*", default=list(tasks), choices=tasks)
+    parser.add_argument("--algorithms", nargs="*", default=["tpe", "random"], choices=ALGORITHMS)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--builds", type=int, default=60)
+    parser.add_argument("--until", type=float, default=float("inf"))
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--keep", type=Path, help="folder for the searches' own folders")
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(argv)
+    rows: list[dict[str, Any]] = []
+    if given.out and given.out.exists():
+        rows = json.loads(given.out.read_text(encoding="utf-8"))["rows"]
+    there = {(row["task"], row["algorithm"], row["seed"]) for row in rows}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, algo, seed in itertools.product(given.only, given.algorithms, given.seeds):
+            few = name not in _MORE_SEEDS and (seed != given.seeds[0] or algo == "random")
+            if few or (name, algo, seed) in there or time.monotonic() - began > given.until:
+                continue
+            rules = _rules(name)
+            task = task_of(*tasks[name], name.replace("/", "_"))
+            outdir = (given.keep or Path(scratch)) / f"{task.name}-{algo}-{seed}"
+            with LocalEvaluator(given.device, rules, given.workers) as evaluator:
+                if name.startswith("KernelBench/"):
+                    evaluator.prepare_baseline(task.problem)
+                config = SearchConfig(
+                    budget=Budget(given.builds, patience=0),
+                    algo=algo,
+                    seed=seed,
+                    workers=given.workers,
+                    say=lambda line: print(line, flush=True),
+                )
+                figures = figures_of(task, evaluator, outdir, config)
+            rows.append({"task": name, "floor_share": floor_share(outdir), **figures})
+            print(json.dumps(rows[-1]), flush=True)
+            if given.out:
+                _write(given.out, rows, given.builds, given.device)
+    for name, met in reached(rows, given.algorithms[0]).items():
+        print(f"{name}: {'goal met' if met else 'goal missed'} by {given.algorithms[0]}")
+
+
+def _rules(name: str) -> Ruleset:
+    """Return the rules of a task: KernelBench's problems are compared with the best baseline."""
+    return precise_rules("strict", "", "best" if name.startswith("KernelBench/") else "")
+
+
+def _write(out: Path, rows: Sequence[Mapping[str, Any]], builds: int, device: str) -> None:
+    about = {**machine("optuna", "triton"), **gpu(device)}
+    data = {"machine": about, "device": device, "builds": builds}
+    part = out.with_suffix(".part")
+    part.write_text(json.dumps({**data, "rows": list(rows)}, indent=1) + "\n", encoding="utf-8")
+    part.replace(out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""`avoid_atomics_reduce`: adds programs' sums in a second stage, in place of atomic additions.
+
+Each program stores its sum into a buffer of its own, and a second kernel adds the buffer. This is
+done where all programs add one number to the same element of an output that the host made of
+zeros, and the number of programs stands in the launch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.triton.loops import only
+from kernelgym_train.mcgs.triton.module import (
+    JitFunction,
+    KernelLaunch,
+    TritonModule,
+    calls_in,
+    found_in,
+    read_module,
+)
+from kernelgym_train.mcgs.variant import Variant
+
+_NAME = "add_partial_sums"
+_KERNEL = f"""\
+@triton.jit
+def {_NAME}(partials_ptr, total_ptr, count, BLOCK_SUMS: tl.constexpr):
+    total = tl.zeros((BLOCK_SUMS,), dtype=tl.float32)
+    for start in range(0, count, BLOCK_SUMS):
+        at = start + tl.arange(0, BLOCK_SUMS)
+        total += tl.load(partials_ptr + at, mask=at < count, other=0.0).to(tl.float32)
+    tl.store(total_ptr, tl.sum(total, axis=0))
+
+
+"""
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield each function whose programs add to one element, with a second stage."""
+    module = read_module(variant.source)
+    if _NAME in module.functions:
+        return
+    for function in module.functions.values():
+        launches = [each for each in module.launches if each.function == function.name]
+        atomics = calls_in(function.node, "atomic_add")
+        if len(launches) != 1 or len(atomics) != 1 or function.tuned:
+            continue
+        text = _two_stages(module, function, launches[0], atomics[0])
+        if text is not None:
+            changed = dataclasses.replace(variant, source=text)
+            yield Realisation(function.name, "two stages", changed, "reassociates")
+
+
+def _two_stages(
+    module: TritonModule, function: JitFunction, launch: KernelLaunch, atomic: cst.Call
+) -> str | None:
+    """Return the module with a second stage; None if the form is another."""
+    statement = module.parent(module.parent(atomic))
+    if len(atomic.args) != 2 or statement not in function.body:
+        return None
+    pointer, value = (arg.value for arg in atomic.args)
+    if not isinstance(pointer, cst.Name) or pointer.value not in function.parameters:
+        return None
+    if _uses(function, pointer.value) != 1:
+        return None
+    given, programs = launch.given.get(pointer.value), _programs(module, launch)
+    if given is None or programs is None or not isinstance(given.value, cst.Name):
+        return None
+    made = module.bound(given.value.value, launch.call)
+    if made is None or not re.match(r"torch\.zeros(_like)?\(", module.text(made)):
+        return None
+    line = module.parent(launch.call)
+    if not isinstance(line, cst.Expr) or only(module.parent(line)) is not line:
+        return None
+    out, indent = given.value.value, " " * module.column(launch.call)
+    partials = f"{out}_partials"
+    if {partials, f"{out}_programs"} & module.names(module.tree):
+        return None
+    begin, end = module.line_span(launch.call)[0], module.block_span(module.parent(line))[1]
+    count = f"{out}_programs"
+    before = (
+        f"{indent}{count} = {programs}\n"
+        f"{indent}{partials} = torch.empty({count}, dtype={out}.dtype, device={out}.device)\n"
+    )
+    after = f"{indent}{_NAME}[(1,)]({partials}, {out}, {count}, BLOCK_SUMS=1024)\n"
+    head = module.line_span(function.node)[0]
+    if function.node.decorators:
+        head = min(module.line_span(each)[0] for each in function.node.decorators)
+    stored = f"tl.store({pointer.value} + tl.program_id(0), {module.text(value)})"
+    return module.spliced(
+        [
+            ((head, head), _KERNEL),
+            (module.span(atomic), stored),
+            ((begin, begin), before),
+            # The grid reads the same number, so that a block size that is set later changes both.
+            (module.span(launch.grid), f"({count},)"),
+            (module.span(given.value), partials),
+            ((end, end), after),
+        ]
+    )
+
+
+def _uses(function: JitFunction, name: str) -> int:
+    return sum(each.value == name for each in found_in(function.node.body, cst.Name))
+
+
+def _programs(module: TritonModule, launch: KernelLaunch) -> str | None:
+    """Return the number of programs of a grid of one axis, as an expression; None if unknown."""
+    grid: cst.BaseExpression | None = launch.grid
+    if isinstance(grid, cst.Name):
+        grid = module.bound(grid.value, launch.call)
+    if isinstance(grid, cst.Lambda):
+        meta, grid = grid.params.params, grid.body
+        if len(meta) != 1:
+            return None
+        text = _of_tuple(module, grid)
+        for key in re.findall(rf"\b{meta[0].name.value}\[[\"'](\w+)[\"']\]", text or ""):
+            value = launch.given.get(key)
+            if value is None or text is None:
+                return None
+            number = module.text(value.value)
+            if not isinstance(value.value, cst.Integer | cst.Name):
+                number = f"({number})"
+            text = re.sub(rf"\b{meta[0].name.value}\[[\"']{key}[\"']\]", number, text)
+        return text
+    return None if grid is None else _of_tuple(module, grid)
+
+
+def _of_tuple(module: TritonModule, grid: cst.BaseExpression) -> str | None:
+    if isinstance(grid, cst.Tuple) and len(grid.elements) == 1:
+        return module.text(grid.elements[0].value)
+    return None
+
+
+AVOID_ATOMICS_REDUCE = SearchMove(
+    "avoid_atomics_reduce",
+    "reassociates",
+    0,
+    1.5,
+    "Add programs' sums in a second stage, in place of atomic additions to one element.",
+    _realise,
+    ("triton",),
+)

@@ -1,0 +1,59 @@
+"""`cache_policy_cg`: says of loads and stores which caches keep their data.
+
+A load that has no policy is read past the first cache (``.cg``), or marked to leave the second
+cache first or last. A store is marked as read by no one soon (``.cs``), or to leave first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import libcst as cst
+
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.triton.knobs import appended
+from kernelgym_train.mcgs.triton.module import calls_in, read_module
+from kernelgym_train.mcgs.variant import Variant
+
+_LOADS = (
+    'cache_modifier=".cg"',
+    'eviction_policy="evict_first"',
+    'eviction_policy="evict_last"',
+)
+_STORES = ('cache_modifier=".cs"', 'eviction_policy="evict_first"')
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield each policy of each load and store that has none."""
+    module = read_module(variant.source)
+    for function in module.functions.values():
+        for kind, policies in (("load", _LOADS), ("store", _STORES)):
+            for number, call in enumerate(calls_in(function.node, kind)):
+                if _has_policy(call):
+                    continue
+                for policy in policies:
+                    text = module.spliced([appended(module, call, policy)])
+                    yield Realisation(
+                        f"{kind} {number + 1} of {function.name}",
+                        f"{policy.split(chr(34))[1]} at {kind} {number + 1}",
+                        dataclasses.replace(variant, source=text),
+                    )
+
+
+def _has_policy(call: cst.Call) -> bool:
+    """Return True if a call names a policy, or gives arguments by place that may be one."""
+    names = {arg.keyword.value for arg in call.args if arg.keyword is not None}
+    plain = sum(arg.keyword is None for arg in call.args)
+    return bool(names & {"cache_modifier", "eviction_policy"}) or plain > 3
+
+
+CACHE_POLICY_CG = SearchMove(
+    "cache_policy_cg",
+    "exact",
+    60,
+    0.3,
+    "Say which caches keep the data of a load or a store.",
+    _realise,
+    ("triton",),
+)

@@ -1,0 +1,67 @@
+"""`enable_async_pipeline`: loads of later iterations begin before they are needed.
+
+Triton pipelines loops with ``tl.dot`` by the launch option ``num_stages``, and other loops by an
+argument of ``tl.range``. A loop without loads has nothing to begin early.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.triton.knobs import knobs_of
+from kernelgym_train.mcgs.triton.loops import loops_of
+from kernelgym_train.mcgs.triton.module import calls_in, read_module
+from kernelgym_train.mcgs.variant import Variant
+
+_STAGES = (1, 2, 3, 4, 5)
+_OWN_STAGES = (2, 3, 4, 6)
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield numbers of stages of launches, then of single loops."""
+    module = read_module(variant.source)
+    loading = {
+        function.name: [
+            loop
+            for loop in loops_of(module, function)
+            if not loop.is_static and any(calls_in(each, "load") for each in loop.body)
+        ]
+        for function in module.functions.values()
+    }
+    for knob in knobs_of(module):
+        function = module.functions[knob.function]
+        if knob.name != "num_stages" or not calls_in(function.node, "dot"):
+            continue
+        for stages in _STAGES:
+            if stages != knob.value and (knob.literals or knob.calls):
+                text = module.spliced(knob.edits(module, stages))
+                yield Realisation(
+                    f"num_stages of {knob.function}",
+                    f"num_stages={stages}",
+                    dataclasses.replace(variant, source=text),
+                )
+    for name, loops in loading.items():
+        for loop in loops:
+            if loop.options or calls_in(loop.node, "dot"):
+                continue
+            for stages in _OWN_STAGES:
+                head = f"tl.range({loop.start}, {loop.end}, {loop.step}, num_stages={stages})"
+                text = module.edited([(loop.call, head)])
+                yield Realisation(
+                    f"loop {loop.number + 1} of {name}",
+                    f"loop {loop.number + 1} in {stages} stages",
+                    dataclasses.replace(variant, source=text),
+                )
+
+
+ENABLE_ASYNC_PIPELINE = SearchMove(
+    "enable_async_pipeline",
+    "exact",
+    31,
+    1.0,
+    "Begin the loads of later iterations of a loop before they are needed.",
+    _realise,
+    ("triton",),
+)

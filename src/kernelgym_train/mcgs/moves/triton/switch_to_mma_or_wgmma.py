@@ -1,0 +1,96 @@
+"""`switch_to_mma_or_wgmma`: computes sums of products by tensor cores.
+
+``tl.sum(a[:, :, None] * b[None, :, :], axis=1)`` becomes ``tl.dot(a, b)``. Operands that were
+converted to floats for ``tl.dot`` are given as they are: products of half-precision numbers are
+exact in floats. Both compute floats as IEEE does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.triton.module import TritonModule, calls_in, read_module
+from kernelgym_train.mcgs.variant import Variant
+
+_IEEE = 'input_precision="ieee"'
+_FORMS = {
+    ("[:,:,None]", "[None,:,:]", "1"): "{0}, {1}",
+    ("[:,None,:]", "[None,:,:]", "2"): "{0}, tl.trans({1})",
+    ("[None,:,:]", "[:,None,:]", "2"): "{1}, tl.trans({0})",
+    ("[None,:,:]", "[:,:,None]", "1"): "{1}, {0}",
+}
+"""Operands of ``tl.dot`` by the shapes of two factors and the axis of their sum."""
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield dot products in place of sums, then operands without conversion."""
+    module = read_module(variant.source)
+    for function in module.functions.values():
+        for number, call in enumerate(calls_in(function.node, "sum")):
+            operands = _operands(module, call)
+            if operands is not None:
+                text = module.edited([(call, f"tl.dot({operands}, {_IEEE})")])
+                yield Realisation(
+                    f"sum {number + 1} of {function.name}",
+                    "tl.dot",
+                    dataclasses.replace(variant, source=text),
+                    "reassociates",
+                )
+        for number, call in enumerate(calls_in(function.node, "dot")):
+            place = f"dot {number + 1} of {function.name}"
+            plain = _unconverted(module, call)
+            if plain is not None:
+                changed = dataclasses.replace(variant, source=module.edited([(call, plain)]))
+                yield Realisation(place, "operands as loaded", changed, "reassociates")
+
+
+def _operands(module: TritonModule, call: cst.Call) -> str | None:
+    """Return the operands of the dot product that a sum computes, or None."""
+    given = {arg.keyword.value if arg.keyword is not None else "": arg.value for arg in call.args}
+    axis, product = given.get("axis"), call.args[0].value if call.args else None
+    if len(call.args) == 2 and call.args[1].keyword is None:
+        axis = call.args[1].value
+    if not isinstance(product, cst.BinaryOperation) or axis is None or len(call.args) != 2:
+        return None
+    if not isinstance(product.operator, cst.Multiply):
+        return None
+    parts = []
+    for side in (product.left, product.right):
+        if not isinstance(side, cst.Subscript):
+            return None
+        value = module.text(side.value)
+        shape = re.sub(r"\s+", "", module.text(side)[len(value) :])
+        parts.append((value, shape))
+    form = _FORMS.get((parts[0][1], parts[1][1], module.text(axis)))
+    return None if form is None else form.format(parts[0][0], parts[1][0])
+
+
+def _unconverted(module: TritonModule, call: cst.Call) -> str | None:
+    """Return the dot product with operands that are not converted to floats, or None."""
+    texts, changed = [], False
+    for arg in call.args:
+        text = module.text(arg.value)
+        if arg.keyword is not None:
+            if arg.keyword.value != "input_precision":
+                texts.append(f"{arg.keyword.value}={text}")
+            continue
+        if len(texts) < 2 and text.endswith(".to(tl.float32)"):
+            text, changed = text.removesuffix(".to(tl.float32)"), True
+        texts.append(text)
+    return f"tl.dot({', '.join([*texts, _IEEE])})" if changed else None
+
+
+SWITCH_TO_MMA_OR_WGMMA = SearchMove(
+    "switch_to_mma_or_wgmma",
+    "reassociates",
+    20,
+    2.0,
+    "Compute sums of products by tensor cores.",
+    _realise,
+    ("triton",),
+)

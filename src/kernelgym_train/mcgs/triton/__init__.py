@@ -1,0 +1,4 @@
+"""Reads modules with Triton kernels: functions, launches, configurations, loops.
+
+Imports nothing of the search.
+"""

@@ -1,0 +1,44 @@
+"""`fits`: whether a Triton kernel's block sizes fit a GPU's registers and shared memory.
+
+Contract: what is refused needs more than a streaming multiprocessor of a current GPU has, by sizes
+that are read from the text: the tile of ``tl.dot`` with its pipeline's buffers, and vectors of a
+block. A kernel whose sizes cannot be read fits. Pure.
+"""
+
+from __future__ import annotations
+
+from kernelgym_train.mcgs.triton.knobs import OPTIONS, values_of
+from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
+from kernelgym_train.mcgs.triton.module import TritonModule
+
+SHARED_BYTES = 232_448
+"""Shared memory that one block may have on an H100."""
+_MOST_SUMS = 256  # sums a thread: each takes a register, of which there are 255
+_MOST_VALUES = 512  # values of one vector a thread; more than half are kept in memory
+
+
+def fits(module: TritonModule, item_bytes: int = 2) -> bool:
+    """Return False if a kernel of the module cannot run, or would keep its sums in memory.
+
+    Args:
+        module: The module.
+        item_bytes: Bytes of one element of the operands of ``tl.dot``, at least.
+    """
+    for function in module.functions.values():
+        values = OPTIONS | values_of(module, function.name)
+        threads = 32 * values["num_warps"]
+        tile = tile_of(function)
+        if tile is not None and set(tile) <= set(values):
+            rows, columns, depth = (values[name] for name in tile)
+            buffers = max(1, values["num_stages"] - 1)
+            if rows * columns > _MOST_SUMS * threads:
+                return False
+            if buffers * depth * (rows + columns) * item_bytes > SHARED_BYTES:
+                return False
+        elif any(
+            values[name] > _MOST_VALUES * threads
+            for name in arange_names(function)
+            if name in values
+        ):
+            return False
+    return True

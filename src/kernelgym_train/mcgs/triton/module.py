@@ -1,0 +1,339 @@
+"""`TritonModule`: a Python module with its Triton functions and their launches.
+
+Contract: the module is parsed by libcst and never run. Changes are texts in place of nodes, so that
+comments and layout stay as they were. What cannot be read (a function called through another name,
+arguments given by ``*`` or ``**``) is left out of `launches`, and nothing is changed there. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import libcst as cst
+from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
+
+from kernelgym import UsageError
+
+_SIGNS = {
+    *("lpar", "rpar", "comma", "semicolon", "indent", "header", "footer", "leading_lines"),
+    *("lines_after_decorators", "equal", "dot", "lbracket", "rbracket", "lbrace", "rbrace"),
+}
+_OWNERS = frozenset({"tl", "triton", "triton.language"})
+_TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)
+Edit = tuple[cst.CSTNode, str]
+"""(node, text in its place)."""
+
+
+@dataclass(frozen=True, eq=False)
+class JitFunction:
+    """A function that Triton compiles."""
+
+    name: str
+    node: cst.FunctionDef
+    parameters: tuple[str, ...]
+    constants: tuple[str, ...]
+    """Parameters annotated with ``tl.constexpr``."""
+    configs: tuple[cst.Call, ...] = ()
+    """Calls of ``triton.Config`` among the decorators."""
+    tuned: bool = False
+    """Whether a decorator (``triton.autotune``, ``triton.heuristics``) sets parameters."""
+    defaults: Mapping[str, cst.BaseExpression] = field(default_factory=dict)
+
+    @property
+    def body(self) -> Sequence[cst.BaseStatement]:
+        """Statements of the function."""
+        body = self.node.body
+        return body.body if isinstance(body, cst.IndentedBlock) else ()
+
+
+@dataclass(frozen=True, eq=False)
+class KernelLaunch:
+    """A call such as ``kernel[grid](x, y, BLOCK=128)``."""
+
+    function: str
+    call: cst.Call
+    grid: cst.BaseExpression
+    given: Mapping[str, cst.Arg]
+    """Arguments by parameter, and options such as ``num_warps``."""
+
+
+class TritonModule:
+    """A Python module with Triton functions.
+
+    Args:
+        source: Text of the module.
+
+    Raises:
+        UsageError: If the text is not Python.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        try:
+            tree = cst.parse_module(source)
+        except cst.ParserSyntaxError as error:
+            told = f"line {error.raw_line}: {error.message}"
+            raise UsageError(f"the kernel is not a Python module: {told}") from None
+        except RecursionError:
+            raise UsageError("the kernel's module is nested too deeply to be read") from None
+        wrapper = MetadataWrapper(tree, unsafe_skip_copy=True)
+        self.tree = wrapper.module
+        self._spans = wrapper.resolve(ByteSpanPositionProvider)
+        self._bytes = source.encode()
+        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        for node in walk(self.tree):
+            self._parents.update(dict.fromkeys(_inside(node), node))
+        self.functions: Mapping[str, JitFunction] = {each.name: each for each in self._functions()}
+        self._scopes = self._assigned()
+        self.launches = tuple(self._launches())
+
+    def text(self, node: cst.CSTNode) -> str:
+        """Return a node's text."""
+        start, end = self.span(node)
+        return self._bytes[start:end].decode()
+
+    def span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """Return the first byte of a node, and the byte after it."""
+        span = self._spans[node]
+        return span.start, span.start + span.length
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the node around a node."""
+        return self._parents[node]
+
+    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the nodes around a node, from the inside."""
+        while node is not self.tree:
+            node = self._parents[node]
+            yield node
+
+    def column(self, node: cst.CSTNode) -> int:
+        """Return the number of bytes before a node in its line."""
+        start = self.span(node)[0]
+        return start - (self._bytes.rfind(b"\n", 0, start) + 1)
+
+    def edited(self, edits: Iterable[Edit]) -> str:
+        """Return the module's text with other texts in place of disjoint nodes."""
+        return self.spliced((self.span(node), text) for node, text in edits)
+
+    def spliced(self, edits: Iterable[tuple[tuple[int, int], str]]) -> str:
+        """Return the module's text with other texts in place of disjoint spans of bytes."""
+        data = self._bytes
+        for (start, end), text in sorted(edits, key=lambda edit: edit[0], reverse=True):
+            data = data[:start] + text.encode() + data[end:]
+        return data.decode()
+
+    def line_span(self, statement: cst.CSTNode) -> tuple[int, int]:
+        """Return the span of a statement with the indentation before it and its end of line."""
+        start, end = self.span(statement)
+        start -= self.column(statement)
+        newline = self._bytes.find(b"\n", end)
+        return start, len(self._bytes) if newline < 0 else newline + 1
+
+    def block_span(self, statement: cst.CSTNode) -> tuple[int, int]:
+        """Return the span of the lines of a statement, with its block if it has one."""
+        start, end = self.line_span(statement)
+        last = max(walk(statement), key=lambda node: self._end(node))
+        return start, max(end, self.line_span(last)[1])
+
+    def _end(self, node: cst.CSTNode) -> int:
+        # Blocks end after their last line, and would bring one line more.
+        if node not in self._spans or isinstance(
+            node, cst.IndentedBlock | cst.BaseCompoundStatement
+        ):
+            return 0
+        return self.span(node)[1]
+
+    def names(self, node: cst.CSTNode) -> set[str]:
+        """Return the names that a node holds, attributes' names left out."""
+        found = set()
+        for each in found_in(node, cst.Name):
+            parent = self._parents[each]
+            if isinstance(parent, cst.Attribute) and parent.attr is each:
+                continue
+            if isinstance(parent, cst.Arg) and parent.keyword is each:
+                continue
+            found.add(each.value)
+        return found
+
+    def _functions(self) -> Iterator[JitFunction]:
+        for node in self.tree.body:
+            if not isinstance(node, cst.FunctionDef):
+                continue
+            decorators = [_dotted(each.decorator) for each in node.decorators]
+            if not any(name.rpartition(".")[2] == "jit" for name in decorators):
+                continue
+            parameters = [*node.params.posonly_params, *node.params.params]
+            parameters += [*node.params.kwonly_params]
+            constants = tuple(
+                each.name.value
+                for each in parameters
+                if each.annotation is not None
+                and _dotted(each.annotation.annotation).rpartition(".")[2] == "constexpr"
+            )
+            tuning = [
+                each
+                for each, name in zip(node.decorators, decorators, strict=True)
+                if name.rpartition(".")[2] in ("autotune", "heuristics")
+            ]
+            configs = [
+                call
+                for each in tuning
+                for call in found_in(each, cst.Call)
+                if is_call(call, "Config")
+            ]
+            yield JitFunction(
+                node.name.value,
+                node,
+                tuple(each.name.value for each in parameters),
+                constants,
+                tuple(configs),
+                bool(tuning),
+                {each.name.value: each.default for each in parameters if each.default is not None},
+            )
+
+    def bound(self, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
+        """Return the value of a name that is assigned once in its scope; None for other names.
+
+        Args:
+            name: The name.
+            at: Node that reads the name.
+        """
+        scope = next((each for each in self.around(at) if isinstance(each, cst.FunctionDef)), None)
+        for scope_node in dict.fromkeys((scope, None)):
+            found = self._scopes.get(scope_node, {}).get(name)
+            if found is not None:
+                return found[0] if len(found) == 1 else None
+        return None
+
+    def _assigned(self) -> dict[cst.CSTNode | None, dict[str, list[cst.BaseExpression | None]]]:
+        """Return the values that names are assigned by scope; None for those that are no value."""
+        found: dict[cst.CSTNode | None, dict[str, list[cst.BaseExpression | None]]] = {}
+
+        def visit(node: cst.CSTNode, scope: cst.CSTNode | None) -> None:
+            names = found.setdefault(scope, {})
+            if isinstance(node, cst.FunctionDef):
+                scope = node
+                found.setdefault(scope, {})
+            elif isinstance(node, cst.Assign) and len(node.targets) == 1:
+                target = node.targets[0].target
+                if isinstance(target, cst.Name):
+                    names.setdefault(target.value, []).append(node.value)
+                    visit(node.value, scope)
+                    return
+            elif isinstance(node, cst.Param):
+                names.setdefault(node.name.value, []).append(None)
+            if isinstance(node, _TARGETS):
+                for name in found_in(node.target, cst.Name):
+                    names.setdefault(name.value, []).append(None)
+            for each in _inside(node):
+                visit(each, scope)
+
+        visit(self.tree, None)
+        return found
+
+    def _launches(self) -> Iterator[KernelLaunch]:
+        for call in found_in(self.tree, cst.Call):
+            if not isinstance(call.func, cst.Subscript):
+                continue
+            if not isinstance(call.func.value, cst.Name):
+                continue
+            function = self.functions.get(call.func.value.value)
+            grid = _grid_of(call.func)
+            if function is None or grid is None or any(arg.star for arg in call.args):
+                continue
+            given: dict[str, cst.Arg] = {}
+            for place, arg in enumerate(call.args):
+                if arg.keyword is not None:
+                    given[arg.keyword.value] = arg
+                elif place < len(function.parameters):
+                    given[function.parameters[place]] = arg
+            yield KernelLaunch(function.name, call, grid, given)
+
+
+@functools.lru_cache(maxsize=512)
+def read_module(source: str) -> TritonModule:
+    """Return a module's parts; the same object for the same text.
+
+    Raises:
+        UsageError: If the text is not Python.
+    """
+    return TritonModule(source)
+
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """Yield a node and all nodes in it, in the order of the text; spaces and commas left out."""
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left += reversed(_inside(node))
+
+
+def found_in(node: cst.CSTNode, kind: type[Node]) -> list[Node]:
+    """Return the nodes of one type in a node, itself included, in the order of the text."""
+    return [each for each in walk(node) if isinstance(each, kind)]
+
+
+def calls_in(node: cst.CSTNode, *names: str) -> list[cst.Call]:
+    """Return the calls of ``tl.NAME`` or ``triton.NAME`` in a node, in the order of the text."""
+    return [each for each in found_in(node, cst.Call) if any(is_call(each, n) for n in names)]
+
+
+def is_call(node: cst.CSTNode, name: str) -> bool:
+    """Return True if a node calls ``tl.NAME`` or ``triton.NAME``."""
+    if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+        return False
+    owner = _dotted(node.func.value)
+    return node.func.attr.value == name and owner in _OWNERS
+
+
+def integer(node: cst.CSTNode | None) -> int | None:
+    """Return the value of a literal of a whole number; None for anything else."""
+    if isinstance(node, cst.Integer):
+        return int(node.value, 0)
+    return None
+
+
+@functools.cache
+def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """Return the fields of a type of node that hold nodes other than spaces and signs."""
+    return tuple(
+        each.name
+        for each in dataclasses.fields(kind)
+        if "whitespace" not in each.name and each.name not in _SIGNS
+    )
+
+
+def _inside(node: cst.CSTNode) -> list[cst.CSTNode]:
+    found: list[cst.CSTNode] = []
+    for name in _parts(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [each for each in value if isinstance(each, cst.CSTNode)]
+    return found
+
+
+def _dotted(node: cst.BaseExpression) -> str:
+    """Return a dotted name, such as ``triton.jit``; of a call, its function's."""
+    if isinstance(node, cst.Call):
+        return _dotted(node.func)
+    if isinstance(node, cst.Attribute):
+        return f"{_dotted(node.value)}.{node.attr.value}"
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def _grid_of(subscript: cst.Subscript) -> cst.BaseExpression | None:
+    if len(subscript.slice) != 1:
+        return None
+    index = subscript.slice[0].slice
+    return index.value if isinstance(index, cst.Index) else None
