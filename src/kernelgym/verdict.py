@@ -36,7 +36,7 @@ INTERPRETER_CHECK = "interpreter_check"
 
 HOST_BUSY = "host_busy"
 """Code of the finding that other programs took the processors while a kernel was timed on them.
-Its interval is wide, and judging again on an idle host gives a better one."""
+Its interval is wide, or it has no time; judging again on an idle host gives a better one."""
 
 MOST_WINDOWS = 64
 """Most pairs of windows that a `Timing` keeps."""
@@ -405,8 +405,8 @@ class Verdict:
 
     @property
     def distrusted(self) -> bool:
-        """True if the verdict has a time and says that other programs disturbed it."""
-        return self.timed and any(found.code == HOST_BUSY for found in self.findings)
+        """True if other programs disturbed the timing, so that the time is doubtful or missing."""
+        return self.correct and any(found.code == HOST_BUSY for found in self.findings)
 
     @property
     def speedup(self) -> float:

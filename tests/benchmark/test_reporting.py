@@ -45,6 +45,7 @@ def test_numbers_are_those_of_a_hand_computation(tmp_path: Path) -> None:
         "missing": 7,
         "timed": 3,
         "distrusted": 0,
+        "distrusted_untimed": 0,
         "unavailable": 1,
         "degenerate": 0,
         "unconfirmed": 0,

@@ -44,6 +44,22 @@ def test_distrusted_time_is_never_certain_and_is_counted(tmp_path: Path) -> None
     assert found.html().count("cell fast1") == 1, "in the legend only"
 
 
+def test_time_that_a_busy_host_left_out_is_counted_and_judged_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = dataclasses.replace(BUSY, timing=None)
+    folder = eval_run(tmp_path / "busy", {}, episodes=[record(made([lost, BUSY], "A"), 0)])
+    found = report(folder)
+    counts = found.to_dict()["runs"][0]["counts"]
+    assert (counts["timed"], counts["distrusted"], counts["distrusted_untimed"]) == (1, 2, 1)
+    assert "2 of 2 times distrusted, 1 of them missing: host busy" in parsed(found.html()).text
+    judge = ScriptedEvaluator([fast(1.1), fast(1.2)])
+    monkeypatch.setattr(judging, "make_evaluator", lambda *_: judge)
+    assert main(["eval", "--retime", str(folder)]) == 0
+    assert len(judge.judged) == 2
+    assert [turn.verdict.speedup for turn in read_run(folder).episodes[0].turns] == [1.1, 1.2]
+
+
 def test_retime_judges_just_the_distrusted_times_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,7 +63,9 @@ class RunCounts:
     timed: int
     """Number of answers with a time."""
     distrusted: int
-    """Number of answers whose time their own verdict distrusts, since the host was busy."""
+    """Number of correct answers whose time is doubtful or missing, since the host was busy."""
+    distrusted_untimed: int
+    """Number of those that have no time at all."""
     unavailable: int
     """Number of turns on which the judge failed."""
     degenerate: int
@@ -111,6 +113,7 @@ def counts(run: RecordedRun, degenerate: Mapping[str, object]) -> RunCounts:
         missing=len(run.missing),
         timed=sum(verdict.timed for verdict in verdicts),
         distrusted=sum(verdict.distrusted for verdict in verdicts),
+        distrusted_untimed=sum(v.distrusted and not v.timed for v in verdicts),
         unavailable=sum(not verdict.valid for verdict in verdicts),
         degenerate=sum(identity in degenerate for identity in run.planned),
         unconfirmed=unconfirmed,

@@ -37,7 +37,7 @@ def unconfirmed(run: RecordedRun) -> list[PlayedEpisode]:
 
 
 def distrusted(run: RecordedRun) -> list[tuple[PlayedEpisode, Turn]]:
-    """Return the turns whose time their own verdict distrusts, with their episodes."""
+    """Return the turns whose time is doubtful or missing, since the host was busy, and episodes."""
     return [
         (played, turn)
         for played in run.episodes
@@ -67,7 +67,7 @@ def measure_winners(
 def retime(
     run: RecordedRun, evaluator: Evaluator, *, on_verdict: Callable[[], object] = lambda: None
 ) -> int:
-    """Judge the kernels with a distrusted time again; return how many were judged.
+    """Judge the kernels with a distrusted or missing time again; return how many were judged.
 
     The new verdicts, in the run's ``retimed.jsonl``, stand in the place of the old ones where the
     run is read. Arguments and errors are those of `measure_winners`.

@@ -82,8 +82,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Print a forecast of requests, tokens, costs and time, and what is missing; open no
     connection."""
     retime: str = ""
-    """Path of a run whose distrusted times (finding host_busy) are measured again, by its rules and
-    on its device; no run begins."""
+    """Path of a run whose distrusted or missing times (finding host_busy) are measured again, by
+    its rules and on its device; no run begins."""
     ping: bool = False
     """Request one token from the endpoint, and print the result; the run does not begin."""
 

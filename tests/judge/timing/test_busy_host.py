@@ -31,10 +31,10 @@ def overlap(one: Timing, other: Timing) -> bool:
 
 
 @pytest.mark.usefixtures("spinning")
-def test_verdicts_beside_spinning_programs_agree(timing: LocalEvaluator) -> None:
+def test_verdicts_beside_spinning_programs_agree_or_are_untimed(timing: LocalEvaluator) -> None:
     verdicts = [timing.evaluate(AFFINE, CPP, seed=f"{number:02x}") for number in range(5)]
     told = [verdict.timing for verdict in verdicts if verdict.timing is not None]
-    assert len(told) == len(verdicts)
+    assert all(verdict.timed or verdict.distrusted for verdict in verdicts)
     assert all(overlap(one, other) for one, other in itertools.combinations(told, 2))
 
 

@@ -1,12 +1,14 @@
 """How windows on a CPU become a timing, with processes and a host that are made up."""
 
 from dataclasses import replace
-from itertools import count, cycle, repeat
+from itertools import chain, count, cycle, repeat
 from random import Random
 
 import pytest
 import torch
 
+from kernelgym.judge.timing.host import LEAST_QUIET_PAIRS
+from kernelgym.judge.timing.windows import Untimed
 from kernelgym.rulesets import TimingProtocol
 from support.made_up_sides import Side, cleaned, timed
 
@@ -38,7 +40,7 @@ def test_windows_that_waited_are_measured_again():
 
 def test_busy_host_is_told_and_its_interval_is_wide():
     quiet, _ = timed(*on_cpu(repeat(0.0)))
-    kernel, baseline = on_cpu(repeat(0.5))
+    kernel, baseline = on_cpu(cycle((0.5, 0.5, 0.5, 0.5, 0.0)))
     busy, watch = timed(kernel, baseline)
     assert [found.code for found in busy.findings] == ["host_busy"] and not busy.quiet
     assert busy.timing.speedup_low < quiet.timing.speedup_low
@@ -49,6 +51,22 @@ def test_busy_host_is_told_and_its_interval_is_wide():
     assert [found.code for found in alone.findings] == ["host_busy"]
     assert alone.timing.speedup_low < 0.6 * busy.timing.speedup_low
     assert alone.timing.speedup_high == busy.timing.speedup_high
+
+
+def test_busy_host_without_quiet_windows_leaves_a_kernel_untimed():
+    kernel, baseline = on_cpu(repeat(0.5))
+    for side in (kernel, baseline):
+        side.protocol = replace(side.protocol, budget_s=0.05)
+    with pytest.raises(Untimed, match="other programs") as untimed:
+        timed(kernel, baseline)
+    assert [found.code for found in untimed.value.findings] == ["host_busy"]
+
+
+def test_busy_host_is_measured_until_some_windows_did_not_wait():
+    late = chain(repeat(0.5, 40), repeat(0.0))
+    measured, _ = timed(*on_cpu(late))
+    assert [found.code for found in measured.findings] == ["host_busy"]
+    assert measured.timing.samples == LEAST_QUIET_PAIRS
 
 
 def test_host_that_does_not_tell_is_unknown():

@@ -27,7 +27,7 @@ _COUNTS = {
     "episodes": "episodes played",
     "answers": "answers judged",
     "missing": "episodes missing or cut",
-    "distrusted": "times distrusted, since the host was busy",
+    "distrusted": "times distrusted or missing, since the host was busy",
     "unavailable": "answers that the judge failed on",
     "degenerate": "degenerate problems among them",
     "unconfirmed": "best of several measurements, not measured again",
@@ -69,7 +69,9 @@ def headline(view: RunView) -> str:
     if fast is not None and certain is not None:
         told += f"; {fast.value} are measured faster than the reference, {certain.value} certainly"
     if view.counts.distrusted:
-        told += f"; {view.counts.distrusted} of {view.counts.timed} times distrusted: host busy"
+        lost = view.counts.distrusted_untimed
+        told += f"; {view.counts.distrusted} of {view.counts.timed + lost} times distrusted"
+        told += f", {lost} of them missing: host busy" if lost else ": host busy"
     return told + "."
 
 
@@ -83,8 +85,9 @@ def limits(views: Sequence[RunView]) -> str:
         told.append("Missing and unjudged answers are counted separately and are in no rate.")
     if any(view.counts.distrusted for view in views):
         told.append(
-            "A distrusted time was taken while other programs used the processors: it is never "
-            "certain, and `kernelgym eval --retime RUN` judges such kernels again."
+            "A distrusted time was taken while other programs used the processors, or could not be "
+            "taken for that reason: it is never certain, and `kernelgym eval --retime RUN` judges "
+            "such kernels again."
         )
     if any(view.counts.unconfirmed for view in views):
         told.append(

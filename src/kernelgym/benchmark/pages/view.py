@@ -31,7 +31,7 @@ STATES: Mapping[str, tuple[str, str, str]] = {
     "fast2": ("2", "fast2", "certainly more than twice as fast"),
     "fast1": ("F", "fast1", "certainly faster"),
     "correct": ("C", "correct", "correct"),
-    "distrusted": ("C", "distrusted", "correct, its time distrusted: host busy"),
+    "distrusted": ("C", "distrusted", "correct, its time distrusted or missing: host busy"),
     "wrong": ("W", "wrong", "wrong output"),
     "runtime_error": ("R", "fails", "failed while running"),
     "compile_error": ("E", "fails", "did not compile"),

@@ -9,9 +9,16 @@ repeated within 5 %: the difference is this wait. Windows that waited are theref
 What a candidate could gain is bounded:
 - Waiting for its own threads does not count. A thread waits for another thread of its process at
   most while that one runs, so what the others ran is taken off its wait. Sleeping is no waiting.
-- A pair of windows is discarded as a pair, and a third of the pairs at most.
+- A pair of windows is discarded as a pair.
 - The interval still covers what the discarded pairs say: whatever a candidate has discarded, the
   lower end of its speedup does not rise.
+
+Where more than a third of the pairs waited, the host is busy: the verdict says so, the interval
+holds the ratio of every pair, and the speedup is the median of the pairs that did not wait. With
+fewer than `LEAST_QUIET_PAIRS` of those a kernel stays untimed, since nothing bounds the error:
+under two spinning processes on two cores all windows of long kernels waited, and the range of all
+ratios missed the quiet speedup. Subtracting the wait does not mend that: threads of a parallel
+region spin until the last one gets a processor, so their time on the processors grows, too.
 
 Not covered: waiting that the run queue does not show, such as for memory that other programs use,
 for a processor that a virtual machine's host has given away, or within a container's quota.
@@ -30,10 +37,20 @@ from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.types import Finding, Severity, Timing
 from kernelgym.verdict import HOST_BUSY
 
-__all__ = ["SiftedPairs", "finding", "has_waited", "sift", "timing_of", "waited_share"]
+__all__ = [
+    "LEAST_QUIET_PAIRS",
+    "SiftedPairs",
+    "finding",
+    "has_waited",
+    "sift",
+    "timing_of",
+    "waited_share",
+]
 
+LEAST_QUIET_PAIRS = 3
+"""Number of pairs that did not wait without which a kernel on a busy host stays untimed."""
 _WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway
-_SPARED = 3  # one of so many pairs may be discarded
+_SPARED = 3  # if more than one of so many pairs waited, the host was busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +60,14 @@ class SiftedPairs:
     taken: tuple[WindowPair, ...]
     """All pairs."""
     kept: tuple[WindowPair, ...]
-    """Pairs that did not wait; all pairs if more than a third waited."""
+    """Pairs that did not wait; all pairs if the system hides which did."""
     host: Literal["quiet", "busy", "unknown"]
     """State of the host: busy if more than a third of the pairs waited."""
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether the kernel can be timed by these pairs."""
+        return self.host != "busy" or len(self.kept) >= LEAST_QUIET_PAIRS
 
     @property
     def waited(self) -> int:
@@ -81,14 +103,13 @@ def has_waited(share: float | None) -> bool:
 
 
 def sift(pairs: Sequence[WindowPair]) -> SiftedPairs:
-    """Discard the pairs that waited, if these are a third at most."""
+    """Discard the pairs that waited."""
     taken = tuple(pairs)
     if any(pair.waited_share is None for pair in taken):
         return SiftedPairs(taken, taken, "unknown")
     kept = tuple(pair for pair in taken if not has_waited(pair.waited_share))
-    if _SPARED * (len(taken) - len(kept)) > len(taken):
-        return SiftedPairs(taken, taken, "busy")
-    return SiftedPairs(taken, kept, "quiet")
+    busy = _SPARED * (len(taken) - len(kept)) > len(taken)
+    return SiftedPairs(taken, kept, "busy" if busy else "quiet")
 
 
 def timing_of(sifted: SiftedPairs, between_process: float) -> Timing:
@@ -98,7 +119,7 @@ def timing_of(sifted: SiftedPairs, between_process: float) -> Timing:
     chance alone, so that no statistic of them bounds the error.
 
     Args:
-        sifted: At least one pair.
+        sifted: At least one pair that counts (see `SiftedPairs.tells_time`).
         between_process: Relative standard deviation of the speedup between verdicts.
     """
     timing = speedup.summarise(_times(sifted.kept), between_process)
@@ -131,8 +152,9 @@ def finding(sifted: SiftedPairs) -> Finding | None:
             "(/proc/PID/task/*/schedstat), so the interval holds every window"
         )
         return Finding("host_unknown", message, Severity.INFO)
+    follows = "the interval holds every window" if sifted.tells_time else "no time can be told"
     message = (
         f"{sifted.waited} of {len(sifted.taken)} pairs of windows waited for other programs on the "
-        "processors, so the interval holds every window; judge again when the host is idle"
+        f"processors, so {follows}; judge again when the host is idle"
     )
     return Finding(HOST_BUSY, message, Severity.SOFT)

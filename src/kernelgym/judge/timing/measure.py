@@ -13,7 +13,8 @@ Contract:
   clock bounds what it reports. A window ends when the judge has read an output back: this waits for
   work that the candidate did not wait for. The overhead of a window is known from the reference's
   windows. Where the two clocks disagree, the judge's counts.
-- On the CPU, pairs of windows that waited for other programs are measured again.
+- On the CPU, pairs of windows that waited for other programs are measured again; a kernel without
+  enough pairs that did not wait stays untimed.
 
 Not covered:
 - running one window, drawing its values, verifying its outputs: `kernelgym.judge.timing.windows`;
@@ -188,6 +189,8 @@ class Stopwatch:
         findings, sifted = self._new_threads(number), host.sift(pairs)
         if (found := host.finding(sifted)) is not None:
             findings.append(found)
+        if not sifted.tells_time:
+            raise Untimed("other programs used the processors", tuple(findings))
         timing = host.timing_of(sifted, self._protocol.between_process)
         beside_ms = statistics.median(pair.reference_ms for pair in pairs)
         return Measurement(
@@ -208,8 +211,10 @@ class Stopwatch:
         ratios = [math.log(pair.reference_ms / pair.kernel_ms) for pair in sifted.kept]
         if sifted.host != "busy" and speedup.enough(ratios, stop_at):
             return True
-        # Pairs that waited are measured again; `sift` discards a third at the most.
-        return len(ratios) >= protocol.max_pairs
+        # Pairs that waited are measured again, up to a third more; on a busy host all of them count
+        # towards the most, but a kernel needs some that did not wait.
+        counted = len(sifted.taken) if sifted.host == "busy" else len(ratios)
+        return counted >= protocol.max_pairs and sifted.tells_time
 
     def _new_threads(self, number: int) -> list[Finding]:
         now, before = self._kernels[number].channel.threads(), self._threads[number]
