@@ -8,12 +8,14 @@ is measured is the service.
 from __future__ import annotations
 
 import contextlib
-import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 from kernelgym.interruption import ended_by_sigterm
 from kernelgym.serve.app import VerdictService
@@ -22,6 +24,7 @@ from kernelgym.serve.server import Listening, run_server
 from kernelgym.serve.store import JobStore
 from kernelgym.suites import suite
 from kernelgym.testing import ScriptedEvaluator
+from kernelgym.types import Evaluator
 
 _START_S = 120.0
 
@@ -33,17 +36,17 @@ def make_keys(path: Path, *names: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def real(*arguments: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def real(*arguments: str, port: int = 0) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run ``kernelgym serve`` during the block; yields the process and the server's address."""
     command = [sys.executable, "-m", "kernelgym", "serve", "--port", str(port), *arguments]
-    with _running(command) as found:
+    with running(command) as found:
         yield found
 
 
 @contextlib.contextmanager
 def scripted(
     state: Path, keys: Path | None = None, seconds: float = 0.0, workers: int = 2, port: int = 0
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run a scripted service during the block; yields the process and the server's address.
 
     Args:
@@ -54,28 +57,31 @@ def scripted(
         port: Port; 0 for any that is free.
     """
     settings = (str(state), str(port), str(keys or ""), str(seconds), str(workers))
-    with _running([sys.executable, "-m", "benchmarks.service.servers", *settings]) as found:
+    with running([sys.executable, "-m", "benchmarks.service.servers", *settings]) as found:
         yield found
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-    try:
-        yield process, _address(process)
-    finally:
-        process.kill()
-        process.communicate()
+def running(command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a server's command during the block; yields the process and the server's address."""
+    with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads would stop the server
+        process = subprocess.Popen(command, stderr=log)
+        try:
+            yield process, _address(process, log)
+        finally:
+            process.kill()
+            process.wait()
 
 
-def _address(process: subprocess.Popen[str]) -> str:
+def _address(process: subprocess.Popen[bytes], log: IO[str]) -> str:
     """Return the address that a server says once it listens."""
-    assert process.stderr is not None
     end, said = time.monotonic() + _START_S, ""
-    while time.monotonic() < end and (line := process.stderr.readline()):
-        said += line
-        if "serving verdicts at " in line:
-            return line.split()[-1]
+    while time.monotonic() < end and process.poll() is None:
+        log.seek(0)
+        said = log.read()
+        if (found := re.search(r"serving verdicts at (\S+)\n", said)) is not None:
+            return found[1]
+        time.sleep(0.05)
     raise RuntimeError(f"the server did not start: {said}")
 
 
@@ -90,9 +96,8 @@ class _Slow(ScriptedEvaluator):
         return found
 
 
-def _serve(state: str, port: str, keys: str, seconds: str, workers: str) -> int:
-    evaluator = _Slow(workers=int(workers))
-    evaluator.seconds = float(seconds)
+def serve(evaluator: Evaluator, state: str, port: str, keys: str) -> int:
+    """Serve an evaluator's verdicts until a signal; return the exit code."""
     ring = KeyRing(Path(keys) if keys else None)
     service = VerdictService(JobStore(Path(state)), evaluator, None, [suite("Synthetic")], ring)
     with ended_by_sigterm() as code:
@@ -108,4 +113,7 @@ def _say(url: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(_serve(*sys.argv[1:]))
+    state, port, keys, seconds, workers = sys.argv[1:]
+    slow = _Slow(workers=int(workers))
+    slow.seconds = float(seconds)
+    raise SystemExit(serve(slow, state, port, keys))
