@@ -1,0 +1,1 @@
+"""Kernels that a model, a command or a recording writes for a search."""
