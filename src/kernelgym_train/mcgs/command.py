@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import NAME
 from kernelgym_train.mcgs.task import SearchTask, read_task
 from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.writing.making import check_writer, make_writer
+from kernelgym_train.mcgs.writing.writer import KernelWriter
 
 _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
 """(seconds of a build, seconds of a verdict without its build, number of verdicts of the
@@ -73,6 +75,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         return 0
     outdir = Path(settings.outdir)
     with (
+        _writer(settings) as writer,
         run_logs(outdir),
         _Evaluators(settings) as evaluators,
         live_table(settings.budget.builds) as (say, watch),
@@ -81,7 +84,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
             task,
             evaluators(task),
             outdir,
-            _config(settings, say, watch),
+            _config(settings, writer, say, watch),
             resume=settings.resume,
         )
     print(sentence(result, SearchFolder(outdir, task.name)))
@@ -102,10 +105,14 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
         print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu))
         return 0
     outdir = Path(settings.outdir)
-    with run_logs(outdir), _Evaluators(settings) as evaluators:
+    with (
+        _writer(settings) as writer,
+        run_logs(outdir),
+        _Evaluators(settings) as evaluators,
+    ):
         for task in tasks:
             evaluators.check(task)
-        config = _config(settings, tell)
+        config = _config(settings, writer, tell)
         result = search_folder(tasks, evaluators, outdir, config, resume=settings.resume)
     print(whole_sentence(result, outdir))
     _tell_interrupt(result)
@@ -118,8 +125,21 @@ def _tell_interrupt(result: Mapping[str, Any]) -> None:
         raise KeyboardInterrupt("interrupted; the same command with resume=true goes on")
 
 
+@contextlib.contextmanager
+def _writer(settings: SearchSettings) -> Iterator[KernelWriter | None]:
+    """Yield the writer of kernels that settings name, after it was found to answer; or None."""
+    writer = make_writer(settings)
+    if writer is None:
+        yield None
+        return
+    with writer:
+        check_writer(writer)
+        yield writer
+
+
 def _config(
     settings: SearchSettings,
+    writer: KernelWriter | None,
     say: Callable[[str], None],
     watch: Callable[[SearchState], None] = lambda state: None,
 ) -> SearchConfig:
@@ -132,6 +152,8 @@ def _config(
         deterministic=settings.deterministic,
         root_noise=settings.root_noise,
         require_quiet=settings.require_quiet,
+        writer=writer,
+        moves=settings.moves,
         tactics=Path(settings.tactics) if settings.tactics else cache_folder() / NAME,
         say=say,
         watch=watch,
@@ -191,7 +213,7 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     for each in unread_loops(file_of(start).cpp) if builds_extension(start.language) else ():
         print(f"loop not read, {each}")
     approximate = settings.approximate or task.approximate
-    proposer = rules_for(task, approximate)
+    proposer = rules_for(task, approximate, settings.moves)
     for move, prior in proposer.priors(start):
         count = 0
         while proposer.propose(start, move, count) is not None:

@@ -20,6 +20,7 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS, NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.writing.writer import KernelWriter
 
 
 class CompareKernels(Protocol):
@@ -75,6 +76,11 @@ class SearchConfig:
     the folder of results if None."""
     proposer: Proposer | None = None
     """Proposer of variants; the rules of `kernelgym_train.mcgs.moves` if None."""
+    writer: KernelWriter | None = None
+    """Writer of kernels that is asked beside the proposer, such as a model; None for none. It stays
+    open."""
+    moves: tuple[str, ...] = ()
+    """Ids of the moves that rules make and the writer is asked for; all if empty."""
     compare: CompareKernels = duel
     """Function that compares two kernels."""
     say: Callable[[str], None] = lambda line: None

@@ -22,7 +22,7 @@ import dataclasses
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from kernelgym import AwaitedEvaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
@@ -35,6 +35,7 @@ from kernelgym_train.mcgs.state import plain_state, plain_variant, value_of
 from kernelgym_train.mcgs.tactics import last_move
 from kernelgym_train.mcgs.tuning import TUNE
 from kernelgym_train.mcgs.variant import state_key
+from kernelgym_train.mcgs.writing.asking import AskedKernel, KernelAsking
 
 SAME_CODE = "same_code"
 """Status of an evaluation whose compiled code equals that of an earlier state; the earlier verdict
@@ -43,6 +44,8 @@ _LEADS_FOR = 6  # evaluations; a duel takes six verdicts at least
 _CONTESTANTS = 3
 _MOST_ROUNDS = 6
 _STATE_EVERY = 10  # evaluations
+_Running: TypeAlias = tuple[str, "asyncio.Task[JudgedState] | asyncio.Task[AskedKernel]"]
+"""(key of a state that is judged, its task), or an empty key and the task of a request."""
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
@@ -81,28 +84,47 @@ async def _run(session: SearchSession, contests: bool) -> None:
 async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
     """Judge states until a limit is met."""
     state, config = session.state, session.config
-    running: deque[tuple[str, asyncio.Task[JudgedState]]] = deque()
+    asking = None if config.writer is None else KernelAsking(session, config.writer)
+    running: deque[_Running] = deque()
 
     def begin(key: str) -> None:
         running.append((key, asyncio.create_task(judging.begin(key))))
 
+    def ask() -> bool:
+        task = None if asking is None or not asking.may_ask() else asking.begin()
+        if task is not None:
+            running.append(("", task))
+        return task is not None
+
     for key in state.open:  # dispatched before a kill
         begin(key)
+    for lost in state.asks.open:
+        if asking is not None and (again := asking.again(lost)) is not None:
+            running.append(("", again))
     try:
         while not state.stopped:
             reason = ""
             while len(running) < config.workers and not (reason := _reason_to_stop(session)):
+                if asking is not None and asking.is_due() and ask():
+                    continue
                 chosen = _dispatch(session)
-                if chosen is None:
+                if chosen is not None:
+                    begin(chosen)
+                elif not ask():
                     break
-                begin(chosen)
             if not running:
-                session.record_stop(reason or "space exhausted")
+                left = "writer_closed" if state.asks.closed else "space exhausted"
+                session.record_stop(reason or left)
                 break
             at = 0 if config.deterministic else await _first_done(running)
             key, task = running[at]
             del running[at]
             judged = await task
+            if isinstance(judged, AskedKernel):
+                assert asking is not None
+                if (written := asking.take_in(judged)) is not None:
+                    begin(written)
+                continue
             judging.taken(key)
             twin = state.twin(key, judged.build)
             if twin is not None and not _contradicts(session, judged, twin):
@@ -128,7 +150,7 @@ def _reason_to_stop(session: SearchSession) -> str:
     state, budget = session.state, session.budget
     if session.is_stopped:
         return "interrupted"
-    if state.evaluations + len(state.open) >= budget.builds:
+    if state.evaluations + len(state.open) + len(state.asks.open) >= budget.builds:
         return "budget_builds"
     if session.seconds_left < session.reserve_s:
         return "seconds"
@@ -262,7 +284,7 @@ async def _challenge(session: SearchSession, key: str) -> None:
     )
 
 
-async def _first_done(running: Sequence[tuple[str, asyncio.Task[JudgedState]]]) -> int:
+async def _first_done(running: Sequence[_Running]) -> int:
     """Wait for a result; return the position of the first task that has one."""
     tasks = [task for _, task in running]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

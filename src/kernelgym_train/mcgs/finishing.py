@@ -9,6 +9,8 @@
   hidden shape has no speedups. The speedup over the start is the mean of the duel's rounds;
 - ``evaluations, duplicates, pruned, failures, seconds, stopped``: counts, time, and why the search
   ended;
+- ``writer``: requests to a writer of kernels, their outcomes, tokens and US dollars, and how far
+  predicted gains were off (`kernelgym_train.mcgs.writing.asks.AskLog.plain`); null without one;
 - ``noise``: abs(ln) of the ratio between two verdicts on the start;
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: risk of the best;
 - ``without_approximate``: if the best has such moves, the best state without them, compared with
@@ -90,6 +92,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "pruned": state.pruned,
         "twins": len(state.graph.twins),
         "failures": dict(sorted(state.failures.items())),
+        "writer": state.asks.plain() if state.asks.asks else None,
         "seconds": round(session.seconds, 1),
         "stopped": state.stopped,
         "noise": state.noise,

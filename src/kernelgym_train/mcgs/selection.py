@@ -119,6 +119,11 @@ class SelectionContext:
         self.memo["over", node.key] = True
         return True
 
+    def reopen(self) -> None:
+        """Forget which states have nothing left below them, as one of them gets another child."""
+        for place in [place for place in self.memo if place[0] == "over"]:
+            del self.memo[place]
+
     def all_untried(self, node: GraphNode, move: str) -> list[tuple[int, Proposal]]:
         """Return every proposal of a move that was not tried."""
         tried = self.graph.action(node.key, move).tried

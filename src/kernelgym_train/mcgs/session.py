@@ -33,6 +33,7 @@ from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
+from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
 from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
@@ -49,6 +50,7 @@ from kernelgym_train.mcgs.variant import (
     read_variant,
     state_key,
 )
+from kernelgym_train.mcgs.writing.mixing import MixedProposer
 
 _HALF = re.compile(r"\b(float16|bfloat16|half)\b")
 _HALF_BYTES, _FLOAT_BYTES = 2, 4  # of an operand of a product
@@ -58,22 +60,37 @@ _MOST_ROUNDS = 6  # of a duel after Ctrl-C
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for trying the best without each step
 
 
-def rules_for(task: SearchTask, approximate: bool) -> RuleProposer:
+def rules_for(
+    task: SearchTask,
+    approximate: bool,
+    moves: tuple[str, ...] = (),
+    start: Variant | None = None,
+) -> RuleProposer:
     """Return the rules' proposer, with the moves of the task's spec and of this machine.
 
     Args:
         task: The task that is searched.
         approximate: Whether moves that make results less accurate are allowed.
+        moves: Ids of the moves to make; all if empty.
+        start: Variant that the rules start from; the task's start if None.
+
+    Raises:
+        UnknownName: If there is no such move.
     """
-    start = read_variant(task.start)
-    more = launch_choices(task.spec, start.language)
+    start = start or read_variant(task.start)
+    more = (WRITTEN_KNOB, *launch_choices(task.spec, start.language))
     if builds_extension(start.language):
         more = (*more, parallelise(os.cpu_count() or 1))
-        return RuleProposer(start, approximate=approximate, more=more)
+        if moves:
+            more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
+        return RuleProposer(start, approximate=approximate, moves=moves or None, more=more)
+    if moves:
+        more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
     item_bytes = _HALF_BYTES if _HALF.search(task.problem.source) else _FLOAT_BYTES
     return RuleProposer(
         start,
         approximate=approximate,
+        moves=moves or None,
         more=more,
         fits=lambda variant: fits(read_module(variant.source), item_bytes),
         partly=True,
@@ -126,13 +143,13 @@ class SearchSession:
             # One entry a line, so that a refusal names what has changed: device, compiler, ...
             **{line.partition(" ")[0]: line for line in can.provenance},
         }
-        self.proposer: Proposer = config.proposer or rules_for(task, self.approximate)
         start = read_variant(task.start)
+        self.state = SearchState.begin(state_key(start), start)
+        self.proposer = self._proposer()
         language = start.language
         family = family_of(cost_of(file_of(start).cpp)) if builds_extension(language) else language
         self.tactics_key = TacticsKey(family, can.device_kind)
         self.tactics = config.tactics or tactics_path(outdir)
-        self.state = SearchState.begin(state_key(start), start)
         self.around = SelectionContext(
             graph=self.state.graph,
             variants=self.state.variants,
@@ -158,7 +175,21 @@ class SearchSession:
             self._log.close()
             raise
         self._began = config.clock() - self.state.seconds
+        if config.writer is not None:
+            config.writer.add_spent(self.state.asks.tokens, self.state.asks.usd)
         self.tell_report()
+
+    def _proposer(self) -> Proposer:
+        """Return the proposer of the rules, also for what a writer writes if there is one."""
+        config, task = self.config, self.task
+        found = config.proposer or rules_for(task, self.approximate, config.moves)
+        if config.writer is None:
+            return found
+
+        def rules_of(start: Variant) -> Proposer:
+            return rules_for(task, self.approximate, config.moves, start)
+
+        return MixedProposer(found, rules_of, self.state.variants, self.state.risks)
 
     def tell_report(self) -> None:
         """Give the proposer the compiler's report on the start, if it takes one."""

@@ -16,14 +16,20 @@ from kernelgym import UnknownName, UsageError
 from kernelgym.devices import check_device
 from kernelgym.languages import LANGUAGES
 from kernelgym.reading import options
-from kernelgym_train.config.settings import Settings, read_settings
+from kernelgym_train.config.settings import Settings, Several, read_settings
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.moves.table import known_moves
 
 EFFORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"quick": (20, 10), "standard": (60, 30), "thorough": (200, 60)}
 )
 """(budget_builds, patience) by effort."""
+_LLM = (
+    *("llm_endpoint", "llm_api", "llm_api_key_env", "llm_max_tokens", "llm_temperature"),
+    *("llm_reasoning_effort", "llm_timeout_s", "llm_rpm", "llm_tpm", "llm_repairs"),
+    "llm_retrieval",
+)
 
 
 class SearchSettings(Settings):
@@ -62,10 +68,45 @@ class SearchSettings(Settings):
     """Share of the device's bandwidth at which the search ends, where the judge measures it."""
     algo: str = "tpe"
     """How it is chosen what to try next: tpe, best_first, mcgs or random."""
+    moves: Several[str] = ()
+    """Moves that rules make and a model is asked for, such as [hoist, unroll]; all if not given."""
     llm_model: str = ""
-    """A model that proposes moves; must be empty, since a search knows only rules yet."""
-    no_llm: bool = True
-    """Whether to search by rules alone."""
+    """Name of a model at an OpenAI-compatible endpoint, which writes kernels beside the rules."""
+    no_llm: bool = False
+    """Whether to search by rules alone, whatever model is named."""
+    proposer: str = ""
+    """Writer of kernels in place of llm_model: command:CMD, replay:FOLDER of another search, or a
+    policy of `kernelgym eval`, such as hf:MODEL+ADAPTER."""
+    free_moves: bool = False
+    """Whether a model may make any change, not only the moves that the search knows."""
+    max_usd: float | None = None
+    """US dollars that the model may cost in all; needs price."""
+    price: str = ""
+    """Price of the model: IN,OUT[,CACHED] in USD per million tokens, or a YAML file of prices."""
+    llm_tokens: int | None = None
+    """Tokens, read and sampled, that the model may take in all."""
+    llm_endpoint: str = ""
+    """Address of the model's API; $OPENAI_BASE_URL, or OpenAI's, if not given."""
+    llm_api: Literal["chat", "responses"] = "chat"
+    """API of the endpoint."""
+    llm_api_key_env: str | None = None
+    """Environment variable that holds the key; OPENAI_API_KEY if not given."""
+    llm_max_tokens: int | None = None
+    """Tokens of one answer, thinking included."""
+    llm_temperature: float | None = None
+    """Temperature of the sampling; the server's own if not given."""
+    llm_reasoning_effort: str | None = None
+    """Reasoning effort of a reasoning model, such as low or high."""
+    llm_timeout_s: float = 600.0
+    """Seconds that one request may take, or a command."""
+    llm_rpm: float | None = None
+    """Requests a minute, retries included; no limit if not given."""
+    llm_tpm: float | None = None
+    """Tokens a minute; no limit if not given."""
+    llm_repairs: Annotated[int, Field(ge=0)] = 1
+    """Number of times that a model is shown what was wrong with its kernel, and repairs it."""
+    llm_retrieval: str = ""
+    """Index of solved problems that the model is shown, such as synthetic; none if not given."""
     ncu_every: int = 0
     """How often to profile a GPU; must be 0, since no profiles are taken yet."""
     require_quiet: bool = False
@@ -140,16 +181,32 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
     if settings.gpus and settings.device:
         raise UsageError("give gpus= or device=, not both")
     _ = settings.devices("cpp")  # refuses names that are none
-    if settings.llm_model or not settings.no_llm:
-        given_as = f"llm_model={settings.llm_model}" if settings.llm_model else "no_llm=false"
-        raise UsageError(
-            f"{given_as}: a search makes its moves by rules, and no model can be asked yet; leave "
-            "it out"
-        )
+    _check_writer(settings)
     if settings.ncu_every:
         raise UsageError(f"ncu_every={settings.ncu_every}: no profiles are taken yet; give 0")
     _ = settings.budget  # refuses limits that are none
     return settings
+
+
+def _check_writer(settings: SearchSettings) -> None:
+    """Refuse moves that are unknown, and options of a writer that is not there."""
+    known = known_moves()
+    for move in settings.moves:
+        if move not in known:
+            raise UnknownName("move", move, known)
+    if settings.llm_model and settings.proposer:
+        raise UsageError(
+            f"llm_model={settings.llm_model} and proposer={settings.proposer} are two writers of "
+            "kernels; give one"
+        )
+    if not settings.llm_model and not settings.proposer:
+        names = ("free_moves", "max_usd", "price", "llm_tokens", *_LLM)
+        for name in names:
+            if getattr(settings, name) != SearchSettings.model_fields[name].default:
+                raise UsageError(
+                    f"{name}={getattr(settings, name)} is for a model, and none is named; give "
+                    "llm_model=NAME or proposer=, or leave it out"
+                )
 
 
 def spelt_as_settings(texts: Iterable[str]) -> list[str]:

@@ -31,6 +31,7 @@ from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
 from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words
+from kernelgym_train.mcgs.writing.asks import AskLog
 
 _GAIN = math.log(1.02)
 _VERSION = 1  # of `plain_state`
@@ -173,6 +174,8 @@ class SearchState:
     """Limits under which the search ended, by name."""
     experience: MoveExperience = field(default_factory=MoveExperience)
     """Success rates of moves, in this search and in earlier ones."""
+    asks: AskLog = field(default_factory=AskLog)
+    """Requests to a writer of kernels, and what they cost and gained."""
     finished: Mapping[str, Any] | None = None
     """Content of ``result.json``; None until the search has finished."""
 
@@ -185,6 +188,7 @@ class SearchState:
     def take(self, event: SearchEvent) -> None:
         """Change the state by one event."""
         self.seconds, self.begun = event.seconds, True
+        self.asks.take(event)
         given = event.fields
         match event.name:
             case "search":
@@ -258,6 +262,10 @@ class SearchState:
         gain = 0.0 if value is None else value - self.graph.nodes[node].value
         after = last_move(self.variants[node])
         self.experience.add(after, move, gain if gain > _GAIN else 0.0)
+        better = 0.0 if value is None else max(0.0, value - self.leads[-1][1])
+        known = None if value is None else gain
+        seconds_taken = given["build_s"] + given["wall_s"]
+        self.asks.judged(key, move, given["status"], known, better, seconds_taken)
         trial = SearchTrial(
             twin or key,
             node,
@@ -361,7 +369,7 @@ class SearchState:
             budget: Limits of the resumed search.
         """
         match self.stopped:
-            case "interrupted":
+            case "interrupted" | "writer_closed":
                 return True
             case "budget_builds":
                 return self.evaluations < budget.builds

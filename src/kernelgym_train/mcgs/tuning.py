@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from kernelgym_train.mcgs.knobs import ABSENT, Knob, KnobSpace
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.selection import SearchChoice, SelectionContext, best_first, stream
-from kernelgym_train.mcgs.variant import state_key
+from kernelgym_train.mcgs.variant import state_key, steps_in_words
 
 if TYPE_CHECKING:
     import optuna
@@ -42,12 +42,28 @@ _BAD = -3.0  # ln of the speedup that TPE takes a failure for
 
 def tpe(around: SelectionContext) -> SearchChoice | None:
     """Tune all steps as one space of choices, then try the likeliest move."""
-    return _tune(around, around.proposer.space()) or best_first(around)
+    for space in _spaces(around):
+        if (found := _tune(around, space)) is not None:
+            return found
+    return best_first(around)
+
+
+def _spaces(around: SelectionContext) -> Sequence[KnobSpace]:
+    """Return the spaces to tune: that of the best state first."""
+    spaces = getattr(around.proposer, "spaces", None)
+    if spaces is None:
+        return (around.proposer.space(),)
+    found: Sequence[KnobSpace] = spaces(
+        [around.variants[node.key] for node in around.graph.ranked()]
+    )
+    return found
 
 
 def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
-    """Return the next setting of knobs as a proposal at the start; None if all are known."""
-    if not space.knobs:
+    """Return the next setting of knobs as a proposal at the space's base; None if all are known."""
+    base = state_key(space.base)
+    base = around.graph.twins.get(base, base)
+    if not space.knobs or base not in around.graph.nodes:
         return None
     known, past = _Settings(around, space), Past()
     charged = [tried for tried in around.history if tried.charged]
@@ -65,8 +81,7 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
         len(knob.choices) for knob in space.knobs
     ):
         return None
-    start = around.graph.start
-    made = around.graph.action(start, TUNE).attempts
+    made = around.graph.action(base, TUNE).attempts
     found, scores = None, list[tuple[str, float]]()
     for knob in space.knobs:
         for choice in knob.choices[1:] if knob.tried_first and found is None else ():
@@ -79,7 +94,7 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
         scores.append(("drawn at random" if len(past) < _AT_RANDOM else "drawn by TPE", 1.0))
     if found is None:
         found, scores = _neighbour(known, past)
-    return None if found is None else SearchChoice(start, TUNE, made, found, (), tuple(scores))
+    return None if found is None else SearchChoice(base, TUNE, made, found, (), tuple(scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +104,14 @@ class _Settings:
     around: SelectionContext
     space: KnobSpace
 
+    @property
+    def name(self) -> str:
+        """Steps of the space's base in words, which no other space has."""
+        return steps_in_words(self.space.base.applied)
+
     def values(self, key: str) -> Mapping[str, str] | None:
         """Return a state's choices by knob; None outside of the space."""
-        place, memo = ("values", key), self.around.memo
+        place, memo = ("values", key, self.name), self.around.memo
         if place not in memo:
             variant = self.around.variants[key]
             memo[place] = self.around.proposer.values(self.space, variant)
@@ -100,7 +120,7 @@ class _Settings:
 
     def new(self, values: Mapping[str, str]) -> Proposal | None:
         """Return the proposal with these choices, unless its state is known."""
-        place = ("old", *(values[knob.name] for knob in self.space.knobs))
+        place = ("old", self.name, *(values[knob.name] for knob in self.space.knobs))
         if place in self.around.memo:
             return None
         proposal = self.around.proposer.tuned(self.space, values)
@@ -111,7 +131,7 @@ class _Settings:
 
     def neighbour(self, values: Mapping[str, str]) -> Proposal | None:
         """Return the first new proposal with one choice changed."""
-        place = ("alone", *(values[knob.name] for knob in self.space.knobs))
+        place = ("alone", self.name, *(values[knob.name] for knob in self.space.knobs))
         if place in self.around.memo:
             return None
         for knob in self.space.knobs:

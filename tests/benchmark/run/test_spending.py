@@ -38,10 +38,10 @@ def test_cap_is_never_exceeded(
                 await held.reserve(worst)
             except RunStopped:
                 return False
-            assert held.spent_usd + held.reserved_usd <= cap + 1e-9
+            assert held.spent + held.reserved <= cap + 1e-9
             await asyncio.sleep(0)
             await held.settle(worst, worst * share)
-            assert held.spent_usd <= cap + 1e-9
+            assert held.spent <= cap + 1e-9
             return True
 
     async def all_of_them() -> list[bool]:
@@ -49,7 +49,7 @@ def test_cap_is_never_exceeded(
 
     done = asyncio.run(all_of_them())
     spent = sum(w * s for (w, s), ok in zip(requests, done, strict=True) if ok)
-    assert held.spent_usd == pytest.approx(spent) and held.reserved_usd == pytest.approx(0.0)
+    assert held.spent == pytest.approx(spent) and held.reserved == pytest.approx(0.0)
     if sum(worst for worst, _ in requests) <= cap:
         assert all(done), "nothing is refused that fits"
     assert all(done) or held.stopped
@@ -175,14 +175,14 @@ def test_failed_request_counts_as_its_reservation(tmp_path: Path) -> None:
         **{"out": tmp_path, "evaluator": ScriptedEvaluator()},
     )
     (row,) = lines_of(tmp_path, "failures")
-    assert row["tries"] == 3 and row["usd"] == policy.cap.spent_usd > 0.0
+    assert row["tries"] == 3 and row["usd"] == policy.cap.spent > 0.0
 
 
 def test_answer_without_usage_counts_as_reserved() -> None:
     policy = priced(CountedPolicy(lambda asked: Generation("x")), SpendingCap(5.0))
     asked = AnswerRequest(SAMPLE_PROBLEM, 0, 0, (Message("user", "u"),), 0)
     found = asyncio.run(policy.answer(asked))
-    assert found.usd == policy.worst_usd(asked) == policy.cap.spent_usd
+    assert found.usd == policy.worst_usd(asked) == policy.cap.spent
 
 
 def test_price_is_read_from_numbers_and_files(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def run_plan(
             held = await stack.enter_async_context(RunFolder(folder))
             _begin(folder, plan, judges=evaluator is not None)
             if isinstance(policy, PricedPolicy):
-                policy.cap.spent_usd = held.spent_usd()
+                policy.cap.spent = held.spent_usd()
             judge, ahead = None, 64
             if evaluator is not None:
                 ahead = max(ahead, 4 * evaluator.capabilities.workers)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ DEFAULT_MAX_TOKENS = 8192
 _CONNECTION = ("api", "timeout_s", "retries", "rpm", "tpm")
 _SAMPLED = (*("temperature", "top_p", "max_tokens", "reasoning_effort", "extra_body", "seeded"),)
 _ENDPOINT = "https://api.openai.com/v1"
+_ADDRESS = "OPENAI_BASE_URL"
 _KEY = "OPENAI_API_KEY"
 _FAILED_IN_A_ROW = 16
 _CHECK_TRIES = 3
@@ -392,7 +394,7 @@ def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
             "policy 'openai' needs --model, the model's name at the endpoint, as in `kernelgym "
             "eval --policy openai --endpoint http://localhost:8000/v1 --model NAME`"
         )
-    endpoint = options.endpoint or _ENDPOINT
+    endpoint = options.endpoint or os.environ.get(_ADDRESS) or _ENDPOINT
     variable = options.api_key_env or _KEY
     key = working_folder.key(variable)
     missing = ""

@@ -101,7 +101,8 @@ class PolicyOptions:
     model: str | None = None
     """Name of the model at the endpoint; for policy tinker, the base model."""
     endpoint: str | None = None
-    """Address of the API, such as http://localhost:8000/v1."""
+    """Address of the API, such as http://localhost:8000/v1; $OPENAI_BASE_URL, or OpenAI's, if not
+    given."""
     api: str | None = None
     """API of policy openai: chat or responses."""
     api_key_env: str | None = None

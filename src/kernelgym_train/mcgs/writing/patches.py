@@ -10,6 +10,7 @@ or renames one, is refused. Pure.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,7 @@ def apply_patch(text: str, hunks: Sequence[PatchHunk]) -> str:
         end = start + len(hunk.old) - after
         places.append((start + before, end, hunk.new[before : len(hunk.new) - after]))
     places.sort(key=lambda place: place[:2])
-    for (_, end, _), (start, _, _) in zip(places, places[1:], strict=False):
+    for (_, end, _), (start, _, _) in itertools.pairwise(places):
         if start < end:
             raise PatchRefused(
                 "overlap", f"two changes both replace line {start + 1}; merge them into one"
@@ -159,7 +160,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[PatchHunk]:
 
 
 def _until(lines: Iterator[str], end: re.Pattern[str], shown: str) -> list[str]:
-    found = []
+    found = list[str]()
     for line in lines:
         if end.match(line.strip()):
             return found

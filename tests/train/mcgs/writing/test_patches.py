@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -87,7 +86,8 @@ def test_written_diff_is_applied_by_git_and_patch(
 
 
 def test_diff_with_wrong_numbers_is_applied_by_its_lines() -> None:
-    answer = f"--- a/{NAME}\n+++ b/{NAME}\n@@ -90,7 +12,1 @@\n def two():\n-    return 2\n+    return 3\n"
+    change = "@@ -90,7 +12,1 @@\n def two():\n-    return 2\n+    return 3\n"
+    answer = f"--- a/{NAME}\n+++ b/{NAME}\n{change}"
     assert patched(TEXT, answer) == TEXT.replace("return 2", "return 3")
     assert patched(TEXT, re.sub("@@.*@@", "@@ ... @@", answer)) == TEXT.replace("2", "3")
     assert patched(TEXT, f"```diff\n{answer}\n```\nThat is all.") == TEXT.replace("2", "3")

@@ -1,0 +1,149 @@
+"""`MixedProposer`: the rules' proposals for kernels of which a writer wrote a part.
+
+A writer's step replaces the whole text, so it cannot be replayed from the search's start. The state
+after the last such step is a base: rules read its text anew, and the steps after it are replayed
+from there. Constants that a writer marked as knobs are steps of the rules
+(`kernelgym_train.mcgs.moves.written_knobs`), so that a tuner sets them.
+
+Contract: as of `kernelgym_train.mcgs.proposing.Proposer`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from kernelgym import UsageError
+from kernelgym_train.mcgs.knobs import KnobSpace
+from kernelgym_train.mcgs.moves.definition import RISKS, Risk
+from kernelgym_train.mcgs.proposing import Proposal, Proposer, source_of
+from kernelgym_train.mcgs.variant import MoveStep, Variant
+from kernelgym_train.mcgs.writing.asks import is_written
+
+_Steps = tuple[MoveStep, ...]
+
+
+class MixedProposer:
+    """Proposes by rules, for the search's start and for each kernel that a writer wrote.
+
+    Args:
+        rules: Proposer of the start; None if no rule is known for its language.
+        rules_of: Function that returns the rules' proposer of another text.
+        variants: Variants of all states, by key; the search adds to them.
+        risks: Risks of all states, by key.
+    """
+
+    def __init__(
+        self,
+        rules: Proposer | None,
+        rules_of: Callable[[Variant], Proposer],
+        variants: Mapping[str, Variant],
+        risks: Mapping[str, str],
+    ) -> None:
+        self._rules, self._rules_of = rules, rules_of
+        self._variants, self._risks = variants, risks
+        self._bases: dict[_Steps, tuple[Variant, Risk]] = {}
+        self._proposers: dict[_Steps, Proposer | None] = {(): rules}
+
+    @property
+    def prior_source(self) -> str:
+        """Where the priors of the start come from."""
+        return "uniform" if self._rules is None else source_of(self._rules)
+
+    def take_report(self, log: str) -> None:
+        """Use the compiler's report on the start, if the start's proposer does."""
+        takes = getattr(self._rules, "take_report", None)
+        if takes is not None:
+            takes(log)
+
+    def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
+        """Return the moves that rules can make on a variant, with priors that add up to 1."""
+        steps, own = _split(variant)
+        rules = self._proposer(steps)
+        return () if rules is None else rules.priors(own)
+
+    def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
+        """Return the rules' proposal with a number; None if the move has fewer proposals."""
+        steps, own = _split(variant)
+        rules = self._proposer(steps)
+        if rules is None:
+            return None
+        return self._joined(steps, rules.propose(own, move, attempt))
+
+    def simpler(self, variant: Variant) -> Sequence[Proposal]:
+        """Return one variant for each step of the rules after the last text that was written."""
+        steps, own = _split(variant)
+        rules = self._proposer(steps)
+        found = [] if rules is None else [self._joined(steps, each) for each in rules.simpler(own)]
+        return [each for each in found if each is not None]
+
+    def space(self) -> KnobSpace:
+        """Return the space of all steps of the start."""
+        base = next(iter(self._variants.values()))
+        return KnobSpace(base, ()) if self._rules is None else self._rules.space()
+
+    def spaces(self, variants: Sequence[Variant]) -> Sequence[KnobSpace]:
+        """Return the spaces that hold the given variants, each once, in their order.
+
+        Args:
+            variants: Variants of states.
+        """
+        found: list[KnobSpace] = []
+        for steps in dict.fromkeys(_split(variant)[0] for variant in variants):
+            rules = self._proposer(steps)
+            if rules is not None:
+                space = rules.space()
+                base = dataclasses.replace(space.base, applied=(*steps, *space.base.applied))
+                found.append(dataclasses.replace(space, base=base))
+        return found
+
+    def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
+        """Return each knob's choice by name; None outside of the space."""
+        (steps, base), (there, own) = _split(space.base), _split(variant)
+        rules = self._proposer(steps)
+        if rules is None or steps != there:
+            return None
+        return rules.values(dataclasses.replace(space, base=base), own)
+
+    def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
+        """Return the variant with these choices; None if there is none."""
+        steps, base = _split(space.base)
+        rules = self._proposer(steps)
+        if rules is None:
+            return None
+        return self._joined(steps, rules.tuned(dataclasses.replace(space, base=base), values))
+
+    def _proposer(self, steps: _Steps) -> Proposer | None:
+        """Return the rules for the text after some steps, the last of which was written."""
+        if steps not in self._proposers:
+            base, _ = self._base(steps)
+            made: Proposer | None
+            try:
+                made = self._rules_of(dataclasses.replace(base, applied=()))
+            except UsageError:  # no rule is known for the language
+                made = None
+            self._proposers[steps] = made
+        return self._proposers[steps]
+
+    def _base(self, steps: _Steps) -> tuple[Variant, Risk]:
+        if steps not in self._bases:
+            key = next(key for key, each in self._variants.items() if each.applied == steps)
+            risk = next(risk for risk in RISKS if risk == self._risks[key])
+            self._bases[steps] = self._variants[key], risk
+        return self._bases[steps]
+
+    def _joined(self, steps: _Steps, found: Proposal | None) -> Proposal | None:
+        """Return a proposal of a base as one of the search."""
+        if found is None or not steps:
+            return found
+        applied = (*steps, *found.variant.applied)
+        risk = RISKS[max(RISKS.index(found.risk), RISKS.index(self._base(steps)[1]))]
+        variant = dataclasses.replace(found.variant, applied=applied)
+        return Proposal(found.step, variant, risk)
+
+
+def _split(variant: Variant) -> tuple[_Steps, Variant]:
+    """Return the steps up to the last written one, and the variant with the others alone."""
+    applied = variant.applied
+    end = max((place + 1 for place, step in enumerate(applied) if is_written(step.move)), default=0)
+    return applied[:end], dataclasses.replace(variant, applied=applied[end:])
