@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -109,3 +110,30 @@ def requests(outdir: Path) -> list[dict[str, Any]]:
     """Return the files of a search's requests and answers."""
     paths = sorted((outdir / FOLDER / "answers").glob("*.json"))
     return [json.loads(path.read_text()) for path in paths]
+
+
+class Script:
+    """Replies of a server: one text a request, the last one again and again."""
+
+    def __init__(self, *texts: Any) -> None:
+        self._left = list(texts)
+
+    def __call__(self, body: Mapping[str, Any]) -> Any:
+        text = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        return text(body) if callable(text) else text
+
+
+def new_flags() -> Any:
+    """Return a reply that adds another macro to the flags each time."""
+    numbers = itertools.count()
+
+    def reply(body: Mapping[str, Any]) -> str:
+        line = flag_line(shown(body))
+        return replace(line, line.replace('"-O2"', f'"-O2", "-DN={next(numbers)}"'))
+
+    return reply
+
+
+def o3(body: Mapping[str, Any]) -> str:
+    line = flag_line(shown(body))
+    return replace(line, line.replace('"-O2"', '"-O3"'), summary="a higher level")

@@ -190,7 +190,7 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
 
 def _check_writer(settings: SearchSettings) -> None:
     """Refuse moves that are unknown, and options of a writer that is not there."""
-    known = known_moves()
+    known = {move for language in LANGUAGES for move in known_moves(language)}
     for move in settings.moves:
         if move not in known:
             raise UnknownName("move", move, known)

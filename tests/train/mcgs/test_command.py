@@ -143,8 +143,8 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["input=example:matmul", "--resume"], "there is no search in"),
         (["input=example:matmul", "--budget-builds", "--no-llm"], "--budget-builds needs a value"),
         (["input=example:matmul", "--budget-builds=x"], "budget_builds"),
-        (["input=example:matmul", "--llm-model", "m"], "llm_model=m: a search makes its moves by"),
-        (["input=example:matmul", "no_llm=false"], "no model can be asked yet"),
+        (["input=example:matmul", "moves=hoists"], "unknown move 'hoists'; did you mean hoist?"),
+        (["input=example:matmul", "--max-usd", "1"], "max_usd=1.0 is for a model, and none is"),
         (["problem=Synthetic/L1/2", "kernel=TRITON"], "no CUDA device can be used here"),
         (
             ["problem=Synthetic/L1/2", "kernel=TRITON", "device=cpu"],

@@ -411,14 +411,14 @@ def vocabulary(
         approximate: Whether moves that make results less accurate are among them.
         chosen: Ids of the moves to use; all if empty.
     """
-    moves = [
-        move
-        for move in known_moves().values()
+    known = known_moves(language)
+    if not known:
+        known = {name: move for each in LANGUAGES for name, move in known_moves(each).items()}
+    return {
+        move.id: (move.weight, move.recipe)
+        for move in known.values()
         if (not chosen or move.id in chosen) and (approximate or move.risk != "approximate")
-    ]
-    own = [move for move in moves if language in move.languages]
-    structural = [move for move in own if set(move.languages) != set(LANGUAGES)] or moves
-    return {move.id: (move.weight, move.recipe) for move in structural}
+    }
 
 
 def _answer_fields(

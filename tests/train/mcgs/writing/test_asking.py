@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,34 +14,18 @@ from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from support import searches, writers
 from support.chat_server import Faults, chat_server
-from support.writers import answers, client, flag_line, priced, replace, run, shown
-
-
-class Script:
-    """Replies of a server: one text a request, the last one again and again."""
-
-    def __init__(self, *texts: Any) -> None:
-        self._left = list(texts)
-
-    def __call__(self, body: Mapping[str, Any]) -> Any:
-        text = self._left.pop(0) if len(self._left) > 1 else self._left[0]
-        return text(body) if callable(text) else text
-
-
-def new_flags() -> Any:
-    """Return a reply that adds another macro to the flags each time."""
-    numbers = itertools.count()
-
-    def reply(body: Mapping[str, Any]) -> str:
-        line = flag_line(shown(body))
-        return replace(line, line.replace('"-O2"', f'"-O2", "-DN={next(numbers)}"'))
-
-    return reply
-
-
-def o3(body: Mapping[str, Any]) -> str:
-    line = flag_line(shown(body))
-    return replace(line, line.replace('"-O2"', '"-O3"'), summary="a higher level")
+from support.writers import (
+    Script,
+    answers,
+    client,
+    flag_line,
+    new_flags,
+    o3,
+    priced,
+    replace,
+    run,
+    shown,
+)
 
 
 def test_answer_is_judged_and_its_patch_is_the_diff(tmp_path: Path) -> None:

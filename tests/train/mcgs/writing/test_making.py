@@ -1,0 +1,172 @@
+"""Writers that a command's settings name: bad input in one line, commands, and replay."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelgym import UsageError
+from kernelgym_train.cli import main
+from kernelgym_train.mcgs import command
+from kernelgym_train.mcgs.settings import read_search_settings
+from kernelgym_train.mcgs.writing.making import make_writer
+from kernelgym_train.mcgs.writing.policies import CommandPolicy, SearchReplayPolicy
+from support import searches, writers
+from support.chat_server import chat_server
+from support.writers import new_flags
+
+MATMUL = ("--backend", "mcgs", "input=example:matmul", "algo=best_first")
+"""Arguments of a search of the matmul example."""
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have a table judge, without keys and addresses of this machine."""
+    monkeypatch.setattr(command, "LocalEvaluator", lambda **_: writers.evaluator())
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path / "cache"))
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Run a server that takes connections and never answers; returns its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+
+
+def script(path: Path, text: str) -> str:
+    """Write an executable script; return the setting that names it."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return f"proposer=command:{path}"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["llm_model=m"], "there is no key for https://api.openai.com/v1"),
+        (["llm_model=m", "llm_endpoint=http://127.0.0.1:9/v1"], "check --llm-endpoint"),
+        (["llm_model=m", "llm_endpoint=localhost"], "--llm-endpoint takes the address of an API"),
+        (
+            ["llm_model=m", "llm_endpoint=http://127.0.0.1:9/v1", "max_usd=2"],
+            "max_usd (--max-usd) needs a price",
+        ),
+        (["llm_model=m", "llm_endpoint=http://h/v1", "llm_tokens=0"], "llm_tokens takes tokens"),
+        (["llm_model=m", "proposer=command:x"], "two writers of kernels; give one"),
+        (["proposer=command:"], "needs a command"),
+        (["proposer=command:'x"], "No closing quotation"),
+        (["proposer=command:no-such-command"], "there is no command 'no-such-command'"),
+        (["proposer=replay:nowhere"], "holds no answers of a search"),
+        (["proposer=oracle"], "unknown policy 'oracle'"),
+        (["proposer=command:cat", "price=1,2"], "costs nothing by the token"),
+        (["free_moves=true"], "free_moves=True is for a model"),
+        (["llm_repairs=-1"], "llm_repairs"),
+    ],
+)
+def test_bad_writer_is_one_line(
+    given: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MATMUL, f"outdir={tmp_path / 'x'}", *given]) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err and said.err.count("\n") == 1 and not said.out
+    assert not (tmp_path / "x").exists()
+
+
+def test_silent_server_is_refused_within_ten_seconds(
+    silent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    assert main([*MATMUL, f"outdir={tmp_path / 'x'}", "llm_model=m", f"llm_endpoint={silent}"]) == 2
+    assert time.monotonic() - began < 10.0
+    assert "no server answers" in capsys.readouterr().err
+
+
+def test_address_and_key_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The key is sent to the server, and is in no file."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-0123")
+    out = tmp_path / "out"
+    with chat_server(reply=new_flags()) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        given = ["llm_model=kernel-writer", "price=1,10", "max_usd=1", "budget_builds=4"]
+        assert main([*MATMUL, f"outdir={out}", *given]) == 0
+        assert {each["authorization"] for each in server.headers} == {"Bearer sk-secret-0123"}
+    assert json.loads((out / "result.json").read_text())["writer"]["usd"] > 0.0
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert not [path for path in files if b"sk-secret" in path.read_bytes()]
+
+
+def test_no_llm_searches_by_rules_alone(tmp_path: Path) -> None:
+    settings = read_search_settings(["llm_model=m", "no_llm=true"])
+    assert make_writer(settings) is None
+
+
+def test_command_gets_the_parent_and_its_answer_is_judged(tmp_path: Path) -> None:
+    """``sed`` on the standard input is a writer of whole modules."""
+    given = script(
+        tmp_path / "faster.sh",
+        'echo "GAIN: 0.4"; echo "SUMMARY: $KERNELGYM_MOVE in $KERNELGYM_LANGUAGE"\n'
+        'test -s "$KERNELGYM_PROMPT" || exit 3\n'
+        'fence="\\`\\`\\`"\n'
+        'echo "<KERNEL>"; echo "${fence}python"; sed s/-O2/-O3/; echo "$fence"; echo "</KERNEL>"',
+    )
+    out = tmp_path / "out"
+    assert main([*MATMUL, f"outdir={out}", given, "budget_builds=4", "moves=[unroll]"]) == 0
+    first = writers.answers(out)[0]
+    assert first["outcome"] == "proposed" and first["summary"] == "unroll in cpp"
+    assert json.loads((out / "result.json").read_text())["speedup"] > 1.05
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("sleep 60 & sleep 60", "no answer within 0.5 s"),
+        ("echo broken >&2; exit 3", "the command ended with 3: broken"),
+    ],
+)
+def test_command_that_hangs_or_fails_leaves_the_rules(
+    text: str, complaint: str, tmp_path: Path
+) -> None:
+    given = [script(tmp_path / "bad.sh", text), "llm_timeout_s=0.5", "budget_builds=30"]
+    out = tmp_path / "out"
+    assert main([*MATMUL, f"outdir={out}", *given, "moves=[unroll, compiler_flags]"]) == 0
+    result = json.loads((out / "result.json").read_text())
+    assert complaint in result["writer"]["closed"]
+    assert set(result["writer"]["outcomes"]) == {"failed"} and result["speedup"] > 1.05
+
+
+def test_replayed_search_gets_the_same_answers(tmp_path: Path) -> None:
+    with chat_server(reply=new_flags()) as server:
+        first = writers.run(tmp_path / "one", writers.client(server), builds=6)
+    policy = SearchReplayPolicy(tmp_path / "one")
+    second = writers.run(tmp_path / "two", policy, builds=6)
+    assert second["writer"]["requests"] == first["writer"]["requests"]
+    keys = [
+        [row["key"] for row in searches.rows(tmp_path / name) if row["event"] == "proposed"]
+        for name in ("one", "two")
+    ]
+    assert keys[0] == keys[1]
+
+
+def test_replay_of_several_kernels_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "kernels" / name / "answers").mkdir(parents=True)
+        (tmp_path / "kernels" / name / "answers" / "0000.json").write_text("{}")
+    with pytest.raises(UsageError, match="several kernels; give the folder of one"):
+        SearchReplayPolicy(tmp_path)
+
+
+def test_command_is_named_in_settings() -> None:
+    found: dict[str, Any] = dict(CommandPolicy("python3 'a b.py'").settings)
+    assert found["command"] == ["python3", "a b.py"]
