@@ -20,10 +20,23 @@ _STAND_IN = """\
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace torch {
 struct Options {};
+template <typename T, int N>
+struct Accessor {
+  T* data;
+  const int64_t* shape;
+  auto operator[](int64_t at) const -> std::conditional_t<N == 1, T&, Accessor<T, N - 1>> {
+    int64_t step = 1;
+    for (int dim = 1; dim < N; ++dim) step *= shape[dim];
+    if constexpr (N == 1) return data[at];
+    else return {data + at * step, shape + 1};
+  }
+  int64_t size(int64_t at) const { return shape[at]; }
+};
 struct Tensor {
   std::vector<int64_t> shape;
   std::vector<float> own;
@@ -33,6 +46,7 @@ struct Tensor {
   int64_t numel() const { int64_t n = 1; for (auto s : shape) n *= s; return n; }
   Options options() const { return {}; }
   template <typename T> T* data_ptr() const { return data; }
+  template <typename T, int N> Accessor<T, N> accessor() const { return {data, shape.data()}; }
 };
 inline Tensor empty(std::initializer_list<int64_t> shape, Options) {
   Tensor made;

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelgym_train.mcgs.cpp.forms import CppAssign, CppFunction, CppLet, CppLoop
+from kernelgym_train.mcgs.cpp.forms import CppArray, CppAssign, CppFunction, CppLet, CppLoop
 from kernelgym_train.mcgs.cpp.proofs import accesses, has_independent_iterations
-from kernelgym_train.mcgs.cpp.scope import CppArray
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 
 
@@ -52,7 +51,7 @@ def read_accumulation(function: CppFunction, loop: CppLoop) -> Accumulation | No
         return None
     if text_of(add.target) != total.name or total.name in identifiers(add.value):
         return None
-    if store.operator != "=" or store.target.type != "subscript_expression":
+    if store.operator != "=" or store.target not in function.elements:
         return None
     output = function.array_of(store.target)
     if output.element != total.type or loop.variable in terms.bounds:

@@ -102,8 +102,9 @@ def _above(node: Node) -> Iterator[Node]:
 def _strides(loop: CppLoop) -> Iterator[bool]:
     """Yield for each accessed element whether it lies near that of the iteration before."""
     for access in accesses(loop.body):
-        stride = access.index.coefficient(loop.variable)
-        yield stride is not None and stride.constant in (0, 1)
+        *outer, last = (index and index.coefficient(loop.variable) for index in access.index)
+        near = last is not None and last.constant in (0, 1)
+        yield near and all(each is not None and each.constant == 0 for each in outer)
 
 
 def _moved(function: CppFunction, loop: CppLoop) -> int:

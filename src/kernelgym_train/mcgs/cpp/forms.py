@@ -5,14 +5,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
-from kernelgym_train.mcgs.cpp.scope import NARROW, CppArray
-from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
+from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
+
+FLOATS = ("float", "double")
+WHOLE = (
+    *("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t"),
+    *("long long", "std::int32_t"),
+)
+NARROW = ("int", "int32_t", "std::int32_t")
+"""Whole numbers of 32 bits, which cut off the upper half of a longer number."""
+
+
+ZERO = Polynomial.number(0)
+
+
+@dataclass(frozen=True, slots=True)
+class CppArray:
+    """Memory that holds numbers: a tensor's, a vector's, or what a pointer points to."""
+
+    name: str
+    """Name of the tensor, the vector, or the parameter that is a pointer."""
+    element: str
+    """Type of the elements, such as ``float``."""
+    output: bool
+    """Whether no other array shares the memory. An array that may share is written in the order of
+    the text alone."""
+    tensor: bool = False
+    """Whether the name is a tensor's."""
+
+
+@dataclass(frozen=True, slots=True)
+class CppPlace:
+    """What a pointer, an accessor or a vector gives access to."""
+
+    array: str
+    element: str
+    """Type of the elements."""
+    offset: Polynomial | None = ZERO
+    """Index of the first element in the array; None if it is no polynomial."""
+    dims: int = 1
+    """Number of subscripts of an element."""
+    strided: bool = False
+    """Whether neighbouring subscripts may be apart in memory, as in an accessor."""
+
+
+@dataclass(frozen=True, slots=True)
+class CppElement:
+    """One access to an array's element in a statement."""
+
+    node: Node
+    array: str
+    index: tuple[Polynomial | None, ...]
+    """Subscripts; None for one that is no polynomial of unchanging names. Accessors have a 0 before
+    their subscripts."""
+    writes: bool
+
+    @property
+    def flat(self) -> Polynomial | None:
+        """The one subscript of an array whose elements lie side by side; None for others."""
+        return self.index[0] if len(self.index) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +88,20 @@ class UnreadLoop:
 
 @dataclass(frozen=True, slots=True)
 class CppLet:
-    """A declaration of one number, in a loop's body."""
+    """A declaration of one number or pointer, in a loop's body."""
 
     node: Node
     name: str
     type: str
     value: Node
-    exact: bool
-    """Whether the number is whole and holds the polynomial's value without being cut off."""
+    exact: Polynomial | None
+    """Value of a whole number that holds it without being cut off; None for others."""
+    elements: tuple[CppElement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CppBuffer:
-    """A declaration of a ``std::vector`` of numbers, in a loop's body."""
+    """A declaration of an array or a ``std::vector`` of numbers, in a loop's body."""
 
     node: Node
     name: str
@@ -57,6 +116,19 @@ class CppAssign:
     target: Node
     operator: str
     value: Node
+    elements: tuple[CppElement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CppOther:
+    """Any other statement whose accesses are all known, such as a branch."""
+
+    node: Node
+    elements: tuple[CppElement, ...]
+    assigned: frozenset[str]
+    """Numbers that the statement changes and does not declare."""
+    declared: Mapping[str, str]
+    """Types of the names that the statement declares, for itself alone or for those after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +172,9 @@ class CppLoop:
     @property
     def bounds(self) -> frozenset[str]:
         """Names in the lower and the upper bound."""
-        return self.lower.names | self.upper.names
+        names = self.lower.names | self.upper.names
+        # An expression that counts as one number has a text of several names.
+        return frozenset(each for name in names for each in re.findall(r"[^\W\d]\w*", name))
 
     @property
     def has_plain_bounds(self) -> bool:
@@ -121,8 +195,14 @@ class CppLoop:
 
     @property
     def lets(self) -> dict[str, str]:
-        """Types of the numbers that the body declares, by name."""
-        return {each.name: each.type for each in self.body if isinstance(each, CppLet)}
+        """Types of the numbers and pointers that the body declares, by name."""
+        found: dict[str, str] = {}
+        for each in self.body:
+            if isinstance(each, CppLet):
+                found[each.name] = each.type
+            elif isinstance(each, CppOther):
+                found |= each.declared
+        return found
 
     def values(self) -> Iterator[Node]:
         """Yield the values that the body's own statements compute."""
@@ -131,7 +211,7 @@ class CppLoop:
                 yield statement.value
 
 
-CppStatement = CppLet | CppAssign | CppBuffer | CppLoop
+CppStatement = CppLet | CppAssign | CppBuffer | CppOther | CppLoop
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,18 +221,34 @@ class CppFunction:
     name: str
     arrays: dict[str, CppArray]
     types: dict[str, str]
-    """Types by name of the numbers that the function declares outside of loops, and of global
-    constants."""
+    """Types by name of the numbers and pointers that the function declares outside of loops, and of
+    global constants."""
     loops: tuple[CppLoop, ...]
     """Recognised loops that lie in no other recognised loop."""
+    elements: Mapping[Node, CppElement]
+    """Accesses in recognised loops."""
 
     def names(self, loop: CppLoop) -> set[str]:
         """Return the names that a loop, or the function around it, uses."""
         return {*identifiers(loop.node), *self.arrays, *self.types}
 
     def array_of(self, element: Node) -> CppArray:
-        """Return the array that ``array[subscript]`` is an element of."""
-        return self.arrays[text_of(element.child_by_field_name("argument"))]
+        """Return the array that an accessed element belongs to."""
+        return self.arrays[self.elements[element].array]
+
+    def stride(self, element: Node, variable: str) -> int | None:
+        """Return the constant factor of a variable in an element's subscript, or None."""
+        found = self.elements[element].flat
+        stride = None if found is None else found.coefficient(variable)
+        return None if stride is None else stride.constant
+
+    def plain_name(self, element: Node) -> str | None:
+        """Return the pointer's name of an element ``name[subscript]``; None for other forms."""
+        named = element.child_by_field_name("argument")
+        found = self.elements[element].flat
+        if named is None or named.type != "identifier" or found is None:
+            return None
+        return None if index_node(element) is None else text_of(named)
 
     def declared_in_loops(self) -> dict[str, str]:
         """Return the types of numbers that loops declare; empty where declarations differ."""

@@ -11,22 +11,17 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.forms import (
+    WHOLE,
     CppAssign,
     CppBuffer,
     CppFunction,
     CppLet,
     CppLoop,
+    CppOther,
     CppStatement,
 )
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
-from kernelgym_train.mcgs.cpp.syntax import (
-    children,
-    identifiers,
-    index_node,
-    polynomial_of,
-    text_of,
-    walk,
-)
+from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +29,16 @@ class ElementAccess:
     """One access to an array's element."""
 
     array: str
-    index: Polynomial
+    index: tuple[Polynomial | None, ...]
+    """Subscripts; None for one that is not known."""
     loops: tuple[CppLoop, ...]
     """Loops around the access, inside the loop that is examined."""
     writes: bool
 
-
-def index_of(node: Node) -> Polynomial:
-    """Return the subscript of an element that was recognised."""
-    inner = index_node(node)
-    found = None if inner is None else polynomial_of(inner)
-    assert found is not None, "a recognised element has a polynomial for a subscript"
-    return found
+    @property
+    def flat(self) -> Polynomial | None:
+        """The one subscript of an array whose elements lie side by side; None for others."""
+        return self.index[0] if len(self.index) == 1 else None
 
 
 def accesses(body: tuple[CppStatement, ...]) -> list[ElementAccess]:
@@ -61,20 +54,12 @@ def _accesses(
     for statement in body:
         if isinstance(statement, CppLoop):
             yield from _accesses(statement.body, (*loops, statement), numbers)
-            continue
-        if isinstance(statement, CppBuffer):
-            continue
-        if isinstance(statement, CppAssign) and statement.target.type == "subscript_expression":
-            name = text_of(statement.target.child_by_field_name("argument"))
-            yield ElementAccess(name, index_of(statement.target).replaced(numbers), loops, True)
-        for node in walk(statement.value):
-            if node.type == "subscript_expression":
-                name = text_of(node.child_by_field_name("argument"))
-                yield ElementAccess(name, index_of(node).replaced(numbers), loops, False)
-        if isinstance(statement, CppLet) and statement.exact:
-            value = polynomial_of(statement.value)
-            if value is not None:
-                numbers[statement.name] = value.replaced(numbers)
+        elif not isinstance(statement, CppBuffer):
+            for each in statement.elements:
+                index = tuple(one and one.replaced(numbers) for one in each.index)
+                yield ElementAccess(each.array, index, loops, each.writes)
+        if isinstance(statement, CppLet) and statement.exact is not None:
+            numbers[statement.name] = statement.exact.replaced(numbers)
 
 
 def carried(body: tuple[CppStatement, ...], own: frozenset[str] = frozenset()) -> set[str]:
@@ -85,6 +70,9 @@ def carried(body: tuple[CppStatement, ...], own: frozenset[str] = frozenset()) -
             own = own | {statement.name}
         elif isinstance(statement, CppLoop):
             found |= carried(statement.body, own)
+        elif isinstance(statement, CppOther):
+            found |= statement.assigned - own
+            own = own | set(statement.declared)
         elif (
             isinstance(statement, CppAssign)
             and statement.target.type == "identifier"
@@ -113,22 +101,32 @@ def has_independent_iterations(
     own = _buffers(loop.body)
     found = [each for each in accesses(loop.body) if each.array not in own]
     for array in {access.array for access in found if access.writes}:
-        shared: set[tuple[Polynomial, Polynomial]] = set()
-        for access in (each for each in found if each.array == array):
-            stride = access.index.coefficient(loop.variable)
-            if stride is None or loop.variable in stride.names:
-                return False
-            inner = {each.variable: each for each in access.loops}
-            if stride.names & set(inner):
-                return False
-            rest = access.index - stride * Polynomial.name(loop.variable)
-            base = rest.without(inner)
-            if _names_a_let(loop.body, access.index) or not _fits(rest - base, inner, stride):
-                return False
-            shared.add((stride, base))
-        if len(shared) != 1:
+        if not function.arrays[array].output:
+            return False  # other memory may be the same
+        there = [each for each in found if each.array == array]
+        dims = range(max(len(each.index) for each in there))
+        if not any(_is_apart(loop, there, dim) for dim in dims):
             return False
     return True
+
+
+def _is_apart(loop: CppLoop, found: list[ElementAccess], dim: int) -> bool:
+    """Return True if each iteration has its own range of one subscript of an array's elements."""
+    shared: set[tuple[Polynomial, Polynomial]] = set()
+    for access in found:
+        index = access.index[dim] if dim < len(access.index) else None
+        stride = None if index is None else index.coefficient(loop.variable)
+        if index is None or stride is None or loop.variable in stride.names or not stride.terms:
+            return False
+        inner = {each.variable: each for each in access.loops}
+        if stride.names & set(inner):
+            return False
+        rest = index - stride * Polynomial.name(loop.variable)
+        base = rest.without(inner)
+        if _names_a_let(loop.body, index) or not _fits(rest - base, inner, stride):
+            return False
+        shared.add((stride, base))
+    return len(shared) == 1
 
 
 def _buffers(body: tuple[CppStatement, ...]) -> set[str]:
@@ -141,6 +139,8 @@ def _names_a_let(body: tuple[CppStatement, ...], index: Polynomial) -> bool:
     """Return True if a subscript depends on a declared number."""
     for statement in body:
         if isinstance(statement, CppLet) and statement.name in index.names:
+            return True
+        if isinstance(statement, CppOther) and set(statement.declared) & index.names:
             return True
         if isinstance(statement, CppLoop) and _names_a_let(statement.body, index):
             return True
@@ -178,6 +178,14 @@ def reductions(loop: CppLoop) -> dict[str, str] | None:
     for statement in loop.body:
         if isinstance(statement, CppLoop | CppBuffer):
             return None
+        if isinstance(statement, CppOther):
+            name, extreme = _greatest(statement.node)
+            others = (wanted - {name}) & identifiers(statement.node)
+            if name in wanted and not others and found.get(name, extreme) == extreme:
+                found[name] = extreme
+            elif wanted & identifiers(statement.node):
+                return None
+            continue
         if isinstance(statement, CppLet):
             if wanted & identifiers(statement.value):
                 return None
@@ -211,6 +219,43 @@ def _reduced_by(statement: CppAssign, name: str) -> str | None:
     return None
 
 
+def _greatest(node: Node) -> tuple[str, str]:
+    """Return the name and kind of the maximum that ``if (value > name) name = value;`` takes.
+
+    Both are empty for any other statement.
+    """
+    clause, then = (node.child_by_field_name(name) for name in ("condition", "consequence"))
+    if node.type != "if_statement" or clause is None or then is None or len(node.children) > 3:
+        return "", ""
+    inner = children(then) if then.type == "compound_statement" else [then]
+    store = children(inner[0])[0] if len(inner) == 1 and children(inner[0]) else then
+    compared = (children(clause) or [clause])[-1]
+    parts = [text_of(compared.child_by_field_name(name)) for name in ("left", "operator", "right")]
+    name, value = (text_of(store.child_by_field_name(name)) for name in ("left", "right"))
+    if (
+        compared.type != "binary_expression"
+        or text_of(store.child_by_field_name("operator")) != "="
+    ):
+        return "", ""
+    if sorted((parts[0], parts[2])) != sorted((name, value)) or name == value:
+        return "", ""
+    right = store.child_by_field_name("right")
+    if right is None or name in identifiers(right) or parts[1][:1] not in ("<", ">"):
+        return "", ""
+    return name, "max" if (parts[1][0] == ">") == (parts[0] == value) else "min"
+
+
+def is_guarded(node: Node, value: Node) -> bool:
+    """Return True if a part of a value is computed only where another part says so."""
+    while node != value and (above := node.parent) is not None:
+        if above.type == "conditional_expression":
+            return True
+        if text_of(above.child_by_field_name("operator")) in ("&&", "||"):
+            return True
+        node = above
+    return False
+
+
 def expression_type(function: CppFunction, node: Node, known: dict[str, str]) -> str | None:
     """Return an expression's type: float, double, or int for whole numbers.
 
@@ -230,8 +275,7 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
         kind = known.get(text_of(node), function.types.get(text_of(node)))
         return _plain_kind(kind) if kind else None
     if node.type == "subscript_expression":
-        name = text_of(node.child_by_field_name("argument"))
-        return _plain_kind(function.arrays[name].element)
+        return _plain_kind(function.array_of(node).element) if node in function.elements else None
     if node.type == "call_expression":
         called = text_of(node.child_by_field_name("function"))
         if called in ("static_cast<float>", "static_cast<double>"):
@@ -284,8 +328,8 @@ def is_total(function: CppFunction, node: Node, known: dict[str, str]) -> bool:
     return True
 
 
-def _plain_kind(kind: str) -> str:
-    return kind if kind in ("float", "double") else "int"
+def _plain_kind(kind: str) -> str | None:
+    return kind if kind in ("float", "double") else "int" if kind in WHOLE else None
 
 
 def _wider(kinds: list[str | None]) -> str | None:

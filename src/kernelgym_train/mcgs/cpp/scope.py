@@ -1,5 +1,7 @@
-"""Declarations of a C++ function outside of its loops: numbers, and pointers to tensors.
+"""What a C++ text and one of its functions declare: numbers, memory, and functions without effects.
 
+`CppText` holds what the whole text declares, `CppScope` what a function declares outside of its
+loops. Memory is an output, so that its accesses prove something, if no other name can lead to it.
 Pure.
 """
 
@@ -9,41 +11,115 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
+from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE, CppArray, CppElement, CppPlace
+from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+from kernelgym_train.mcgs.cpp.syntax import (
+    children,
+    declared_name,
+    identifiers,
+    plain_text,
+    text_of,
+    walk,
+)
 
-FLOATS = ("float", "double")
-WHOLE = ("int", "long", "int64_t", "int32_t", "size_t", "std::size_t", "std::int64_t")
-NARROW = ("int", "int32_t")
-"""Whole numbers of 32 bits, which cut off the upper half of a longer number."""
-_ALLOCATES = re.compile(r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$")
-_POINTER = re.compile(r"(\w+)\s*\.\s*data_ptr<(\w+)>\(\)")
-_SIZE = re.compile(r"\w+\s*\.\s*(size\(\d+\)|numel\(\))")
-_MAKES = re.compile(r"(\w+\.contiguous\(\)$|(torch|at)::(empty|zeros|ones|full)(_like)?\()")
+NUMBERS = (
+    *(*FLOATS, *WHOLE, "bool", "unsigned", "unsigned int", "char", "long double"),
+    *("uint8_t", "uint16_t", "uint32_t", "uint64_t", "int8_t", "int16_t"),
+    *(f"{space}::{kind}" for space in ("at", "c10") for kind in ("Half", "BFloat16")),
+)
+Known = str | CppPlace
+"""A number's type, or where a pointer leads to."""
+_SIZES = ("size", "numel", "dim", "stride")
+_ASKS = (*_SIZES, "sizes", "options", "is_contiguous", "scalar_type", "dtype", "device", "defined")
+POINTERS = ("data_ptr", "mutable_data_ptr", "const_data_ptr", "data", "begin", "end", "get")
+ACCESSORS = ("accessor", "packed_accessor32", "packed_accessor64")
+READS_RANGE = ("max_element", "min_element", "accumulate", "inner_product")
+WRITES_RANGE = {"fill": 0, "fill_n": 0, "copy": 2, "copy_n": 2, "memcpy": 0, "memset": 0}
+"""Functions that write memory, and which argument says where."""
+_ALLOCATES = re.compile(
+    r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$"
+    r"|(torch|at)::(mm|bmm|addmm)$|\w+\.(new_(empty|zeros|ones|full)|clone)$"
+)
+_MAKES = re.compile(r"\w+\.contiguous\(\)$|(torch|at)::(empty|zeros|ones|full)(_like)?\(")
 _TENSOR = re.compile(r"(torch|at)::Tensor")
-_CAST = re.compile(rf"static_cast<({'|'.join((*WHOLE, *FLOATS))})>\([^()]*\)$")
-_READS = r"data_ptr|size|sizes|numel|options|dim|stride"
+_VECTOR = re.compile(r"std::(?:vector<([\w:]+)>|array<([\w:]+),.*>)")
 
 
-@dataclass(frozen=True, slots=True)
-class CppArray:
-    """A pointer to a tensor's elements."""
+@dataclass(slots=True)
+class CppText:
+    """What a C++ text declares outside of functions."""
 
-    name: str
-    element: str
-    """Type of the elements, such as ``float``."""
-    output: bool
-    """Whether the function allocates the tensor; all other arrays are only read."""
-    tensor: str = ""
-    """Name of the tensor."""
+    own: Counter[str]
+    """How often the text declares each name. A function of such a name may do anything."""
+    constants: dict[str, Known]
+    values: dict[str, int]
+    """Values of whole constants that are written as a number."""
+    types: frozenset[str]
+    """Names of types of numbers: those of the language, and parameters of templates."""
+    enumerators: set[str]
+    fields: dict[str, str]
+    """Types of the numbers in the text's structures and classes, by name."""
+    pure: set[str] = field(default_factory=set)
+    """Functions of the text whose result depends on their arguments alone, without effects."""
+    scopes: dict[str, CppScope] = field(default_factory=dict)
+    """Functions whose names are declared once."""
+    calls: dict[int, list[tuple[CppScope, Node] | None]] = field(default_factory=dict)
+    """Calls by the id of the function's scope; None for another use of a function's name."""
 
 
-def constants(root: Node) -> dict[str, str]:
-    """Return the types by name of the constants that the text declares outside of functions."""
-    found: dict[str, str] = {}
+def types_in(root: Node) -> frozenset[str]:
+    """Return the names that mean a number's type in a text."""
+    found = {*NUMBERS, "auto"}
+    for node in walk(root):
+        if node.type == "operator_cast" or (
+            node.type == "operator_name" and plain_text(node) != "operator()"
+        ):
+            return frozenset(NUMBERS)  # arithmetic may mean anything
+        if node.type == "struct_specifier" and _is_aggregate(node):
+            found.add(text_of(node.child_by_field_name("name")))
+        if node.type == "type_parameter_declaration":
+            found |= {text_of(each) for each in node.named_children}
+        if node.type == "alias_declaration":
+            if text_of(node.child_by_field_name("type")) in NUMBERS:
+                found.add(text_of(node.child_by_field_name("name")))
+        if node.type == "identifier" and text_of(node).startswith("AT_DISPATCH_"):
+            found.add("scalar_t")
+    return frozenset(found)
+
+
+def _is_aggregate(structure: Node) -> bool:
+    """Return True for a structure of numbers without functions."""
+    body = structure.child_by_field_name("body")
+    fields = [] if body is None else children(body)
+    return bool(fields) and all(
+        each.type == "field_declaration"
+        and text_of(each.child_by_field_name("type")) in NUMBERS
+        and all(
+            part.type == "field_identifier" for part in each.children_by_field_name("declarator")
+        )
+        for each in fields
+    )
+
+
+def fields_in(root: Node) -> dict[str, str]:
+    """Return the types of the numbers in structures and classes, by name; those with one type."""
+    found: dict[str, set[str]] = {}
+    for node in walk(root):
+        if node.type == "field_declaration":
+            kind = text_of(node.child_by_field_name("type"))
+            for each in node.children_by_field_name("declarator"):
+                plain = each.type == "field_identifier" and kind in NUMBERS
+                found.setdefault(text_of(each), set()).add(kind if plain else "")
+    return {name: min(kinds) for name, kinds in found.items() if len(kinds) == 1 and min(kinds)}
+
+
+def constants(root: Node) -> dict[str, Known]:
+    """Return the numbers and arrays that the text declares as constants outside of functions."""
+    found: dict[str, Known] = {}
     for node in children(root):
         if node.type == "namespace_definition":
             body = node.child_by_field_name("body")
@@ -51,12 +127,23 @@ def constants(root: Node) -> dict[str, str]:
         words = {text_of(child) for child in node.children if child.type == "type_qualifier"}
         kind = text_of(node.child_by_field_name("type"))
         if node.type == "declaration" and words & {"const", "constexpr"}:
-            for part in children(node):
-                target = part.child_by_field_name("declarator")
+            vector = vector_of(kind)
+            for part in node.children_by_field_name("declarator"):
+                target, name = part.child_by_field_name("declarator"), text_of(declared_name(part))
                 if part.type == "init_declarator" and target is not None:
                     if target.type == "identifier" and kind in (*WHOLE, *FLOATS):
-                        found[text_of(target)] = kind
+                        found[name] = kind
+                    elif target.type == "identifier" and vector:
+                        found[name] = CppPlace(name, vector)
+                    elif target.type == "array_declarator" and kind in NUMBERS:
+                        found[name] = CppPlace(name, kind, dims=plain_text(target).count("["))
     return found
+
+
+def vector_of(kind: str) -> str | None:
+    """Return the type of the elements of ``std::vector`` or ``std::array``; None for others."""
+    found = _VECTOR.fullmatch("".join(kind.split()))
+    return (found[1] or found[2]) if found else None
 
 
 def declared_names(root: Node) -> Counter[str]:
@@ -84,136 +171,294 @@ def declared_names(root: Node) -> Counter[str]:
 class CppScope:
     """What a function declares outside of its loops."""
 
-    def __init__(
-        self, declarator: Node, body: Node, own: frozenset[str], constants: Mapping[str, str]
-    ) -> None:
-        self.body = body
-        self.own = own
-        """Names that the text declares itself: a function of such a name may do anything."""
-        self.constants = constants
-        """Types by name of the constants that the text declares outside of functions."""
-        self.arrays: dict[str, CppArray] = {}
-        self.buffers: dict[str, CppArray] = {}
-        """Vectors that the bodies of loops declare, by name; they exist only in these bodies."""
-        self.types: dict[str, str] = {}
+    def __init__(self, declarator: Node, body: Node, text: CppText) -> None:
+        self.body, self.text = body, text
+        self.names: dict[str, Known] = {}
+        """Numbers and pointers that the function declares outside of loops."""
+        self.values = {name: value for name, value in text.values.items() if text.own[name] < 2}
+        self.memory: dict[str, str] = {}
+        """Types of the elements that were accessed, by the memory's name."""
+        self.elements: dict[Node, CppElement] = {}
         self.unread: dict[tuple[int, int], str] = {}
         """What is not understood by its place (row and column from 0)."""
-        self._tensor_of: dict[str, str] = {}
-        for node in walk(declarator):
-            if node.type == "parameter_declaration":
-                named, kind = (node.child_by_field_name(n) for n in ("declarator", "type"))
-                if named is not None and named.type == "identifier":
-                    if text_of(kind) in (*WHOLE, *FLOATS):
-                        self.types[text_of(named)] = text_of(kind)
-        self._tensors = {
-            text_of(inner)
+        self.written = _written(body)
+        """Names that are assigned, counted up, or have their address taken."""
+        self._stepped = self.written - _written(body, steps=False)
+        declared = [
+            text_of(declared_name(node)) for node in walk(body) if node.type == "init_declarator"
+        ]
+        self.twice = {name for name, count in Counter(declared).items() if count > 1}
+        self.parameters = [
+            text_of(declared_name(node)) if _TENSOR.search(text_of(node)) else ""
+            for node in walk(declarator)
+            if node.type == "parameter_declaration"
+        ]
+        self.tensors = {
+            text_of(declared_name(each))
             for node in (*walk(declarator), *walk(body))
             if _TENSOR.fullmatch(text_of(node.child_by_field_name("type")))
-            for inner in walk(node)
-            if inner.type == "identifier" and inner.parent is not None
-            if inner.parent.type in ("parameter_declaration", "reference_declarator", "declaration")
-            or inner == inner.parent.child_by_field_name("declarator")
-        }
-        self._tensors |= {
+            for each in node.children_by_field_name("declarator")
+        } | {
             text_of(node.child_by_field_name("declarator"))
             for node in walk(body)
             if node.type == "init_declarator"
             and _MAKES.match(text_of(node.child_by_field_name("value")))
         }
         """Names of tensors: declared as such, contiguous copies, and tensors made here."""
-        self.written = _written(body)
-        tensors: dict[str, bool] = {}
-        declared: list[str] = []
+        self._made = {
+            text_of(declared_name(node))
+            for node in walk(body)
+            if node.type == "init_declarator" and _is_made(node)
+        }
+        self._values = {
+            text_of(declared_name(node)): value
+            for node in walk(body)
+            if node.type == "init_declarator"
+            and (value := node.child_by_field_name("value")) is not None
+        }
+        self._uses: dict[str, list[Node]] = {}
         for node in walk(body):
-            if node.type == "init_declarator":
-                inner = node.child_by_field_name("declarator")
-                while inner is not None and inner.type != "identifier":
-                    inner = inner.child_by_field_name("declarator")
-                declared.append(text_of(inner))
-        self.twice = {name for name in declared if declared.count(name) > 1}
-        for node in children(body):
-            if node.type != "declaration":
-                continue
-            given = node.child_by_field_name("type")
-            for part in children(node):
-                if part.type != "init_declarator":
-                    continue
-                target, value = (part.child_by_field_name(n) for n in ("declarator", "value"))
-                if target is None or value is None:
-                    continue
-                if target.type == "identifier" and not _POINTER.fullmatch(text_of(value)):
-                    if text_of(given) in (*WHOLE, *FLOATS):
-                        self.types[text_of(target)] = text_of(given)
-                    elif text_of(given) == "auto" and _SIZE.fullmatch(text_of(value)):
-                        self.types[text_of(target)] = "int64_t"
-                    elif text_of(given) == "auto" and (cast := _CAST.match(text_of(value))):
-                        self.types[text_of(target)] = cast[1]
-                    elif value.type == "call_expression":
-                        called = text_of(value.child_by_field_name("function"))
-                        tensors[text_of(target)] = bool(_ALLOCATES.match(called))
-                else:
-                    while target is not None and target.type == "pointer_declarator":
-                        target = target.child_by_field_name("declarator")
-                    constant = any(text_of(each) == "const" for each in node.children)
-                    self._add_array(text_of(target), text_of(given), text_of(value), constant)
-        for name, tensor in self._tensor_of.items():
-            output = self.arrays[name].output and self._only_returned(tensor, tensors)
-            self.arrays[name] = dataclasses.replace(self.arrays[name], output=output)
+            if node.type == "identifier":
+                self._uses.setdefault(text_of(node), []).append(node)
+        self.locals: set[str] = set()
+        """Arrays and vectors that the function declares anywhere."""
+        self.pointers: dict[str, int] = {}
+        """Parameters that are pointers, with their places among all parameters."""
+        self._confined: dict[str, bool] = {}
+        self._own: dict[str, bool] = {}
 
-    def _add_array(self, name: str, given: str, value: str, constant: bool) -> None:
-        found = _POINTER.fullmatch(value)
-        if not found or name in self.written or name in self.twice:
-            return
-        element = found[2]
-        if given in (element, "auto") and element in (*FLOATS, *WHOLE):
-            self.arrays[name] = CppArray(name, element, not constant, found[1])
-            self._tensor_of[name] = found[1]
+    def arrays(self) -> dict[str, CppArray]:
+        """Return the memory that recognised loops access, by name."""
+        tensors = self.tensors | self._made
+        return {
+            name: CppArray(name, element, self.is_own(name), name in tensors)
+            for name, element in self.memory.items()
+        }
 
-    def _only_returned(self, tensor: str, tensors: dict[str, bool]) -> bool:
-        """Return True if a tensor is allocated by the function and has one pointer."""
-        uses = [
-            node
-            for node in walk(self.body)
-            if node.type == "identifier" and text_of(node) == tensor
-        ]
-        outside = [
-            node
-            for node in uses
-            if not re.fullmatch(rf"{tensor}\.({_READS})(<\w+>)?", text_of(node.parent))
-            and not any(parent.type == "return_statement" for parent in _parents(node))
-        ]
-        pointers = [
-            node
-            for node in uses
-            if node.parent is not None
-            and node.parent.type == "field_expression"
-            and "data_ptr" in text_of(node.parent)
-        ]
-        return tensors.get(tensor, False) and len(pointers) == 1 and len(outside) == 1
+    def is_own(self, name: str) -> bool:
+        """Return True if no other name in the text leads to a name's memory.
+
+        True for tensors, arrays and vectors that the function makes, for tensors that it is given
+        and writes (a destination that the caller passes), and for pointers whose callers all pass
+        such memory.
+        """
+        if name not in self._own:
+            self._own[name] = False  # for a function that calls itself
+            self._own[name] = self._is_own(name)
+        return self._own[name]
+
+    def _is_own(self, name: str) -> bool:
+        if name in self.written or not self.is_confined(name):
+            return False
+        if name in self.pointers:
+            calls = self.text.calls[id(self)]
+            return bool(calls) and all(
+                each is not None and each[0].passes_own(each[1], name, self) for each in calls
+            )
+        if name in self.locals:
+            return True
+        return (name in self._made or name in self.parameters) and name not in self.twice
+
+    def passes_own(self, call: Node, name: str, callee: CppScope) -> bool:
+        """Return True if a call passes memory of its own for a parameter that is a pointer."""
+        given = call.child_by_field_name("arguments")
+        parts = [] if given is None else children(given)
+        if len(parts) <= max(callee.pointers.values()):
+            return False
+        bases = {each: self._base(parts[at]) for each, at in callee.pointers.items()}
+        base = bases.pop(name)
+        if base is None or None in bases.values() or base in bases.values():
+            return False
+        return self.is_own(base)
+
+    def _base(self, node: Node | None) -> str | None:
+        """Return the name of the memory that a pointer's value leads to, or None."""
+        for _ in range(20):
+            if node is None:
+                return None
+            if node.type == "identifier":
+                place = self.names.get(text_of(node))
+                if isinstance(place, CppPlace):
+                    return place.array
+                if text_of(node) in self.twice | self.written:
+                    return None
+                node = self._values.get(text_of(node))
+            elif node.type in ("binary_expression", "parenthesized_expression"):
+                node = node.child_by_field_name("left") or children(node)[0]
+            else:
+                owner = owner_of(node, POINTERS)
+                return None if owner is None else text_of(owner)
+        return None
+
+    def is_confined(self, name: str) -> bool:
+        """Return True if every use of a tensor, a vector or a pointer is followed.
+
+        A tensor is asked for sizes and pointers, and returned. A pointer is never passed to a
+        function that may keep it, or that the text does not show.
+        """
+        if name not in self._confined:
+            self._confined[name] = True  # where a use leads back to the name, others decide
+            self._confined[name] = all(map(self._is_followed, self._uses.get(name, ())))
+        return self._confined[name]
+
+    def _is_followed(self, node: Node) -> bool:
+        name, parent = text_of(node), node.parent
+        if parent is None or parent.type in ("lambda_capture_specifier", "for_range_loop"):
+            return parent is not None
+        if node == parent.child_by_field_name("declarator"):
+            return parent.type != "reference_declarator"
+        place, is_pointer = self.names.get(name), True
+        if parent.type == "field_expression":
+            method = text_of(parent.child_by_field_name("field"))
+            if _word(method) not in (*POINTERS, *ACCESSORS):
+                return method in _ASKS or name in self.locals
+            node = parent.parent or parent
+        elif name in self.tensors or name in self._made or name in self.parameters:
+            is_pointer = False  # the tensor itself
+        if any(each.type == "return_statement" for each in _parents(node)):
+            return True
+        return is_pointer and self._leads_on(node, place.dims if isinstance(place, CppPlace) else 1)
+
+    def _leads_on(self, node: Node, dims: int) -> bool:
+        """Return True if what becomes of a pointer's value is followed."""
+        while (parent := node.parent) is not None:
+            if parent.type == "subscript_expression" and node == parent.children[0]:
+                node, dims = parent, dims - 1
+                if not dims:
+                    return True
+            elif parent.type == "pointer_expression":
+                return text_of(parent).startswith("*")
+            elif parent.type == "init_declarator":
+                name = declared_name(parent)
+                is_plain = not any(each.type == "reference_declarator" for each in walk(parent))
+                return is_plain and name is not None and self.is_confined(text_of(name))
+            elif parent.type == "assignment_expression":
+                return node == parent.child_by_field_name("left")
+            elif parent.type == "argument_list":
+                called = parent.parent
+                word = "" if called is None else _called(called)
+                if called is None or word in READS_RANGE or word in WRITES_RANGE:
+                    return called is not None
+                if word != "static_cast":
+                    return self._is_kept_in_sight(word, parent, node)
+                node = called
+            elif parent.type.endswith("expression"):
+                node = parent
+            else:
+                return True
+        return False
+
+    def _is_kept_in_sight(self, called: str, arguments: Node, given: Node) -> bool:
+        """Return True if a function of the text follows a pointer that it is passed."""
+        callee = self.text.scopes.get(called)
+        at = children(arguments).index(given)
+        found = [name for name, place in callee.pointers.items() if place == at] if callee else []
+        return callee is not None and bool(found) and callee.is_confined(found[0])
+
+    def settled(self, name: str, place: CppPlace) -> CppPlace | None:
+        """Return where a pointer leads to, for loops that do not move it.
+
+        None for a pointer that may lead to other memory later.
+        """
+        if name not in self.written:
+            return place
+        if name not in self._stepped:
+            return None
+        return dataclasses.replace(place, offset=Polynomial.name(name))
 
     def is_size(self, node: Node) -> bool:
-        """Return True for ``tensor.size(0)`` or ``tensor.numel()``, which no loop changes."""
-        found = _SIZE.fullmatch(text_of(node))
-        return found is not None and text_of(node).partition(".")[0].strip() in self._tensors
+        """Return True for ``tensor.size(0)``, ``tensor.numel()`` and the like."""
+        called = node.child_by_field_name("function") if node.type == "call_expression" else None
+        if called is None or called.type != "field_expression":
+            return False
+        owner, method = (called.child_by_field_name(name) for name in ("argument", "field"))
+        asked = plain_text(node)[len(plain_text(called)) :]
+        known = text_of(method) in _SIZES and text_of(method) not in self.text.own
+        return (
+            known
+            and owner is not None
+            and owner.type == "identifier"
+            and re.fullmatch(
+                r"\(-?\d+\)" if text_of(method) in ("size", "stride") else r"\(\)", asked
+            )
+            is not None
+        )
 
     def refuse(self, node: Node, why: str) -> None:
         """Record what of a loop is not understood; the first reason at a place stays."""
         self.unread.setdefault((node.start_point.row, node.start_point.column), why)
 
-    def fixed(self, name: str) -> bool:
-        """Return True if a whole number never changes."""
-        if name in self.written or name in self.twice:
+    def fixed(self, name: str, known: Mapping[str, Known]) -> bool:
+        """Return True if a name is a whole number that never changes."""
+        if name in self.written or (name in self.twice and name not in known):
             return False
-        return self.type_of(name, {}) in WHOLE
+        return self.lookup(name, known) in WHOLE
 
-    def type_of(self, name: str, known: Mapping[str, str]) -> str | None:
-        """Return a number's type; None if the name may mean something else.
+    def lookup(self, name: str, known: Mapping[str, Known]) -> Known | None:
+        """Return what a name is; None if it may mean something else.
 
         Args:
             name: The name.
-            known: Types of numbers that the loops around its use declare.
+            known: Names that the loops and blocks around its use declare.
         """
-        return known.get(name, self.types.get(name, self.constants.get(name)))
+        return known.get(name, self.names.get(name, self.text.constants.get(name)))
+
+
+def owner_of(node: Node, methods: tuple[str, ...]) -> Node | None:
+    """Return the name whose method an expression calls, if it is one of these; None otherwise."""
+    called = node.child_by_field_name("function") if node.type == "call_expression" else None
+    if called is None or called.type != "field_expression":
+        return None
+    owner, method = (called.child_by_field_name(name) for name in ("argument", "field"))
+    named = owner is not None and owner.type == "identifier"
+    return owner if named and _word(text_of(method)) in methods else None
+
+
+def _word(text: str) -> str:
+    """Return a function's name without namespaces and without the arguments of a template."""
+    return text.partition("<")[0].rpartition("::")[2].removeprefix("template").strip()
+
+
+def _called(call: Node) -> str:
+    return _word(text_of(call.child_by_field_name("function")))
+
+
+def calls_of(
+    name: str, root: Node, scopes: Mapping[Node, CppScope]
+) -> Iterator[tuple[CppScope, Node] | None]:
+    """Yield each use of a function's name outside of its definition; None for one that is no call.
+
+    Args:
+        name: The function's name.
+        root: Root of the text.
+        scopes: Scopes by the function's definition.
+    """
+    for node in walk(root):
+        if node.type != "identifier" or text_of(node) != name or node.parent is None:
+            continue
+        if node.parent.type == "function_declarator":
+            continue
+        call: Node | None = node.parent
+        if call is not None and call.type == "template_function":
+            call = call.parent
+        above = node
+        while above.parent is not None and above not in scopes:
+            above = above.parent
+        if call is None or call.type != "call_expression" or above not in scopes:
+            yield None
+        elif _called(call) == name:
+            yield scopes[above], call
+        else:
+            yield None
+
+
+def _is_made(declarator: Node) -> bool:
+    """Return True if a declared name is a tensor that did not exist before."""
+    target, value = (declarator.child_by_field_name(name) for name in ("declarator", "value"))
+    if target is None or target.type != "identifier" or value is None:
+        return False
+    called = value.child_by_field_name("function")
+    return value.type == "call_expression" and bool(_ALLOCATES.match(plain_text(called)))
 
 
 def _parents(node: Node) -> Iterator[Node]:
@@ -223,16 +468,31 @@ def _parents(node: Node) -> Iterator[Node]:
         parent = parent.parent
 
 
-def _written(body: Node) -> set[str]:
-    """Return names that are assigned, counted up, or have their address taken."""
+def _written(body: Node, *, steps: bool = True) -> set[str]:
+    """Return names that are assigned, counted up, or have their address taken.
+
+    A loop's counter that only the loop's head counts up is left out.
+
+    Args:
+        body: Body of the function.
+        steps: Whether names count that go up or down by a number.
+    """
     names: set[str] = set()
     for node in walk(body):
-        if node.type == "assignment_expression":
-            names.add(text_of(node.child_by_field_name("left")))
-        elif node.type == "update_expression":
-            names.add(text_of(node.child_by_field_name("argument")))
-        elif node.type == "pointer_expression" and text_of(node).startswith("&"):
-            names.add(text_of(node.child_by_field_name("argument")))
-        elif node.type == "reference_declarator":
+        if node.type == "reference_declarator":
             names |= identifiers(node.parent or node)
+            continue
+        is_address = node.type == "pointer_expression" and text_of(node).startswith("&")
+        if not is_address and node.type not in ("assignment_expression", "update_expression"):
+            continue
+        target = node.child_by_field_name("left") or node.child_by_field_name("argument")
+        operator = text_of(node.child_by_field_name("operator"))
+        if not steps and operator in ("++", "--", "+=", "-="):
+            continue
+        loop = node.parent
+        first = None if loop is None else loop.child_by_field_name("initializer")
+        if first is not None and loop is not None and node == loop.child_by_field_name("update"):
+            if first.type == "declaration" and text_of(target) in identifiers(first):
+                continue
+        names.add(text_of(target))
     return names

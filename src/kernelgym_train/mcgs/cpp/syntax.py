@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
@@ -53,8 +53,15 @@ def index_node(node: Node) -> Node | None:
     return inner[0] if len(inner) == 1 else None
 
 
-def polynomial_of(node: Node) -> Polynomial | None:
-    """Return a whole-number expression of ``+``, ``-`` and ``*`` as a polynomial."""
+def polynomial_of(
+    node: Node, atom: Callable[[Node], str | None] = lambda node: None
+) -> Polynomial | None:
+    """Return a whole-number expression of ``+``, ``-`` and ``*`` as a polynomial.
+
+    Args:
+        node: The expression.
+        atom: Returns the name by which another expression counts as one number, or None.
+    """
     if node.type == "identifier":
         return Polynomial.name(text_of(node))
     if node.type == "number_literal":
@@ -64,18 +71,30 @@ def polynomial_of(node: Node) -> Polynomial | None:
         return Polynomial.number(int(text)) if text.isdigit() and not octal else None
     if node.type == "parenthesized_expression":
         inner = children(node)
-        return polynomial_of(inner[0]) if len(inner) == 1 else None
+        return polynomial_of(inner[0], atom) if len(inner) == 1 else None
     if node.type == "binary_expression":
         left, right = (node.child_by_field_name(name) for name in ("left", "right"))
-        one = None if left is None else polynomial_of(left)
-        other = None if right is None else polynomial_of(right)
-        if one is None or other is None:
-            return None
-        match text_of(node.child_by_field_name("operator")):
-            case "+":
-                return one + other
-            case "-":
-                return one - other
-            case "*":
-                return one * other
-    return None
+        operator = text_of(node.child_by_field_name("operator"))
+        if left is not None and right is not None and operator in ("+", "-", "*"):
+            one, other = polynomial_of(left, atom), polynomial_of(right, atom)
+            if one is None or other is None:
+                return None
+            return (
+                one + other if operator == "+" else one - other if operator == "-" else one * other
+            )
+    name = atom(node)
+    return None if name is None else Polynomial.name(name)
+
+
+def plain_text(node: Node | None) -> str:
+    """Return a node's text without blanks."""
+    return "".join(text_of(node).split())
+
+
+def declared_name(node: Node | None) -> Node | None:
+    """Return the identifier that a declarator of any form declares, or None."""
+    while node is not None and not node.type.endswith("identifier"):
+        node = node.child_by_field_name("declarator") or (
+            children(node)[-1] if node.type == "reference_declarator" else None
+        )
+    return node

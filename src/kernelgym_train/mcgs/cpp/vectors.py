@@ -8,7 +8,6 @@ from types import MappingProxyType
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.forms import CppFunction
-from kernelgym_train.mcgs.cpp.proofs import index_of
 from kernelgym_train.mcgs.cpp.syntax import children, text_of
 
 BYTES: Mapping[str, int] = MappingProxyType({"float": 4, "double": 8})
@@ -32,8 +31,9 @@ def is_arithmetic(
         known: Types of numbers that the loops around the expression declare.
     """
     if node.type == "subscript_expression":
-        array = function.arrays[text_of(node.child_by_field_name("argument"))]
-        return array.element == kind and stride_along(node, along) in (0, 1)
+        if function.plain_name(node) is None or function.array_of(node).element != kind:
+            return False
+        return function.stride(node, along) in (0, 1)
     if node.type == "identifier":
         return known.get(text_of(node), function.types.get(text_of(node))) == kind
     if node.type == "number_literal":  # a double would widen a float's arithmetic
@@ -41,12 +41,6 @@ def is_arithmetic(
     if node.type not in _ARITHMETIC:
         return False
     return all(is_arithmetic(function, each, along, kind, known) for each in children(node))
-
-
-def stride_along(node: Node, variable: str) -> int | None:
-    """Return the constant factor of a variable in a subscript, or None."""
-    found = index_of(node).coefficient(variable)
-    return None if found is None else found.constant
 
 
 def fresh(wanted: str, taken: set[str]) -> str:

@@ -16,7 +16,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
-from kernelgym_train.mcgs.cpp.scope import FLOATS, WHOLE
+from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant

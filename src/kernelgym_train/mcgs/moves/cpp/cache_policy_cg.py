@@ -29,7 +29,7 @@ from kernelgym_train.mcgs.cpp.forms import (
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
-from kernelgym_train.mcgs.cpp.vectors import fresh, stride_along
+from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
@@ -83,12 +83,12 @@ def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:
     if not isinstance(store, CppAssign) or store.operator != "=" or carried(loop.body):
         return None
     target = store.target
-    if target.type != "subscript_expression" or stride_along(target, loop.variable) != 1:
+    if target not in function.elements or function.stride(target, loop.variable) != 1:
         return None
     if set(loop.lets) & identifiers(target):
         return None  # the subscript is not known outside of the loop
     output = function.array_of(target)
-    if output.element != "float":
+    if output.element != "float" or not output.output or function.plain_name(target) is None:
         return None
     every = accesses(function.loops)
     if any(each.array == output.name and not each.writes for each in every):

@@ -13,9 +13,8 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
-from kernelgym_train.mcgs.cpp.forms import CppLoop
-from kernelgym_train.mcgs.cpp.loops import innermost_loops
-from kernelgym_train.mcgs.cpp.proofs import index_of
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops
+from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
@@ -27,12 +26,13 @@ _MOST = 4  # elements fetched by one iteration
 
 def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield prefetches for each loop whose elements lie far apart, then the compiler's flag."""
-    loops = innermost_loops(file_of(variant).cpp)
-    for loop in loops:
+    found = each_loop(file_of(variant).cpp)
+    loops = [(function, loop) for function, loop in found if not inner_loops(loop)]
+    for function, loop in loops:
         if any("simd" in each for each in loop.pragmas):
             continue
         for distance in _DISTANCES:
-            lines = _fetches(loop, distance)
+            lines = _fetches(function, loop, distance)
             if not lines:
                 break
             body, inside = loop.body_node, text_of(loop.body_node)
@@ -43,7 +43,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         yield Realisation("compiler", _FLAG, with_flag(variant, _FLAG))
 
 
-def _fetches(loop: CppLoop, distance: int) -> list[str]:
+def _fetches(function: CppFunction, loop: CppLoop, distance: int) -> list[str]:
     """Return prefetches of the elements that lie far from those of the iteration before."""
     later = f"((int64_t){loop.variable} + {distance * loop.step})"
     found: dict[str, None] = {}
@@ -52,12 +52,13 @@ def _fetches(loop: CppLoop, distance: int) -> list[str]:
         return later if text_of(each) == loop.variable else None
 
     for node in (each for value in loop.values() for each in walk(value)):
-        if node.type != "subscript_expression" or identifiers(node) & set(loop.lets):
+        if node not in function.elements or identifiers(node) & set(loop.lets):
             continue
-        stride, index = index_of(node).coefficient(loop.variable), index_node(node)
-        if stride is None or stride.constant in (0, 1) or index is None:
+        array, index = function.plain_name(node), index_node(node)
+        subscript = function.elements[node].flat
+        stride = None if subscript is None else subscript.coefficient(loop.variable)
+        if stride is None or stride.constant in (0, 1) or index is None or array is None:
             continue
-        array = text_of(node.child_by_field_name("argument"))
         where = f"(uint64_t)&{array}[0] + sizeof({array}[0]) * ({rewritten(index, ahead)})"
         found[f"__builtin_prefetch((const void*)({where}));"] = None
     return list(found)[:_MOST]

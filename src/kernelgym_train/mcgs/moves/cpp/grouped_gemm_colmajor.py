@@ -15,11 +15,10 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, replaced, rewritten, with_lines_above
 from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
-from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops
+from kernelgym_train.mcgs.cpp.forms import CppArray, CppFunction, CppLoop, inner_loops
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
-from kernelgym_train.mcgs.cpp.proofs import index_of
-from kernelgym_train.mcgs.cpp.scope import CppArray
+from kernelgym_train.mcgs.cpp.proofs import accesses, is_guarded
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
@@ -30,6 +29,8 @@ from kernelgym_train.mcgs.variant import Variant
 class _Operand:
     """An input of which the sums read every element of a rectangle."""
 
+    name: str
+    """Name of the operand's pointer."""
     array: CppArray
     outer: CppLoop
     """Loop over the rows of the copy."""
@@ -47,7 +48,7 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 for operand in _operands(function, around, found):
                     cpp = _copied(file.cpp, outermost, around, found, operand)
                     changed = with_cpp(variant, cpp)
-                    target = f"{found.elements.name} {operand.array.name}"
+                    target = f"{found.elements.name} {operand.name}"
                     yield Realisation(target, operand.choice, changed)
 
 
@@ -78,14 +79,18 @@ def _operands(
     if any(not bound.names <= set(function.types) for bound in bounds):
         return
     read = {
-        text_of(each.child_by_field_name("argument")): index_of(each)
+        name: function.elements[each]
         for each in walk(found.add.value)
-        if each.type == "subscript_expression"
+        if each in function.elements and (name := function.plain_name(each)) in function.types
+        if not is_guarded(each, found.add.value)
     }
-    for name, index in sorted(read.items()):
-        array = function.arrays[name]
+    written = {each.array for each in accesses(function.loops) if each.writes}
+    if not all(function.arrays[each].output for each in written):
+        return  # the operand may be the same memory
+    for name, element in sorted((name, each) for name, each in read.items() if name is not None):
+        array, index = function.arrays[element.array], element.flat
         texts = {text_of(each) for each in _elements(found.elements.node, name)}
-        if array.output or len(texts) != 1:
+        if array.name in written or not array.tensor or len(texts) != 1 or index is None:
             continue
         for side, across, choice in (
             (columns, terms, "elements side by side"),
@@ -97,7 +102,7 @@ def _operands(
             if not stride.names <= set(function.types):
                 continue
             if index == stride * Polynomial.name(side.variable) + Polynomial.name(across.variable):
-                yield _Operand(array, across, side, choice)
+                yield _Operand(name, array, across, side, choice)
 
 
 def _elements(node: Node, array: str) -> Iterator[Node]:
@@ -119,11 +124,11 @@ def _copied(
     outer, inner, array = operand.outer, operand.inner, operand.array
     taken = identifiers(root_of(outermost.node))
     tensor, packed, outer_size, inner_size, p, q = (
-        fresh(f"{array.name}_{part}", taken)
+        fresh(f"{operand.name}_{part}", taken)
         for part in ("packed_tensor", "packed", "outer", "inner", "p", "q")
     )
     at = {outer.variable: p, inner.variable: q}
-    element = next(_elements(found.add.value, array.name))
+    element = next(_elements(found.add.value, operand.name))
 
     def renamed(node: Node) -> str | None:
         return at.get(text_of(node)) if node.type == "identifier" else None
@@ -135,7 +140,7 @@ def _copied(
     lines = [
         f"const int64_t {outer_size} = {runs} ? ({outer.upper_text}) : 0;",
         f"const int64_t {inner_size} = {runs} ? ({inner.upper_text}) : 0;",
-        f"auto {tensor} = torch::empty({{{outer_size}, {inner_size}}}, {array.tensor}.options());",
+        f"auto {tensor} = torch::empty({{{outer_size}, {inner_size}}}, {array.name}.options());",
         f"{array.element}* {packed} = {tensor}.data_ptr<{array.element}>();",
         f"{for_head('int64_t', p, '0', outer_size)} {{",
         f"  {for_head('int64_t', q, '0', inner_size)} {{",

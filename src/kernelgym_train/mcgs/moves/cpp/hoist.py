@@ -19,12 +19,13 @@ from kernelgym_train.mcgs.cpp.forms import (
     CppFunction,
     CppLet,
     CppLoop,
+    CppOther,
     CppStatement,
     inner_loops,
     walk_loops,
 )
 from kernelgym_train.mcgs.cpp.loops import read_functions
-from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, index_of, is_total
+from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, is_guarded, is_total
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
@@ -67,27 +68,30 @@ def _kept(
     body, (store,) = around.body, second.body
     if not isinstance(store, CppAssign) or store.operator != "=":
         return None
-    if store.target.type != "subscript_expression" or len(first.body) != 1:
+    if store.target not in function.elements or len(first.body) != 1:
         return None
     (use,) = first.body
     if not isinstance(use, CppAssign) or use.target.type != "identifier":
         return None
     output = function.array_of(store.target)
+    if not output.output:
+        return None  # what the call reads may be the same memory
     if [each.writes for each in accesses(body) if each.array == output.name] != [True]:
         return None
-    stride = index_of(store.target).coefficient(second.variable)
-    if stride is None or stride.constant in (None, 0):
+    if function.stride(store.target, second.variable) in (None, 0):
         return None  # another iteration would write over the element that is kept
     shared = _shared_call(use.value, store.value)
     if shared is None or expression_type(function, shared, around.lets) != output.element:
         return None
-    if _is_in_choice(shared, use.value) and not is_total(function, shared, around.lets):
+    if is_guarded(shared, use.value) and not is_total(function, shared, around.lets):
         return None  # the first loop would compute it in both cases
     between = body[body.index(first) : body.index(second)]
     changed = carried(between) | {text_of(use.target)}
-    changed |= {each.array for each in accesses(between) if each.writes}
+    written = {each.array for each in accesses(between) if each.writes}
+    read = {function.elements[each].array for each in walk(shared) if each in function.elements}
     late = {each.name for each in body[body.index(first) :] if isinstance(each, CppLet | CppBuffer)}
-    if changed & identifiers(shared) or late & identifiers(store.target):
+    late |= {name for each in body if isinstance(each, CppOther) for name in each.declared}
+    if changed & identifiers(shared) or written & read or late & identifiers(store.target):
         return None
     element, wanted = text_of(store.target), text_of(shared)
 
@@ -99,15 +103,6 @@ def _kept(
     if first.node.child_by_field_name("body") == use.node:
         text = f"{{ {text} }}"
     return [(use.node, text), (store.value, rewritten(store.value, rule))]
-
-
-def _is_in_choice(node: Node, value: Node) -> bool:
-    """Return True if a part of a value is computed in one case of a ``?:`` alone."""
-    while node != value and node.parent is not None:
-        node = node.parent
-        if node.type == "conditional_expression":
-            return True
-    return False
 
 
 def _shared_call(one: Node, other: Node) -> Node | None:

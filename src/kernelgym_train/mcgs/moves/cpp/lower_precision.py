@@ -18,6 +18,7 @@ from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
     CppLet,
+    CppOther,
     CppStatement,
     walk_loops,
 )
@@ -50,6 +51,8 @@ def _statements(function: CppFunction) -> list[CppStatement]:
 def _edits(function: CppFunction) -> list[tuple[Node, str]]:
     """Return the edits of a function; none if a constant is out of the range of floats."""
     statements = _statements(function)
+    if any(isinstance(each, CppOther) for each in statements):
+        return []
     declared = [each for each in statements if isinstance(each, CppLet)]
     lowered = {each.name for each in declared if each.type == "double"}
     wide = {name for name, kind in function.types.items() if kind == "double"} - lowered

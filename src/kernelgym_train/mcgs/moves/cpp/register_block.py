@@ -19,7 +19,7 @@ from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
-from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
+from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
@@ -52,7 +52,7 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     begin = found.total.value
     if {i, j} & identifiers(begin) and not is_arithmetic(function, begin, j, kind, known):
         return None
-    return found if stride_along(found.store.target, j) == 1 else None
+    return found if function.stride(found.store.target, j) == 1 else None
 
 
 def _tile(
@@ -66,7 +66,7 @@ def _tile(
 
     def many(node: Node) -> str | None:
         """Return a vector for an element that differs from column to column."""
-        if node.type == "subscript_expression" and stride_along(node, j) == 1:
+        if node.type == "subscript_expression" and function.stride(node, j) == 1:
             return f"*(const {vector}*)&{text_of(node)}"
         if node.type == "identifier" and text_of(node) == name:
             return here

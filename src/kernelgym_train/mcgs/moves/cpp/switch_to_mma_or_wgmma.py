@@ -19,7 +19,7 @@ from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
-from kernelgym_train.mcgs.cpp.vectors import is_arithmetic, stride_along
+from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
@@ -52,7 +52,7 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
     kind, known = found.total.type, {name: "int" for name in (i, j, k)}
     term = found.add.value
     elements = [each for each in walk(term) if each.type == "subscript_expression"]
-    moving = any(stride_along(each, k) == 1 for each in elements)
+    moving = any(function.stride(each, k) == 1 for each in elements)
     return found if moving and is_arithmetic(function, term, k, kind, known) else None
 
 
@@ -67,7 +67,7 @@ def _tile(
 
     def many(node: Node) -> str | None:
         """Return a vector for an element that differs from term to term."""
-        if node.type == "subscript_expression" and stride_along(node, k) == 1:
+        if node.type == "subscript_expression" and function.stride(node, k) == 1:
             return f"*(const {vector}*)&{text_of(node)}"
         return None
 
