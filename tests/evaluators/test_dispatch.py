@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.evaluators.dispatch import Dispatcher, as_they_come
+from kernelgym.evaluators.dispatch import MOST_LOST, Dispatcher, SlotLost, as_they_come
 from kernelgym.testing import verdict
 from kernelgym.types import Job, Kernel, Problem, Verdict
 
@@ -185,3 +185,69 @@ def test_error_of_one_job_is_raised_and_the_rest_taken_back() -> None:
 
     with pytest.raises(RuntimeError, match="broken"):
         list(as_they_come(Dispatcher(judge).submit, [job(0), job(1)]))
+
+
+def test_job_waits_until_a_slot_is_added_and_none_goes_to_a_removed_one() -> None:
+    gate = Gate()
+    gate.open.set()
+    dispatcher = Dispatcher(gate, [], by_problem=True)
+    first = dispatcher.submit(job(0))
+    assert not first.done()
+    slot = dispatcher.add_slot("cuda:0")
+    assert messages([first])
+    dispatcher.remove_slot(slot)
+    second = dispatcher.submit(job(1))
+    other = dispatcher.add_slot("cuda:1")
+    messages([second])
+    assert gate.judged == [(slot, "0"), (other, "1")] and slot != other
+
+
+def test_job_of_a_lost_slot_goes_first_to_another_one() -> None:
+    gone = verdict("unavailable", message="the machine is gone")
+    order: list[tuple[int, str]] = []
+    dispatcher: Dispatcher
+
+    def judge(job: Job, seed: str, slot: int) -> Verdict:
+        order.append((slot, job.problem.name))
+        if slot == 0:
+            dispatcher.remove_slot(0)
+            raise SlotLost(gone)
+        return verdict("correct")
+
+    dispatcher = Dispatcher(judge)
+    futures = [dispatcher.submit(job(problem)) for problem in range(3)]
+    while not order:
+        pass
+    assert not futures[0].cancel() and futures[1].cancel()
+    dispatcher.add_slot("")
+    assert futures[0].result(30).correct and futures[2].result(30).correct
+    assert order == [(0, "0"), (1, "0"), (1, "2")]
+
+
+def test_job_that_loses_slot_after_slot_is_given_up_and_one_that_had_not_begun_is_not() -> None:
+    gone = verdict("unavailable", message="the machine is gone")
+    judged = []
+
+    def judge(job: Job, seed: str, slot: int) -> Verdict:
+        judged.append(job.problem.name)
+        if len(judged) > 3 * MOST_LOST:
+            return verdict("correct")
+        raise SlotLost(gone if job.problem.name == "0" else None)
+
+    dispatcher = Dispatcher(judge)
+    assert dispatcher.submit(job(0)).result(30) == gone and len(judged) == MOST_LOST
+    assert dispatcher.submit(job(1)).result(30).correct
+
+
+def test_waiting_jobs_are_settled_together() -> None:
+    gate = Gate()
+    dispatcher = Dispatcher(gate)
+    futures = [dispatcher.submit(job(problem)) for problem in range(3)]
+    while not futures[0].running():
+        pass
+    futures[1].cancel()
+    dispatcher.settle_waiting(RuntimeError("no slot"))
+    gate.open.set()
+    assert futures[0].result(30).correct and futures[1].cancelled()
+    with pytest.raises(RuntimeError, match="no slot"):
+        futures[2].result(30)

@@ -1,7 +1,8 @@
 """The core for many jobs: jobs go in, verdicts come out as futures.
 
-A `Dispatcher` judges on a fixed number of slots, one thread each while jobs wait. It uses threads
-and no event loop, since judging blocks on sockets and environments call from plain code.
+A `Dispatcher` judges on slots, one thread each while jobs wait. Slots may be added and removed, as
+machines come and go. It uses threads and no event loop, since judging blocks on sockets and
+environments call from plain code.
 
 Contract:
 
@@ -10,6 +11,8 @@ Contract:
   the same device has. A job that was passed over `_PATIENCE` times goes first;
 - cancelling a future takes its job back if judging has not begun, and affects no other job;
 - an error that judging raises reaches the job's own future, and no caller is left waiting;
+- a job whose slot is lost (`SlotLost`) waits again, before all others, and is given up after
+  `MOST_LOST` slots;
 - a thread ends when no job waits, so that an evaluator that is never closed leaves none behind.
 
 `as_they_come` feeds jobs from an iterable, a bounded number ahead of the caller. Not covered:
@@ -32,9 +35,24 @@ from dataclasses import dataclass, field
 from kernelgym.errors import JudgeError
 from kernelgym.types import Job, Verdict
 
+MOST_LOST = 8
+"""Number of slots that may be lost with one job before it is given up."""
 _PATIENCE = 64
 _GATHER_S = 0.005  # for an idle slot: jobs that are submitted together are then all there
 _AHEAD = 64  # jobs in flight for one caller, at the least: enough to put problems together
+
+
+class SlotLost(Exception):
+    """Raised by the function that judges for a dispatcher: another slot has to judge the job.
+
+    Args:
+        verdict: Verdict of the job if it has lost too many slots; None if judging had not begun, so
+            that the job has lost none.
+    """
+
+    def __init__(self, verdict: Verdict | None = None) -> None:
+        super().__init__(verdict.message if verdict is not None else "the slot is gone")
+        self.verdict = verdict
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +61,14 @@ class _Waiting:
     seed: str
     verdict: Future[Verdict] = field(default_factory=Future)
     passed_over: int = 0
+    has_begun: bool = False
+    lost: int = 0
+    """Number of slots that were lost while they judged the job."""
+
+    def begin(self) -> bool:
+        """Mark the job as begun; return False if it was cancelled before."""
+        self.has_begun = self.has_begun or self.verdict.set_running_or_notify_cancel()
+        return self.has_begun
 
 
 @dataclass(slots=True, eq=False)
@@ -55,12 +81,13 @@ class _Slot:
 
 
 class Dispatcher:
-    """Judges jobs on a fixed number of slots.
+    """Judges jobs on slots.
 
     Args:
         judge: Judges one job and returns its verdict; called with the job, its seed and the
             number of the slot, from several threads.
-        slots: Name of the device of each slot.
+        slots: Name of the device of each slot that is there from the start; they are numbered
+            from 0.
         by_problem: Whether slots choose by problem, as above; if False, jobs are taken in the order
             in which they were submitted.
     """
@@ -79,6 +106,7 @@ class Dispatcher:
         """Start without jobs. A forked child calls this again: it lacks its parent's threads."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._slots = [_Slot(number, device) for number, device in enumerate(self._devices)]
+        self._next = len(self._slots)
         self._waiting: list[_Waiting] = []
 
     def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
@@ -93,32 +121,71 @@ class Dispatcher:
         waiting = _Waiting(job, seed)
         with self._lock:
             self._waiting.append(waiting)
-            slot = next((slot for slot in self._slots if not slot.busy), None)
-            if slot is not None:
-                slot.busy = True
-                threading.Thread(
-                    target=self._work, args=(slot,), name="kernelgym-dispatch", daemon=True
-                ).start()
+            self._wake()
         return waiting.verdict
+
+    def add_slot(self, device: str) -> int:
+        """Add a slot on a device and return its number, which no other slot ever has."""
+        with self._lock:
+            slot = _Slot(self._next, device)
+            self._next += 1
+            self._slots.append(slot)
+            if self._waiting:
+                self._wake()
+        return slot.number
+
+    def remove_slot(self, number: int) -> None:
+        """Give a slot no further job. A job that it judges now is not affected."""
+        with self._lock:
+            self._slots = [slot for slot in self._slots if slot.number != number]
+
+    def settle_waiting(self, outcome: Verdict | BaseException) -> None:
+        """Give all jobs that wait for a slot one verdict or error."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if each.begin():
+                settle(each.verdict, outcome)
+
+    def _wake(self) -> None:
+        """Have an idle slot judge, if there is one; the caller holds the lock."""
+        slot = next((slot for slot in self._slots if not slot.busy), None)
+        if slot is not None:
+            slot.busy = True
+            threading.Thread(
+                target=self._work, args=(slot,), name="kernelgym-dispatch", daemon=True
+            ).start()
 
     def _work(self, slot: _Slot) -> None:
         """Judge on one slot until no job waits."""
         if self._by_problem:
             time.sleep(_GATHER_S)
         while (taken := self._take(slot)) is not None:
-            if not taken.verdict.set_running_or_notify_cancel():
+            if not taken.begin():
                 continue
             try:
                 verdict = self._judge(taken.job, taken.seed, slot.number)
+            except SlotLost as lost:
+                self._put_back(taken, lost)
             except BaseException as error:
                 settle(taken.verdict, error)
             else:
                 settle(taken.verdict, verdict)
 
+    def _put_back(self, taken: _Waiting, lost: SlotLost) -> None:
+        """Have a job wait again, or give it up."""
+        taken.lost += lost.verdict is not None
+        if lost.verdict is not None and taken.lost >= MOST_LOST:
+            settle(taken.verdict, lost.verdict)
+            return
+        with self._lock:
+            self._waiting.insert(0, taken)
+            self._wake()
+
     def _take(self, slot: _Slot) -> _Waiting | None:
         """Remove and return the next job of a slot; mark the slot free if there is none."""
         with self._lock:
-            if not self._waiting:
+            if not self._waiting or slot not in self._slots:
                 slot.busy = False
                 return None
             place = self._choose(slot)
