@@ -58,6 +58,7 @@ from kernelgym.evaluators.base import (
 from kernelgym.evaluators.cached import CachedEvaluator as CachedEvaluator
 from kernelgym.evaluators.duel import Duel as Duel
 from kernelgym.evaluators.duel import duel as duel
+from kernelgym.evaluators.ray_evaluator import RayEvaluator as RayEvaluator
 from kernelgym.evaluators.remote import RemoteEvaluator as RemoteEvaluator
 from kernelgym.hygiene import Hygiene as Hygiene
 from kernelgym.judge import LocalEvaluator as LocalEvaluator

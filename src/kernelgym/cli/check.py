@@ -54,7 +54,8 @@ class CheckCommand(MemoryOption, JudgingOptions):
     """With --batch: number of kernels judged at the same time."""
     evaluator: str = ""
     """Address of a verdict service that judges FILE, such as http://127.0.0.1:8765, in place of
-    this machine; its key comes from the environment variable KERNELGYM_API_KEY."""
+    this machine; its key comes from the environment variable KERNELGYM_API_KEY. Or ray, for
+    this machine's Ray cluster."""
     verdict_cache: str = ""
     """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
 

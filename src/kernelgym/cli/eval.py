@@ -58,7 +58,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     """Device on which kernels are judged: cpu, cuda:N, or all for every GPU of this machine."""
     evaluator: str = ""
     """Address of a verdict service that judges, such as http://127.0.0.1:8765, in place of this
-    machine; its key comes from the environment variable KERNELGYM_API_KEY."""
+    machine; its key comes from the environment variable KERNELGYM_API_KEY. Or ray, for
+    this machine's Ray cluster."""
     workers: int = 1
     """Number of kernels judged at the same time on each device."""
     verdict_cache: str = ""

@@ -22,6 +22,8 @@ from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 ALL_DEVICES = "all"
 """Name that stands for every GPU of this machine."""
+ON_RAY = "ray"
+"""Name that stands, in place of a service's address, for the Ray cluster of this machine."""
 
 
 def make_evaluator(
@@ -75,14 +77,17 @@ def open_evaluator(
         timing: Whether correct kernels are timed.
         memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
         verdict_cache: Folder in which verdicts are kept; empty to keep none.
-        address: Address of a verdict service that judges; empty to judge on this machine.
+        address: Address of a verdict service that judges, ``ray`` for this machine's Ray cluster;
+            empty to judge on this machine.
 
     Raises:
         UsageError: If an argument is unknown, verdicts cannot be kept in the folder, or the service
             judges otherwise than is asked for.
     """
     evaluator: Evaluator
-    if address:
+    if address == ON_RAY:
+        evaluator = on_ray(device, ruleset, workers, timing, memory)
+    elif address:
         evaluator = _service_at(address, device, find_ruleset(ruleset), timing, memory)
     else:
         evaluator = make_evaluator(device, ruleset, workers, timing, memory)
@@ -94,6 +99,36 @@ def open_evaluator(
         yield evaluator
     finally:
         evaluator.close()
+
+
+def on_ray(
+    device: str,
+    ruleset: str | Ruleset,
+    workers: int | None,
+    timing: bool,
+    memory: str,
+    isolation: str = "auto",
+) -> Evaluator:
+    """Return an evaluator on the Ray cluster that this machine or ``RAY_ADDRESS`` belongs to.
+
+    Args:
+        device: ``cpu``, or a GPU or ``all`` for the cluster's GPUs.
+        ruleset: Rules of the verdicts.
+        workers: Number of kernels judged at the same time by an actor; None for the usual number.
+        timing: Whether correct kernels are timed.
+        memory: Memory budget, such as ``12GB``.
+        isolation: Sandbox tier.
+    """
+    from kernelgym.evaluators.ray_evaluator import RayEvaluator
+
+    return RayEvaluator(
+        device="cuda" if device == ALL_DEVICES else device,
+        ruleset=ruleset,
+        workers=workers,
+        timing=timing,
+        isolation=isolation,
+        memory_bytes=parse_bytes(memory),
+    )
 
 
 def _service_at(address: str, device: str, rules: Ruleset, timing: bool, memory: str) -> Evaluator:

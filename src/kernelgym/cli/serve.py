@@ -8,11 +8,12 @@ import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.judging import ON_RAY, on_ray
 from kernelgym.cli.options import MemoryOption
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import parse_bytes
@@ -46,8 +47,9 @@ class ServeCommand(MemoryOption):
     """Port to listen on; 0 for any that is free."""
     device: str = "cpu"
     """Device on which kernels run: cpu, a GPU such as cuda:0, or all for all GPUs."""
-    workers: int = 1
-    """Number of kernels judged at the same time on each device; 4 keep a GPU busy."""
+    workers: int | Literal["ray"] = 1
+    """Number of kernels judged at the same time on each device; 4 keep a GPU busy. With ray, the
+    actors of this machine's Ray cluster judge: 4 kernels at a time on each of its GPUs."""
     ruleset: str = "strict"
     """Rules of jobs that name none: strict or kernelbench. Jobs may name the other, too."""
     precision: str = ""
@@ -122,7 +124,9 @@ class ServeCommand(MemoryOption):
             job = canary(evaluator.capabilities)
             evaluator.submit(job).result()  # raises where the host lacks the sandbox
             keeping = Keeping(self.keep_days, self.max_state_gb)
-            service = VerdictService(store, evaluator, make, suites, keys, job, keeping)
+            # Actors hold the cluster's GPUs, so none would be left for those of other rules.
+            others = None if self.workers == ON_RAY else make
+            service = VerdictService(store, evaluator, others, suites, keys, job, keeping)
             service.any_host = self.insecure
             if store.requeued:
                 _say(f"{store.requeued} jobs that an earlier server had begun are queued again")
@@ -135,16 +139,19 @@ class ServeCommand(MemoryOption):
         """Return an evaluator of a ruleset."""
         from kernelgym.judge import LocalEvaluator
 
-        devices = "all" if self.device == "all" else None
-        evaluator: Evaluator = LocalEvaluator(
-            "cpu" if devices else self.device,
-            rules,
-            self.workers,
-            timing,
-            isolation=isolation,
-            devices=devices,
-            memory_bytes=parse_bytes(self.memory),
-        )
+        if self.workers == "ray":
+            evaluator: Evaluator = on_ray(self.device, rules, None, timing, self.memory, isolation)
+        else:
+            devices = "all" if self.device == "all" else None
+            evaluator = LocalEvaluator(
+                "cpu" if devices else self.device,
+                rules,
+                self.workers,
+                timing,
+                isolation=isolation,
+                devices=devices,
+                memory_bytes=parse_bytes(self.memory),
+            )
         if self.verdict_cache:
             from kernelgym.evaluators.cached import CachedEvaluator
 
