@@ -30,7 +30,7 @@ def test_versions_of_package_and_project_agree() -> None:
 def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {
-        *("rag", "trl", "tinker", "tinker-cookbook", "search", "eval", "serve", "report"),
+        *("rag", "trl", "tinker", "tinker-cookbook", "search", "eval", "serve", "ray", "report"),
         *("dev", "docs", "all"),
     }
     # tinker-cookbook wants another transformers than trl.
