@@ -109,6 +109,10 @@ class Timing:
     """Upper end of the same interval; 0.0 if unknown."""
     samples: int
     """Number of paired measurements."""
+    turn_ms: float = field(default=0.0, kw_only=True)
+    """Time of one call, measured in turns with other kernels, for comparison with theirs: the
+    lower quartile of its windows, without the time that they waited for other programs on the CPU.
+    0.0 if the kernel was timed alone."""
     baseline: str = "eager"
     """Mode that the reference ran in: ``eager`` or ``compile``."""
     floor_ms: float = field(default=0.0, kw_only=True)
@@ -138,6 +142,8 @@ class Timing:
     def __post_init__(self) -> None:
         if not 0.0 <= self.floor_ms < math.inf or self.moved_bytes < 0:
             raise ValueError(f"floor {self.floor_ms} ms, {self.moved_bytes} bytes: not negative")
+        if not 0.0 <= self.turn_ms < math.inf:
+            raise ValueError(f"turn_ms {self.turn_ms} is negative or not finite")
         numbers = (self.kernel_ms, self.reference_ms, self.speedup, self.speedup_low)
         if not all(math.isfinite(value) and value > 0 for value in numbers):
             raise ValueError(f"a Timing needs finite positive numbers, got {numbers}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
@@ -189,9 +190,36 @@ def test_turns_alternate_after_a_round_of_verdicts() -> None:
     script = noisy({ONE: 1.0, OTHER: 1.0}, normal(np.random.default_rng(3), 0.2))
     evaluator = Turning(script)
     found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER, most=6, width=0.0, seed="5e")
-    assert found.rounds == 6 and [job.kernel for job in evaluator.judged] == [ONE, OTHER]
-    assert evaluator.began == [OTHER, ONE, OTHER, ONE, OTHER]
-    assert len({*evaluator.seeds, *evaluator.shared}) == 6 and all(evaluator.shared)
+    assert found.rounds == 7 and [job.kernel for job in evaluator.judged] == [ONE, OTHER]
+    assert evaluator.began == [OTHER, ONE, OTHER, ONE, OTHER, ONE]
+    assert len({*evaluator.seeds, *evaluator.shared}) == 7 and all(evaluator.shared)
+
+
+def in_turns(speedup: float, turn_ms: float) -> Verdict:
+    made = verdict("correct", speedup=speedup)
+    assert made.timing is not None
+    return dataclasses.replace(made, timing=dataclasses.replace(made.timing, turn_ms=turn_ms))
+
+
+def test_turns_compare_the_kernels_own_times_whatever_the_reference_does() -> None:
+    """The reference takes three times as long beside the first kernel as beside the second."""
+    evaluator = Turning(lambda _, k: in_turns(1.0, 4.0) if k == OTHER else in_turns(3.0, 6.0))
+    found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER)
+    assert found.decided == "second" and found.ratio == pytest.approx(1.5)
+
+
+def test_kernels_that_were_judged_before_are_timed_in_turns_at_once() -> None:
+    evaluator = Turning(lambda _, k: in_turns(1.0, 4.0 if k == OTHER else 6.0))
+    found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER, judged=True)
+    assert found.rounds == 3 and not evaluator.judged
+    whole = duel(ScriptedEvaluator([FAST]), SAMPLE_PROBLEM, ONE, OTHER, judged=True)
+    assert whole.rounds == 3
+
+
+def test_round_of_whole_verdicts_before_turns_is_not_measured() -> None:
+    evaluator = Turning(lambda _, k: in_turns(9.0 if k == OTHER else 1.0, 5.0), tells=100)
+    found = duel(evaluator, SAMPLE_PROBLEM, ONE, OTHER, most=3)
+    assert found.ratio == pytest.approx(1.0) and found.decided == "neither" and found.rounds == 4
 
 
 def test_sides_keep_their_verdicts_in_turns() -> None:

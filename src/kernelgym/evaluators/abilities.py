@@ -53,5 +53,6 @@ class Duels(Protocol):
             seed: Seed of the inputs, as for `kernelgym.types.Evaluator.evaluate`.
 
         Returns:
-            One verdict per kernel, in their order; None if whole verdicts have to decide.
+            One verdict per kernel, in their order, whose `Timing.turn_ms` can be compared; None if
+            whole verdicts have to decide.
         """

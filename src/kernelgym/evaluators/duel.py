@@ -9,10 +9,12 @@ Contract:
   answers. The kernel that goes first changes from round to round, so a steady drift of the machine
   favours neither.
 - An evaluator that can time kernels in turns (`kernelgym.evaluators.abilities.Duels`) is asked for
-  that once a round of whole verdicts has found both kernels correct and timed them. Where it cannot
-  decide, whole verdicts do.
-- A round's ratio is that of the two speedups: each is measured beside the reference, so what slows
-  the machine for both sides cancels.
+  that once a round of whole verdicts has found both kernels correct and timed them. Then only rounds
+  in turns are measured. Where they cannot decide, whole verdicts do.
+- A round's ratio in turns is that of the kernels' own times, measured under one hold of the device.
+  For whole verdicts it is that of the two speedups: each is measured beside the reference, so what
+  slows the machine for both sides cancels. The reference's time may itself differ by a factor of
+  two from verdict to verdict on a host with other work.
 - The interval allows for stopping early: of duels between equally fast kernels, 5 % at most are
   decided.
 - A kernel that fails is a result, not an error. Where both fail on a round's inputs, the round
@@ -70,6 +72,7 @@ def duel(
     width: float = 0.02,
     most: int = 12,
     seed: str = "",
+    judged: bool = False,
 ) -> Duel:
     """Judge two kernels in turns until one is known to be faster.
 
@@ -93,8 +96,11 @@ def duel(
         second: The other kernel.
         width: Width of the interval, relative to its lower end, at which the difference is small
             enough to stop.
-        most: Largest number of rounds, 3 or more.
+        most: Largest number of rounds, 3 or more. A first round of whole verdicts, if rounds in
+            turns follow, is not one of them.
         seed: Secret that the rounds' seeds follow from; empty to draw them.
+        judged: Whether both kernels had correct verdicts before, so that a round of whole verdicts
+            need not be the first one where the evaluator times kernels in turns.
 
     Raises:
         UsageError: If `most` is less than 3, or `width` is negative or no number.
@@ -105,30 +111,36 @@ def duel(
         raise UsageError(f"width={width}: give a relative width of 0 or more, such as 0.02")
     looks = most - _LEAST_ROUNDS + 1
     duels = evaluator.ability(Duels)
-    were_timed = False
+    may_turn, in_turns, blanks = judged, False, 0
     rounds: list[tuple[Verdict, Verdict]] = []
     logs: list[float] = []
     decided: Decided = "neither"
-    while len(rounds) < most and len(rounds) - len(logs) < _LEAST_ROUNDS:
+    while len(rounds) < most and blanks < _LEAST_ROUNDS:
         number = len(rounds)
         shared, order = _seed_of_round(seed, number), (number % 2, 1 - number % 2)
         kernels = [(first, second)[side] for side in order]
         pair = None
-        if duels is not None and were_timed:
+        if duels is not None and may_turn:
             pair = duels.duel_round(problem, kernels, seed=shared)
-            duels = duels if pair is not None else None  # it was in vain: not asked again
+            if pair is None:
+                duels = None  # it was in vain: not asked again
+            elif not in_turns and pair[0].timing is not None:
+                # Whole verdicts measure less well: the round before only showed that they are right.
+                in_turns, most, logs = True, most + len(logs), []
         if pair is None:
             one, other = (evaluator.evaluate(problem, kernel, seed=shared) for kernel in kernels)
             pair = one, other
-            were_timed = one.timing is not None and other.timing is not None
+            may_turn = one.timing is not None and other.timing is not None
         found = (pair[order[0]], pair[order[1]])
         rounds.append(found)
         if _failed(found[0]) or _failed(found[1]):
             if found[0].correct == found[1].correct:
+                blanks += 1
                 continue  # on the same inputs: it tells nothing of which one is faster
             decided = "first" if found[0].correct else "second"
             break
-        if (ratio := _ratio(found[0], found[1])) is None:
+        if (ratio := time_ratio(found[0], found[1])) is None:
+            blanks += 1
             continue
         logs.append(math.log(ratio))
         if len(logs) < _LEAST_ROUNDS:
@@ -156,10 +168,18 @@ def _failed(verdict: Verdict) -> bool:
     return verdict.valid and not verdict.correct
 
 
-def _ratio(one: Verdict, other: Verdict) -> float | None:
-    """Return the first kernel's time over the second's; None if not known."""
+def time_ratio(one: Verdict, other: Verdict) -> float | None:
+    """Return the first kernel's time over the second's; None if not known.
+
+    Args:
+        one: Verdict on the first kernel.
+        other: Verdict on the second kernel. If both were timed in turns, their own times are
+            compared, otherwise their speedups over the reference.
+    """
     if one.timing is None or other.timing is None:
         return None
+    if one.timing.turn_ms and other.timing.turn_ms:
+        return one.timing.turn_ms / other.timing.turn_ms
     if one.timing.baseline != other.timing.baseline:
         return None  # with "best", the faster baseline may differ: the speedups do not compare
     return other.timing.speedup / one.timing.speedup

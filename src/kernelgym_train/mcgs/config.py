@@ -36,6 +36,7 @@ class CompareKernels(Protocol):
         width: float = 0.02,
         most: int = 12,
         seed: str = "",
+        judged: bool = False,
     ) -> Duel:
         """Return which of two kernels is faster."""
 

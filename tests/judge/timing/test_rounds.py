@@ -12,7 +12,7 @@ from kernelgym.judge.timing import measure
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.judge.timing.windows import Untimed
 from kernelgym.types import Status
-from support.made_up_sides import CUDA, LAYOUT_MS, Reference, Side
+from support.made_up_sides import CUDA, LAYOUT_MS, OVERHEAD_MS, Reference, Side
 
 CPU = torch.device("cpu")
 
@@ -55,6 +55,42 @@ def test_every_kernel_is_timed_beside_one_reference(device, times_ms):
     assert ratios == pytest.approx([4.0 / ms for ms in times_ms])
     assert len({measured.timing.samples for measured in found}) == 1
     assert order.count("reference") == order.count(0) == order.count(len(sides) - 1)
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_turn_times_are_the_kernels_own(device):
+    found = in_turns(0.5, 1.0, device=device)[1].measure()
+    assert [each.timing.turn_ms for each in found] == pytest.approx([0.5, 1.0])
+    (alone,) = in_turns(0.5, device=device)[1].measure()
+    assert alone.timing.turn_ms == 0.0
+
+
+def test_turn_times_leave_out_what_windows_waited():
+    """Half of a kernel's windows take three times as long, and waited for two thirds of that."""
+    sides, watch, _ = in_turns(1.0, 1.0)
+    window_ms = OVERHEAD_MS + 10.0
+    sides[1].jitter = iter([0.0, 2 * window_ms] * 100)
+    sides[1].waits = iter([0.0, 2 / 3] * 100)
+    first, second = watch.measure()
+    assert second.timing.turn_ms == pytest.approx(first.timing.turn_ms, rel=0.1)
+
+
+def test_turn_times_are_the_lower_quartile_of_disturbed_windows():
+    sides, watch, _ = in_turns(1.0, 1.0)
+    sides[1].jitter = iter([0.0, 8.0, 9.0] * 100)
+    first, second = watch.measure()
+    assert second.timing.turn_ms == pytest.approx(first.timing.turn_ms, rel=0.01)
+
+
+def test_windows_of_short_kernels_in_turns_are_longer_than_alone():
+    sides, watch, _ = in_turns(0.2, 0.3)
+    watch.measure()
+    alone, single, _ = in_turns(0.2)
+    single.measure()
+    calls = [
+        max(n for what, *n in side.asked if what == "reserve")[0] for side in (sides[0], *alone)
+    ]
+    assert calls[0] > 2 * calls[1]
 
 
 def test_first_kernel_of_a_round_alternates():

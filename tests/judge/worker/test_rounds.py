@@ -49,9 +49,9 @@ def test_a_round_holds_the_lock_once(worker, monkeypatch):
             held.append(holds[-1])
             holds[-1] = -1
 
-    def counted(windows):
+    def counted(windows, **how):
         holds[-1] += 1  # fails where the lock is not held
-        return pairs(windows)
+        return pairs(windows, **how)
 
     monkeypatch.setattr(DeviceLock, "exclusive", seen)
     monkeypatch.setattr(TimingWindows, "pairs", counted)

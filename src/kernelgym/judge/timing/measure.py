@@ -14,7 +14,8 @@ Contract:
   work that the candidate did not wait for. The overhead of a window is known from the reference's
   windows. Where the two clocks disagree, the judge's counts.
 - On the CPU, pairs of windows that waited for other programs are measured again; a kernel without
-  enough pairs that did not wait stays untimed.
+  enough pairs that did not wait stays untimed. Several kernels are compared by their own windows, so
+  they are timed all the same. Their windows are longer, so that short calls outweigh its start.
 
 Not covered:
 - running one window, drawing its values, verifying its outputs: `kernelgym.judge.timing.windows`;
@@ -52,6 +53,10 @@ _ROUNDS = 3
 _SLACK_MS = 0.1
 _EAGER_PAIRS = 4
 _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
+# Length of the windows of several kernels on the CPU, in windows of a single one. On a host with
+# other work, the first call of a window takes up to 5 ms, as the caches hold the others' data.
+_TURN_WINDOWS = 2.0
+_SLOW_REFERENCE = 10.0  # times slower than the kernels: its windows would take most of the time
 
 _Rounds = list[tuple[WindowPair, ...]]  # rounds of windows, each with one pair a kernel
 
@@ -84,6 +89,7 @@ class Stopwatch:
         self._kernels = [run.session for run in runs]
         self._protocol = self._kernels[0].protocol
         self._on_device = self._kernels[0].device.type == "cuda"
+        self._in_turns = len(runs) > 1
         self._windows = TimingWindows(runs, baseline)
         self._eager_costs: list[float] = []
         self._secret = random.SystemRandom()
@@ -182,6 +188,8 @@ class Stopwatch:
         findings += self._new_threads(number)
         times = [(pair.reference_ms, pair.kernel_ms) for pair in pairs]
         timing = speedup.summarise(times, self._protocol.device_between_process)
+        if self._in_turns:
+            timing = replace(timing, turn_ms=timing.kernel_ms)
         return Measurement(timing, tuple(findings), bool(complaint))
 
     def _on_cpu(self, number: int, pairs: Sequence[WindowPair]) -> Measurement:
@@ -189,9 +197,13 @@ class Stopwatch:
         findings, sifted = self._new_threads(number), host.sift(pairs)
         if (found := host.finding(sifted)) is not None:
             findings.append(found)
-        if not sifted.tells_time:
+        if not sifted.tells_time and self._in_turns:
+            sifted = replace(sifted, kept=sifted.taken)
+        elif not sifted.tells_time:
             raise Untimed("other programs used the processors", tuple(findings))
         timing = host.timing_of(sifted, self._protocol.between_process)
+        if self._in_turns:
+            timing = replace(timing, turn_ms=speedup.turn_ms(pairs))
         beside_ms = statistics.median(pair.reference_ms for pair in pairs)
         return Measurement(
             timing, tuple(findings), quiet=sifted.host == "quiet", beside_ms=beside_ms
@@ -200,6 +212,19 @@ class Stopwatch:
     def _warm_up(self) -> None:
         for _ in range(self._protocol.warmup_pairs):
             self._windows.pairs()
+
+    def _have_enough(self, rounds: _Rounds) -> bool:
+        """Return True if no kernel needs more windows."""
+        if self._on_device or not self._in_turns:
+            return all(map(self._has_enough, zip(*rounds, strict=True)))
+        # Kernels in turns are compared with the first one, not with the reference.
+        ratios = [
+            [math.log(pairs[0].kernel_run_ms / pairs[number].kernel_run_ms) for pairs in rounds]
+            for number in range(1, len(self._kernels))
+        ]
+        return len(rounds) >= self._protocol.max_pairs or all(
+            speedup.enough(each, self._protocol) for each in ratios
+        )
 
     def _has_enough(self, pairs: Sequence[WindowPair]) -> bool:
         """Return True if a kernel's timing needs no more pairs."""
@@ -243,7 +268,7 @@ class Stopwatch:
         """Run rounds of windows until every kernel has enough pairs, or the time is up."""
         deadline = time.monotonic() + len(self._kernels) * self._protocol.budget_s
         rounds, asks = list(begun), len(begun) + self._secret.randrange(_MIN_PAIRS)
-        while not rounds or not all(map(self._has_enough, zip(*rounds, strict=True))):
+        while not rounds or not self._have_enough(rounds):
             if time.monotonic() > deadline and len(rounds) >= _MIN_PAIRS:
                 break
             if len(rounds) == asks or self._secret.random() < _ASKED_AGAIN:
@@ -260,6 +285,8 @@ class Stopwatch:
         """
         protocol, windows = self._protocol, self._windows
         wanted_ms = protocol.device_window_ms if self._on_device else protocol.window_ms
+        if self._in_turns and not self._on_device:
+            wanted_ms *= _TURN_WINDOWS
         if not self._first:
             windows.reserve(1)
             self._first = [windows.pairs()]
@@ -272,8 +299,14 @@ class Stopwatch:
                 break
             run = []
             windows.reserve(calls)
-            if not self._on_device:
+            if not self._on_device and not self._in_turns:
                 break
+            if not self._on_device:
+                pairs = windows.pairs()
+                single_ms = min(
+                    max(p.kernel_run_ms, p.reference_ms / _SLOW_REFERENCE) for p in pairs
+                )
+                continue
             windows.pairs()  # without this, a graph would capture the set-up of a first call
             if single_ms < protocol.graph_below_ms:
                 captured = self._capture(calls)

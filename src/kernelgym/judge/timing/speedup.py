@@ -34,6 +34,7 @@ __all__ = [
     "slow_down",
     "summarise",
     "suspicion",
+    "turn_ms",
     "widened",
     "window_costs",
 ]
@@ -64,6 +65,10 @@ class WindowPair:
     waited_share: float | None = 0.0
     """Largest share of either window spent waiting for processors that other programs held, on
     the CPU; None if unknown."""
+
+    kernel_run_ms: float = 0.0
+    """Time per call of the kernel without the time that its window waited for other programs, on
+    the CPU; 0.0 on a GPU."""
 
     @property
     def shorter_ms(self) -> float:
@@ -157,6 +162,20 @@ def slow_down(timing: Timing, factor: float) -> Timing:
         speedup_high=timing.speedup_high / factor,
         windows=tuple((kernel, _short(ref / factor)) for kernel, ref in timing.windows),
     )
+
+
+def turn_ms(pairs: Sequence[WindowPair]) -> float:
+    """Return a kernel's time per call, to be compared with kernels timed in turns with it.
+
+    It is the lower quartile of the windows. What disturbs a window makes it longer, and seldom
+    disturbs most of them: on a host with other work, medians of one kernel differ by a factor of
+    two between rounds.
+
+    Args:
+        pairs: The kernel's pairs of windows on the CPU, one at least.
+    """
+    ordered = sorted(pair.kernel_run_ms for pair in pairs)
+    return ordered[(len(ordered) - 1) // 4]
 
 
 def suspicion(timing: Timing, floor_ms: float, protocol: TimingProtocol) -> str:

@@ -210,6 +210,7 @@ class TimingWindows:
         (reference_ms, reference), expected = run.pop(0), dict[int, ExpectedOutput]()
         pairs = []
         for which, (kernel_ms, kernel) in sorted(run.items()):
+            waited = self._waited(kernel, trusted=False)
             if not self._alternating:
                 beside = reference.kept
                 self._verify(which, batches, forward_seeds, kinds, kernel, beside, expected)
@@ -221,7 +222,8 @@ class TimingWindows:
                     kernel.window_ms,
                     reference.layout_ms,
                     kernel.layout_ms,
-                    self._waited(reference, kernel),
+                    self._longer(self._waited(reference, trusted=True), waited),
+                    0.0 if self._on_device else self._call_ms(kernel, waited or 0.0),
                 )
             )
         return tuple(pairs)
@@ -235,13 +237,21 @@ class TimingWindows:
         order.insert(self._secret.randrange(len(order) + 1), 0)
         return order
 
-    def _waited(self, reference: TimedWindow, kernel: TimedWindow) -> float | None:
-        """Return the larger share that a pair's windows waited; None if unknown."""
+    def _waited(self, window: TimedWindow, trusted: bool) -> float | None:
+        """Return the share of a window that it waited for other programs; None if unknown."""
         if self._on_device:
             return 0.0
-        theirs = host.waited_share(*reference.run_times, reference.window_ms, trusted=True)
-        own = host.waited_share(*kernel.run_times, kernel.window_ms, trusted=False)
-        return None if theirs is None or own is None else max(theirs, own)
+        return host.waited_share(*window.run_times, window.window_ms, trusted=trusted)
+
+    def _longer(self, one: float | None, other: float | None) -> float | None:
+        """Return the larger of two shares; None if one is unknown."""
+        return None if one is None or other is None else max(one, other)
+
+    def _call_ms(self, window: TimedWindow, waited: float = 0.0) -> float:
+        """Return the time per call of a window on the CPU, without a share that it waited."""
+        spent_ms = window.window_ms * (1.0 - waited)
+        # A window that waited all the time would otherwise make its kernel infinitely fast.
+        return max(spent_ms - self._null_ms, spent_ms * 0.1, 1e-6) / self.calls
 
     def _take_turn(self, which: int) -> None:
         """Lay out one side alone, and run one untimed window of it.
@@ -291,7 +301,7 @@ class TimingWindows:
         numbers, keep = self._number_calls(), [self._secret.randrange(self.calls)]
         batches = self._draw_window(numbers)
         ms, window = self._window(0, batches, self._forward_seeds(numbers), keep)
-        return ms, self._waited(window, window)
+        return ms, self._waited(window, trusted=True)
 
     def _number_calls(self) -> range:
         """Return the numbers of a window's calls, which seed their inputs; none is used twice."""
@@ -324,8 +334,7 @@ class TimingWindows:
         )
         if self._on_device:
             return max(window.claimed_ms, 1e-6) / self.calls, window
-        spent_ms = max(window.window_ms - self._null_ms, window.window_ms * 0.1)
-        return spent_ms / self.calls, window
+        return self._call_ms(window), window
 
     def _verify(
         self,
