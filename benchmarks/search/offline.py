@@ -16,7 +16,7 @@ from benchmarks.search.table import Config, Table, TableProposer
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.selection import Algorithm, SearchChoice, SelectionContext
-from kernelgym_train.mcgs.state import SearchTrial
+from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.variant import Variant, state_key
 
 __all__ = ["Play", "Seen", "anywhere", "play", "play_from"]

@@ -9,12 +9,12 @@ Contract:
   answers. The kernel that goes first changes from round to round, so a steady drift of the machine
   favours neither.
 - An evaluator that can time kernels in turns (`kernelgym.evaluators.abilities.Duels`) is asked for
-  that once a round of whole verdicts has found both kernels correct and timed them. Then only rounds
-  in turns are measured. Where they cannot decide, whole verdicts do.
-- A round's ratio in turns is that of the kernels' own times, measured under one hold of the device.
-  For whole verdicts it is that of the two speedups: each is measured beside the reference, so what
-  slows the machine for both sides cancels. The reference's time may itself differ by a factor of
-  two from verdict to verdict on a host with other work.
+  that once a round of whole verdicts has found both kernels correct and timed them. Then only
+  rounds in turns are measured. Where they cannot decide, whole verdicts do.
+- In turns, a round's ratio is that of the kernels' own times, under one hold of the device. For
+  whole verdicts it is that of the two speedups: each is measured beside the reference, so what
+  slows the machine for both sides cancels. The reference's own time may differ by a factor of two
+  from verdict to verdict on a host with other work.
 - The interval allows for stopping early: of duels between equally fast kernels, 5 % at most are
   decided.
 - A kernel that fails is a result, not an error. Where both fail on a round's inputs, the round
@@ -125,7 +125,7 @@ def duel(
             if pair is None:
                 duels = None  # it was in vain: not asked again
             elif not in_turns and pair[0].timing is not None:
-                # Whole verdicts measure less well: the round before only showed that they are right.
+                # Whole verdicts measure less well: their round showed that both are right.
                 in_turns, most, logs = True, most + len(logs), []
         if pair is None:
             one, other = (evaluator.evaluate(problem, kernel, seed=shared) for kernel in kernels)

@@ -4,6 +4,9 @@ Two texts may give the same machine code: a loop that the compiler unrolls anywa
 changes nothing. Such states are twins: one node of the graph, with one measurement. The machine
 code of states that are built together is not compared, since one library holds all of them.
 
+A state that is correct is then timed in turns with the start, where the evaluator can do that: the
+reference's time may change between verdicts by more than the kernels differ.
+
 Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
 that results do not depend on which kernel is judged sooner. Where the evaluator can build without
 judging, a twin is found before it is timed, if a verdict takes long enough for that to pay. A
@@ -14,19 +17,24 @@ unless the ruleset refuses the start as well.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import math
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
 from kernelgym.episodes.episode import refusal
-from kernelgym.evaluators.abilities import Builds
+from kernelgym.evaluators.abilities import Builds, Duels
+from kernelgym.evaluators.duel import time_ratio
 from kernelgym.types import Build, Verdict
+from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.build_groups import BuildGroups, BuildMember
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.variant import launch_key
 
+_ROUNDS = 2  # attempts at timing a state beside the start
 _WORTH_S = 1.0  # seconds of a verdict without its build; a build alone takes about 0.2 s to load
 
 
@@ -50,6 +58,11 @@ def judge_s(verdict: Verdict) -> float:
     return round(max(0.0, verdict.wall_s - build_s(verdict)), 3)
 
 
+def is_busy(verdicts: Iterable[Verdict]) -> bool:
+    """Return True if the judge found the host busy in one of the verdicts."""
+    return any(found.code == HOST_BUSY for each in verdicts for found in each.findings)
+
+
 @dataclass(frozen=True, slots=True)
 class JudgedState:
     """Result of judging a state."""
@@ -60,6 +73,14 @@ class JudgedState:
     """Verdict; None if the state was built, recognised as a twin and not judged."""
     build_s: float = 0.0
     """Seconds of the build, which may have served many states."""
+    beside: tuple[float, ...] = ()
+    """ln of the speedup over the start by round in turns with it; empty without such a round."""
+    round_s: float = 0.0
+    """Seconds of these rounds."""
+    verdicts: int = 1
+    """Number of verdicts and rounds."""
+    busy: int = 0
+    """Number of those in which the judge found the host busy."""
 
 
 class StateJudge:
@@ -86,6 +107,8 @@ class StateJudge:
         self._build_s: dict[str, float] = {}
         builds = awaited.evaluator.ability(Builds)
         self._build = None if builds is None else builds.build
+        self._duels = awaited.evaluator.ability(Duels)
+        self._start = state.variants[state.start].kernel()
         self._built: dict[str, str] = {}
         self._prepared: dict[str, tuple[Kernel, str]] = {}
         self._locks: dict[int, asyncio.Lock] = {}
@@ -129,7 +152,7 @@ class StateJudge:
             verdict = await self._awaited.evaluate(self._problem, shared.kernel)
             if verdict.correct or (verdict.valid and verdict.compiled):
                 # No build key: the library holds the machine code of many states.
-                return self._judged(key, "", verdict)
+                return await self._judged(key, "", verdict, shared.kernel)
         return await self.insist(key)
 
     async def _judge(self, key: str) -> JudgedState:
@@ -138,7 +161,7 @@ class StateJudge:
             build = build_key(launch, await self._timed_build(key, self._build, kernel))
             self._built[key] = build
             if build and self._has_twin(key, build):
-                return self._judged(key, build, None)
+                return await self._judged(key, build, None, kernel)
         return await self.insist(key)
 
     def taken(self, key: str) -> None:
@@ -154,12 +177,47 @@ class StateJudge:
         """Judge a state that was begun, even if its machine code is known."""
         kernel, launch = self._prepared[key]
         verdict = await self._awaited.evaluate(self._problem, kernel)
-        return self._judged(key, build_key(launch, verdict.build), verdict)
+        return await self._judged(key, build_key(launch, verdict.build), verdict, kernel)
 
-    def _judged(self, key: str, build: str, verdict: Verdict | None) -> JudgedState:
-        """Return a state's result with the seconds of its builds."""
+    async def again(self, key: str) -> JudgedState:
+        """Judge a state anew that is correct and could not be timed."""
+        variant = self._state.variants[key]
+        self._prepared[key] = variant.kernel(), launch_key(variant)
+        return await self.insist(key)
+
+    async def _judged(
+        self, key: str, build: str, verdict: Verdict | None, kernel: Kernel
+    ) -> JudgedState:
+        """Return a state's result with the seconds of its builds.
+
+        A correct kernel is timed beside the start, if the evaluator times kernels in turns.
+        """
         took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
-        return JudgedState(build, verdict, round(took, 3))
+        judged = JudgedState(build, verdict, round(took, 3))
+        if verdict is None:
+            return dataclasses.replace(judged, verdicts=0)
+        judged = dataclasses.replace(judged, busy=is_busy([verdict]))
+        if self._duels is None or not verdict.correct:
+            return judged
+        return await asyncio.to_thread(self._beside, judged, kernel, self._duels)
+
+    def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels) -> JudgedState:
+        """Time a correct kernel in turns with the start, and once more if that gives no time."""
+        began = self._clock()
+        for _ in range(_ROUNDS):
+            found = duels.duel_round(self._problem, [self._start, kernel])
+            if found is None:
+                continue
+            start, own = found
+            judged = dataclasses.replace(
+                judged, verdicts=judged.verdicts + 1, busy=judged.busy + is_busy(found)
+            )
+            if start.correct and own.valid and not own.correct:
+                return dataclasses.replace(judged, verdict=own)
+            if (ratio := time_ratio(start, own)) is not None:
+                judged = dataclasses.replace(judged, beside=(math.log(ratio),))
+                break
+        return dataclasses.replace(judged, round_s=round(self._clock() - began, 3))
 
     async def _timed_build(
         self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel

@@ -9,6 +9,9 @@ Contract:
 - a proposal whose state is known costs nothing and is never judged again;
 - only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
   compared with it once it has led for some evaluations, and the best few are at the end;
+- a correct kernel that could not be timed is timed again, at last when nothing else is left to do;
+- where the evaluator does not time kernels in turns, the start is judged again every ten
+  evaluations, since all values rest on its speedup;
 - a stop (a limit, Ctrl-C) ends dispatching. What was dispatched is waited for;
 - under a limit of time, a duel begins only if the last one and the check fit in after it.
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import math
+import statistics
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -31,10 +35,12 @@ from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
 from kernelgym_train.mcgs.proposing import source_of
 from kernelgym_train.mcgs.selection import SearchChoice
 from kernelgym_train.mcgs.session import SearchSession
-from kernelgym_train.mcgs.state import plain_state, plain_variant, value_of
+from kernelgym_train.mcgs.starting import judge_start
+from kernelgym_train.mcgs.state import value_of
+from kernelgym_train.mcgs.state_json import plain_state
 from kernelgym_train.mcgs.tactics import last_move
 from kernelgym_train.mcgs.tuning import TUNE
-from kernelgym_train.mcgs.variant import state_key
+from kernelgym_train.mcgs.variant import plain_variant, state_key
 from kernelgym_train.mcgs.writing.asking import AskedKernel, KernelAsking
 
 SAME_CODE = "same_code"
@@ -46,6 +52,8 @@ _MOST_ROUNDS = 6
 _STATE_EVERY = 10  # evaluations
 _Running: TypeAlias = tuple[str, "asyncio.Task[JudgedState] | asyncio.Task[AskedKernel]"]
 """(key of a state that is judged, its task), or an empty key and the task of a request."""
+_START_EVERY = 10  # evaluations
+_TIMINGS = 3  # attempts at timing a correct kernel
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
@@ -103,6 +111,8 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
             running.append(("", again))
     try:
         while not state.stopped:
+            if session.duels is None and state.evaluations - state.start_after >= _START_EVERY:
+                await asyncio.to_thread(judge_start, session)
             reason = ""
             while len(running) < config.workers and not (reason := _reason_to_stop(session)):
                 if asking is not None and asking.is_due() and ask():
@@ -112,6 +122,8 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
                     begin(chosen)
                 elif not ask():
                     break
+            if not running and await _time_again(session, judging):
+                continue
             if not running:
                 left = "writer_closed" if state.asks.closed else "space exhausted"
                 session.record_stop(reason or left)
@@ -145,6 +157,18 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
             task.cancel()
 
 
+async def _time_again(session: SearchSession, judging: StateJudge) -> bool:
+    """Try once more to time a correct kernel that has no time; return False if there is none."""
+    left = [key for key, attempts in session.state.untimed.items() if attempts < _TIMINGS]
+    if not left or session.is_stopped or session.seconds_left < session.reserve_s:
+        return False
+    judged = await judging.again(left[0])
+    value = _value(session, judged)
+    session.record("timed", {"key": left[0], "value": value, **_how_timed(judged)})
+    _tell(session, left[0], _factor(value) or "not timed")
+    return True
+
+
 def _reason_to_stop(session: SearchSession) -> str:
     """Return why no more kernels are sent to the judge; empty if more are."""
     state, budget = session.state, session.budget
@@ -156,8 +180,7 @@ def _reason_to_stop(session: SearchSession) -> str:
         return "seconds"
     if state.floor_share >= budget.floor_share:
         return "floor_share"
-    # Two verdicts on the start lie sqrt(2) sigma apart on average.
-    least = max(math.log1p(budget.min_pred_gain), 3.0 * state.noise / math.sqrt(2.0))
+    least = max(math.log1p(budget.min_pred_gain), 3.0 * state.noise)
     if budget.patience and state.since_gain(least) >= budget.patience:
         return "patience"
     return ""
@@ -241,7 +264,7 @@ def _take_in(session: SearchSession, key: str, judged: JudgedState, build: str) 
     """Record a state's verdict."""
     state, verdict = session.state, judged.verdict
     assert verdict is not None
-    value = value_of(verdict, state.start_speedup)
+    value = _value(session, judged)
     session.folder.write_verdict(key, verdict)
     if session.builds is not None:  # no files of a state that was built with others
         session.folder.write_built(key, session.builds.artifacts(state.variants[key].kernel()))
@@ -252,16 +275,40 @@ def _take_in(session: SearchSession, key: str, judged: JudgedState, build: str) 
             "build": build if verdict.valid else "",
             "status": verdict.status.value,
             "value": value,
-            "speedup": verdict.speedup,
-            "speedup_low": verdict.speedup_low,
-            "floor_share": 0.0 if verdict.timing is None else verdict.timing.floor_share,
+            **_how_timed(judged),
             "wall_s": judge_s(verdict),
             "build_s": judged.build_s,
             "message": verdict.message[:300],
         },
     )
-    faster = "" if value is None else f"{math.exp(value):.3g}x over the start"
-    _tell(session, key, faster or verdict.status.value)
+    untimed = "correct, not timed" if verdict.correct else verdict.status.value
+    _tell(session, key, _factor(value) or untimed)
+
+
+def _factor(value: float | None) -> str:
+    return "" if value is None else f"{math.exp(value):.3g}x over the start"
+
+
+def _value(session: SearchSession, judged: JudgedState) -> float | None:
+    """Return ln of a state's speedup over the start; None if it has no time."""
+    if judged.beside:
+        return statistics.fmean(judged.beside)
+    assert judged.verdict is not None
+    return value_of(judged.verdict, session.state.start_speedup)
+
+
+def _how_timed(judged: JudgedState) -> dict[str, Any]:
+    """Return an event's fields on how a state was timed."""
+    verdict = judged.verdict
+    assert verdict is not None
+    return {
+        "beside": list(judged.beside),
+        "speedup": verdict.speedup,
+        "floor_share": 0.0 if verdict.timing is None else verdict.timing.floor_share,
+        "round_s": judged.round_s,
+        "verdicts": judged.verdicts,
+        "busy": judged.busy,
+    }
 
 
 def _tell(session: SearchSession, key: str, said: str) -> None:

@@ -11,7 +11,12 @@
   ended;
 - ``writer``: requests to a writer of kernels, their outcomes, tokens and US dollars, and how far
   predicted gains were off (`kernelgym_train.mcgs.writing.asks.AskLog.plain`); null without one;
-- ``noise``: abs(ln) of the ratio between two verdicts on the start;
+- ``undecided``: if the start is the best, the state that the last comparison with the start left
+  undecided, with its speedup and both ends of the interval; null if there is none;
+- ``untimed``: number of states that are correct and could not be timed;
+- ``noise``: standard deviation of ln(speedup over the start) of one measurement;
+- ``host_busy``: whether the judge found the host busy in a verdict or round that the speedups rest
+  on; ``busy_share``: share of all verdicts and rounds in which it did;
 - ``approximate``: whether moves that lose accuracy were allowed; ``risk``: risk of the best;
 - ``without_approximate``: if the best has such moves, the best state without them, compared with
   the start by a duel; null if the best has none, there is no such state, or no time was left;
@@ -34,13 +39,15 @@ from typing import Any
 
 from kernelgym import Kernel, UsageError
 from kernelgym.types import Verdict
+from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.episode import episode_of
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
 from kernelgym_train.mcgs.report import report, trace
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
-from kernelgym_train.mcgs.state import plain_state
+from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.state_json import plain_state
 from kernelgym_train.mcgs.tactics import add_tactics
 from kernelgym_train.mcgs.variant import MoveStep
 
@@ -85,6 +92,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "speedup": ratio[0],
         "speedup_low": ratio[1],
         "speedup_high": ratio[2],
+        "undecided": _undecided(state) if best is None else None,
         "over_reference": over,
         "shapes": _shapes(session, kernel, ratio[0], over["speedup"], gains),
         "evaluations": state.evaluations,
@@ -93,9 +101,12 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "twins": len(state.graph.twins),
         "failures": dict(sorted(state.failures.items())),
         "writer": state.asks.plain() if state.asks.asks else None,
+        "untimed": len(state.untimed),
         "seconds": round(session.seconds, 1),
         "stopped": state.stopped,
         "noise": state.noise,
+        "host_busy": _is_busy(state, verdict),
+        "busy_share": round(state.busy / max(1, state.verdicts), 3),
         "approximate": session.approximate,
         "risk": "exact" if best is None else state.risks[best],
         "without_approximate": without,
@@ -143,8 +154,8 @@ def _confirmed_best(
         left_out = [step for step in before if step not in after]
         left_out += [step for step in after if step not in before]
         minimised = {"done": done, "left_out": [_plain(step) for step in left_out]}
-    elif state.stopped == "seconds" or not session.may_challenge():
-        # No time was left for a duel of the leader before the last one, which is with the start.
+    elif state.stopped == "seconds" or not session.may_challenge() or _undecided(state):
+        # No time was left to decide on the leader before the last duel, which is with the start.
         best = state.challenger()
         minimised["done"] = best is None
     if not minimised["done"]:
@@ -179,7 +190,9 @@ def _confirmed(session: SearchSession, best: str) -> tuple[str, str, _Ratio] | N
             continue
         if key != best and session.seconds_left < session.end_s:
             return key, "duel", state.proof
-        found = session.compare("confirmed", state.start, key, session.rounds_left(_MOST_ROUNDS))
+        found = session.compare(
+            "confirmed", state.start, key, session.rounds_left(_MOST_ROUNDS, last=True)
+        )
         # If the start failed in the duel, it loses without a measured time, and low is 0.
         if found.decided == "second" and found.low > 1.0:
             return key, "confirmed", (found.ratio, found.low, found.high)
@@ -188,6 +201,24 @@ def _confirmed(session: SearchSession, best: str) -> tuple[str, str, _Ratio] | N
         )
         if key == incumbent and not lost:
             return key, "duel", state.proof
+    return None
+
+
+def _is_busy(state: SearchState, last: Verdict) -> bool:
+    """Return True if the host was busy in what the result's speedups rest on."""
+    return is_busy([last]) or any(duel.busy for duel in state.duels if duel.kind != "reduced")
+
+
+def _undecided(state: SearchState) -> dict[str, Any] | None:
+    """Return the state whose last comparison with the start did not decide."""
+    for duel in reversed(state.duels):
+        if duel.first == state.start and duel.decided == "neither" and duel.ratio > 1.0:
+            return {
+                "state": duel.key,
+                "speedup": duel.ratio,
+                "speedup_low": duel.low,
+                "speedup_high": duel.high,
+            }
     return None
 
 
@@ -290,11 +321,27 @@ def _best_without(session: SearchSession) -> dict[str, Any] | None:
 def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
     """Return one sentence on what a search found: its speedup, or that nothing was faster."""
     done = f"after {result['evaluations']} evaluations in {result['seconds']:.0f} s"
+    if result["host_busy"]:
+        done += " on a busy host (host_busy)"
     if not result["best"]["diff"]:
-        return f"{result['task']}: nothing faster than the start was confirmed {done}."
+        told = f"{result['task']}: nothing faster than the start was confirmed {done}"
+        if (left := result["undecided"]) is None:
+            return f"{told}."
+        return f"{told}; undecided: a kernel {interval(left, 'x')} as fast."
+    over = result["over_reference"]
+    share = f"{interval(over)} of the reference's speed" if over["speedup"] else "reference untimed"
     return (
-        f"{result['task']}: {result['speedup']:.3g}x over the start "
-        f"({result['speedup_low']:.3g} to {result['speedup_high']:.3g}), "
-        f"{result['over_reference']['speedup']:.2g} of the "
-        f"reference's speed, {done}: {folder.best}"
+        f"{result['task']}: {interval(result, 'x over the start')}, {share}, {done}: {folder.best}"
     )
+
+
+def interval(data: Mapping[str, Any], unit: str = "") -> str:
+    """Return a speedup with its 95 % interval as a text.
+
+    Args:
+        data: Fields ``speedup``, ``speedup_low`` and ``speedup_high``, which is 0.0 if unknown.
+        unit: Text after the speedup.
+    """
+    low, high = data["speedup_low"], data["speedup_high"]
+    ends = f"{low:.3g} to {high:.3g}" if high else f"from {low:.3g}"
+    return f"{data['speedup']:.3g}{unit} ({ends})"

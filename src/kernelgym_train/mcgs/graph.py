@@ -1,8 +1,9 @@
 """`SearchGraph`: states of a search, the moves between them, and the best value below each.
 
-A node is a correct, timed kernel; its value is ln(speedup over the start). An action is a move at a
-node; its attempts lead to nodes, new or known, or fail. Failures are attempts and carry no value,
-and a wrong kernel is never a node.
+A node is a correct, timed kernel; its value is ln(speedup over the start), which may be measured
+again. An action is a move at a node; its attempts lead to nodes, new or known, or fail. Failures
+are attempts and carry no value, and a wrong kernel is never a node. A correct kernel that could not
+be timed counts as a failure until it is timed.
 
 Contract:
 
@@ -19,7 +20,7 @@ Pure. Holds keys of states, and no kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Link = tuple[str, str, str]
@@ -78,6 +79,8 @@ class SearchGraph:
         """States without a result: (edges passed on the way to the node, the node, the move) by
         key."""
         self._waiting: dict[str, list[tuple[str, str]]] = {}
+        self._ways: dict[str, list[tuple[str, str]]] = {}
+        """Ways (node, move) that led to failed states, by key."""
 
     def action(self, node: str, move: str) -> MoveCounts:
         """Return the counts of a move at a node."""
@@ -134,7 +137,7 @@ class SearchGraph:
             action.passes += 1
         for parent, name in [(node, move), *self._waiting.pop(key, [])]:
             if at in self.failed:
-                self.action(parent, name).failures += 1
+                self._fail(parent, name, at)
             else:
                 self._link(parent, name, at)
         for parent, name, child in links:
@@ -151,7 +154,7 @@ class SearchGraph:
         if key in self.in_flight:
             self._waiting.setdefault(key, []).append((node, move))
         elif key in self.failed:
-            action.failures += 1
+            self._fail(node, move, key)
         elif key in self.nodes and self._link(node, move, key):
             self._back_up([key])
 
@@ -159,6 +162,30 @@ class SearchGraph:
         """Record a proposal that is not judged: it is an attempt, and no evaluation."""
         self.pruned.add(key)
         self.repeat(node, move, attempt, key)
+
+    def revive(self, key: str, value: float) -> None:
+        """Make a node of a state that could not be timed at first.
+
+        Args:
+            key: Key of the state, which is one of `failed`.
+            value: Its value.
+        """
+        self.failed.discard(key)
+        self.nodes[key] = GraphNode(key, len(self.nodes), value, best=value)
+        for parent, name in self._ways.pop(key, []):
+            self.action(parent, name).failures -= 1
+            self._link(parent, name, key)
+        self._back_up([key])
+
+    def revalue(self, values: Mapping[str, float]) -> None:
+        """Replace the values of nodes, which were measured again.
+
+        Args:
+            values: New values by key.
+        """
+        for key, value in values.items():
+            self.nodes[key].value = value
+        self._back_up([key for key in self.nodes if key in values])
 
     def reaches(self, one: str, other: str) -> bool:
         """Return True if `other` is `one` or can be reached from it."""
@@ -188,6 +215,11 @@ class SearchGraph:
                 self.nodes[child].parents.append(parent)
         visits[child] += 1
         return True
+
+    def _fail(self, parent: str, move: str, key: str) -> None:
+        """Count a way to a state that failed."""
+        self.action(parent, move).failures += 1
+        self._ways.setdefault(key, []).append((parent, move))
 
     def _children(self, key: str) -> Iterator[str]:
         for action in self.nodes[key].actions.values():

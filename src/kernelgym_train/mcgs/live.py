@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+_NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
+
+
 def cells(state: SearchState, builds: int) -> dict[str, str]:
     """Return the table's cells by heading.
 
@@ -33,10 +36,9 @@ def cells(state: SearchState, builds: int) -> dict[str, str]:
     """
     leader, best = state.led_since[0], "the start"
     if leader not in ("", state.start):
-        speedup = math.exp(state.leads[-1][1])
-        low = min(speedup, state.lead_low / state.start_speedup)
-        # The interval of a ratio is as wide above as below, in logarithms.
-        high = speedup * speedup / low if low > 0.0 else math.inf
+        value = state.graph.nodes[leader].value
+        reach = _NORMAL_95 * state.noise / math.sqrt(max(1, len(state.beside.get(leader, ()))))
+        speedup, low, high = (math.exp(value + at) for at in (0.0, -reach, reach))
         best = f"{speedup:.3g}x ({low:.3g} to {high:.3g})"
         best += ", confirmed" if leader == state.incumbent else ""
     failures = ", ".join(f"{count} {why}" for why, count in sorted(state.failures.items()))

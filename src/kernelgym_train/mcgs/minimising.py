@@ -24,8 +24,7 @@ import math
 from kernelgym.evaluators.duel import Duel
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.session import SearchSession
-from kernelgym_train.mcgs.state import plain_variant
-from kernelgym_train.mcgs.variant import state_key
+from kernelgym_train.mcgs.variant import plain_variant, state_key
 
 _MOST_ROUNDS = 6
 _SLOWER = math.log(1.02)

@@ -19,6 +19,7 @@ from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
 from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.trials import SearchTrial
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Headings and rows."""
@@ -38,7 +39,11 @@ def trace(state: SearchState, title: str) -> str:
         title: Heading: the task and its result.
     """
     lines = [f"# {_cell(title)}", "", "## Evaluations", "", *_markdown(_evaluations(state))]
-    for heading, table in (("Failures", _failures(state)), ("Comparisons", _comparisons(state))):
+    for heading, table in (
+        ("Failures", _failures(state)),
+        ("Correct, not timed", _untimed(state)),
+        ("Comparisons", _comparisons(state)),
+    ):
         if table[1]:
             lines += ["", f"## {heading}", "", *_markdown(table)]
     ended = f"Ended by: {_cell(state.stopped)}." if state.stopped else "Not ended."
@@ -72,6 +77,7 @@ def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: s
             "Comparisons": _comparisons(state),
             "Moves": _moves(state),
             "Failures": _failures(state),
+            "Correct, not timed": _untimed(state),
             "Time": _times(state),
         },
         diff=diff,
@@ -83,7 +89,7 @@ def _evaluations(state: SearchState) -> _Table:
         (
             str(number),
             f"{trial.seconds:.0f}",
-            trial.status if trial.value is None else f"{math.exp(trial.value):.3g}",
+            _speedup(state, trial),
             state.steps(trial.proposed),
             state.risks[trial.proposed],
             trial.proposed,
@@ -93,13 +99,28 @@ def _evaluations(state: SearchState) -> _Table:
     return ("evaluation", "seconds", "speedup over the start", "steps", "risk", "state"), rows
 
 
+def _speedup(state: SearchState, trial: SearchTrial) -> str:
+    """Return a state's speedup over the start, as measured by now, or its status."""
+    node = state.graph.nodes.get(trial.key)
+    return trial.status if node is None else f"{math.exp(node.value):.3g}"
+
+
 def _failures(state: SearchState) -> _Table:
     rows = [
         (str(number), trial.status, state.steps(trial.proposed), trial.message)
         for number, trial in enumerate(state.evaluated, 1)
-        if trial.value is None
+        if trial.value is None and trial.status != "correct"
     ]
     return ("evaluation", "status", "steps", "message"), rows
+
+
+def _untimed(state: SearchState) -> _Table:
+    rows = [
+        (str(number), str(state.untimed[trial.proposed]), state.steps(trial.proposed))
+        for number, trial in enumerate(state.evaluated, 1)
+        if trial.proposed in state.untimed
+    ]
+    return ("evaluation", "attempts at timing it", "steps"), rows
 
 
 def _comparisons(state: SearchState) -> _Table:
@@ -123,7 +144,7 @@ def _moves(state: SearchState) -> _Table:
     values = {node.key: node.value for node in state.graph.nodes.values()}
     for trial in state.evaluated:
         tried[trial.move] += 1
-        failed[trial.move] += trial.value is None
+        failed[trial.move] += trial.value is None and trial.status != "correct"
         better[trial.move] += trial.value is not None and trial.value > values[trial.node]
     rows = [
         (move, str(tried[move]), str(better[move]), str(failed[move])) for move in sorted(tried)
@@ -137,6 +158,7 @@ def _times(state: SearchState) -> _Table:
         "judging the start": state.starts_s,
         "builds": sum(trial.build_s for trial in state.evaluated),
         "verdicts, without builds": sum(trial.judge_s for trial in state.evaluated),
+        "timing beside the start": sum(trial.round_s for trial in state.evaluated),
         "comparisons": sum(duel.took_s for duel in state.duels),
     }
     return ("part", "seconds"), [(name, f"{taken:.1f}") for name, taken in seconds.items()]
@@ -152,7 +174,8 @@ def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, s
         ("proposals left out as weak", str(result["pruned"])),
         ("seconds", f"{result['seconds']:.0f}"),
         ("ended by", result["stopped"]),
-        ("two verdicts on the start differ by", f"{math.expm1(result['noise']):.1%}"),
+        ("one measurement of a speedup is off by", f"{math.expm1(result['noise']):.1%}"),
+        ("host_busy", _busy(result)),
         ("risk of the best", result["risk"]),
     ]
     start = state.variants[state.start]
@@ -161,6 +184,12 @@ def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, s
     if without := result["without_approximate"]:
         rows.append(("without approximate moves", _interval(without)))
     return rows + [(f"context: {name}", str(said)) for name, said in result["context"].items()]
+
+
+def _busy(result: Mapping[str, Any]) -> str:
+    """Return whether the host was busy, in words."""
+    told = "yes, other programs ran while it was timed" if result["host_busy"] else "no"
+    return f"{told}; in {result['busy_share']:.0%} of all verdicts and rounds"
 
 
 def _interval(data: Mapping[str, Any]) -> str:

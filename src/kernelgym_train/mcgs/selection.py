@@ -24,8 +24,8 @@ from typing import Any
 
 from kernelgym_train.mcgs.graph import GraphNode, Link, SearchGraph
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
-from kernelgym_train.mcgs.state import SearchTrial
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
+from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.variant import Variant
 
 _EXPLORATION = 0.3  # PUCT's c, on values normalised to [0, 1]

@@ -16,16 +16,17 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
-from kernelgym.evaluators.abilities import Builds
+from kernelgym.evaluators.abilities import Builds, Duels
 from kernelgym.evaluators.duel import Duel
-from kernelgym.types import Evaluator
+from kernelgym.types import Evaluator, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
+from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
 from kernelgym_train.mcgs.cpp.extension import file_of
@@ -57,6 +58,8 @@ _HALF_BYTES, _FLOAT_BYTES = 2, 4  # of an operand of a product
 _LEAST_ROUNDS = 3  # of a duel
 _LAST_ROUNDS = 6  # of the last duel: 3 rounds tell little of kernels whose times vary by a tenth
 _MOST_ROUNDS = 6  # of a duel after Ctrl-C
+_COMPARING = 0.5  # seconds of comparisons for each other second: a third of a search's time
+_FREE_S = 15.0  # seconds of comparisons that are allowed in the shortest search
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for trying the best without each step
 
 
@@ -133,6 +136,7 @@ class SearchSession:
             evaluator = ShapesEvaluator(evaluator, task.problem, task.shapes)
         self.task, self.evaluator, self.config = task, evaluator, config
         self.builds = evaluator.ability(Builds)
+        self.duels = evaluator.ability(Duels)
         self.budget, self.say = config.budget, config.say
         self.approximate = config.approximate or task.approximate
         self.folder = SearchFolder(outdir, task.name, alone=alone)
@@ -280,22 +284,40 @@ class SearchSession:
         """Return the expected seconds of a duel between the best state and the start."""
         return rounds * (self.state.start_wall_s + self._best_s)
 
+    @property
+    def _allowed_rounds(self) -> float:
+        """Number of rounds that comparisons may still take, those of the last one included."""
+        duels = [duel for duel in self.state.duels if duel.rounds]
+        took_s = sum(duel.took_s for duel in duels)
+        each_s = self.state.start_wall_s + self._best_s
+        if duels:
+            each_s = took_s / sum(duel.rounds for duel in duels)
+        allowed_s = max(_FREE_S, _COMPARING * (self.seconds - took_s))
+        return (allowed_s - took_s) / max(each_s, 1e-3)
+
     def may_reduce(self) -> bool:
         """Return True if one more comparison of the best leaves time for the end."""
         each = 2 * _LEAST_ROUNDS * self._best_s
-        return not self.is_stopped and self.seconds_left >= self.end_s + each
+        enough = self._allowed_rounds >= _LEAST_ROUNDS + _LAST_ROUNDS
+        return enough and not self.is_stopped and self.seconds_left >= self.end_s + each
 
     def may_challenge(self) -> bool:
         """Return True if a duel with the best state leaves time for the end."""
+        if self._allowed_rounds < _LEAST_ROUNDS + (_LAST_ROUNDS if self.state.duels else 0):
+            return False
         return self.seconds_left >= self._duel_s(_LEAST_ROUNDS) + self.reserve_s
 
-    def rounds_left(self, most: int, keep: float = 0.0) -> int:
-        """Return how many rounds of a duel the limit of time allows, from 3 to `most`.
+    def rounds_left(self, most: int, keep: float = 0.0, *, last: bool = False) -> int:
+        """Return how many rounds of a duel the limits allow, from 3 to `most`.
 
         Args:
             most: Rounds where time has no limit.
             keep: Seconds to leave for what follows, beside one verdict on the best state.
+            last: Whether it is the last duel, for which the others leave six rounds.
         """
+        kept = 0 if last else _LAST_ROUNDS
+        least = _LAST_ROUNDS if last else _LEAST_ROUNDS
+        most = int(max(least, min(most, self._allowed_rounds - kept)))
         if self.is_stopped:  # the user waits for the end
             return min(most, _MOST_ROUNDS)
         left = self.seconds_left - keep - self._best_s
@@ -327,7 +349,15 @@ class SearchSession:
         began = self.config.clock()
         one = self.state.variants[first].kernel()
         other = (variant or self.state.variants[second]).kernel()
-        found = self.config.compare(self.evaluator, self.task.problem, one, other, most=most)
+        found = self.config.compare(
+            self.evaluator,
+            self.task.problem,
+            one,
+            other,
+            most=most,
+            judged=all(key in self.state.graph.nodes for key in (first, second)),
+        )
+        pairs = found.verdicts
         fields = {
             "first": first,
             "second": second,
@@ -336,12 +366,14 @@ class SearchSession:
             "high": found.high,
             "rounds": found.rounds,
             "decided": found.decided,
+            "logs": turn_logs(pairs),
+            "verdicts": len(pairs),
+            "busy": sum(is_busy(pair) for pair in pairs),
             "took_s": round(self.config.clock() - began, 3),
         }
         if isinstance(self.evaluator, ShapesEvaluator):
             # Kept out of the log, which proposers may read: hidden shapes are secret from them.
-            before, after = (self.evaluator.last(kernel, found.rounds) for kernel in (one, other))
-            gains = {shape: after[shape] / before[shape] for shape in after if shape in before}
+            gains = dict(self.evaluator.gains(one, other, found.rounds))
             if first != self.state.start:
                 past = self.by_shape(name, first)
                 gains = {shape: gains[shape] * past[shape] for shape in gains if shape in past}
@@ -367,6 +399,16 @@ class SearchSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def turn_logs(pairs: Iterable[tuple[Verdict, Verdict]]) -> list[float]:
+    """Return ln of the first kernel's time over the second's, by round in turns."""
+    return [
+        math.log(one.timing.turn_ms / other.timing.turn_ms)
+        for one, other in pairs
+        if one.timing is not None and other.timing is not None
+        if one.timing.turn_ms and other.timing.turn_ms
+    ]
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:

@@ -71,6 +71,7 @@ class ShapesEvaluator(EvaluatorWrapper):
         self._problem = problem
         self._shapes = sorted(shapes, key=lambda shape: _ORDER.index(shape.role))
         self._speedups: dict[str, list[dict[str, float]]] = defaultdict(list)
+        self._turns: dict[str, list[dict[str, float]]] = defaultdict(list)
         self._dispatcher = Dispatcher(
             lambda job, seed, _: self.evaluate(job.problem, job.kernel, seed=seed),
             [""] * self.capabilities.workers,
@@ -140,8 +141,10 @@ class ShapesEvaluator(EvaluatorWrapper):
         """Combine the verdicts at all shapes into one, and keep the speedups by shape."""
         made = together(verdicts)
         if made.timing is not None:
-            found = {s.name: v.timing.speedup for s, v in verdicts if v.timing is not None}
+            times = {s.name: v.timing for s, v in verdicts if v.timing is not None}
+            found = {name: timing.speedup for name, timing in times.items()}
             self._speedups[kernel.digest].append(found)
+            self._turns[kernel.digest].append({name: t.turn_ms for name, t in times.items()})
         return made
 
     def last(self, kernel: Kernel, rounds: int) -> Mapping[str, float]:
@@ -151,11 +154,31 @@ class ShapesEvaluator(EvaluatorWrapper):
             kernel: A kernel that was judged here.
             rounds: Verdicts to take the geometric mean of, the last ones.
         """
-        found = self._speedups[kernel.digest][-rounds:]
-        return {
-            name: math.exp(sum(math.log(each[name]) for each in found) / len(found))
-            for name in (found[0] if found else {})
-        }
+        return _means(self._speedups[kernel.digest][-rounds:])
+
+    def gains(self, first: Kernel, second: Kernel, rounds: int) -> Mapping[str, float]:
+        """Return the second kernel's speedup over the first by shape, from their last rounds.
+
+        It is that of their own times in those rounds in which they were timed in turns; without
+        such a round, it is that of their speedups over the reference.
+
+        Args:
+            first: A kernel that was judged here.
+            second: A kernel that was judged in the same rounds.
+            rounds: Number of rounds.
+        """
+        pairs = zip(
+            self._turns[first.digest][-rounds:], self._turns[second.digest][-rounds:], strict=False
+        )
+        turns = [
+            {name: one[name] / other[name] for name in one if name in other}
+            for one, other in pairs
+            if all([*one.values(), *other.values()])
+        ]
+        if turns:
+            return _means(turns)
+        before, after = self.last(first, rounds), self.last(second, rounds)
+        return {name: after[name] / before[name] for name in after if name in before}
 
 
 def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:
@@ -206,6 +229,14 @@ def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:
     )
 
 
+def _means(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the geometric mean over rounds by name."""
+    return {
+        name: math.exp(sum(math.log(each[name]) for each in rounds) / len(rounds))
+        for name in (rounds[0] if rounds else {})
+    }
+
+
 def _bare(verdict: Verdict) -> Verdict:
     """Return a correct verdict reduced to its trials and provenance, without timing or messages."""
     kept = {
@@ -239,6 +270,7 @@ def _timing(timings: Sequence[tuple[float, Timing]]) -> Timing | None:
         speedup=speedup,
         speedup_low=speedup * math.exp(-reach(lows)) if min(lows) > 0 else 0.0,
         speedup_high=speedup * math.exp(reach(highs)) if min(highs) > 0 else 0.0,
+        turn_ms=mean(turns) if min(turns := [timing.turn_ms for _, timing in timings]) else 0.0,
         samples=sum(timing.samples for _, timing in timings),
         baseline="+".join(sorted({timing.baseline for _, timing in timings})),
     )

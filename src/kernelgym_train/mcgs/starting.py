@@ -1,6 +1,7 @@
 """`begin`: the beginning of a search, in which its start is judged twice.
 
-Then the compiler is asked which of the start's loops it vectorised.
+Where the evaluator times kernels in turns, the start is then timed beside itself, which shows how
+well it can tell kernels apart. Then the compiler is asked which of the start's loops it vectorised.
 
 Contract: what was done before a kill is not done again; each verdict is an event. Nothing here is
 charged to the budget of evaluations.
@@ -14,9 +15,9 @@ import os
 import secrets
 
 from kernelgym import UsageError
-from kernelgym.verdict import HOST_BUSY
-from kernelgym_train.mcgs.building import build_key, build_s, judge_s
-from kernelgym_train.mcgs.session import SearchSession
+from kernelgym.types import Verdict
+from kernelgym_train.mcgs.building import build_key, build_s, is_busy, judge_s
+from kernelgym_train.mcgs.session import SearchSession, turn_logs
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.source_forms import builds_extension
 from kernelgym_train.mcgs.state import SearchState
@@ -25,6 +26,7 @@ from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.variant import launch_key
 
 _QUIET = 0.10  # share by which two verdicts of one kernel may differ
+_ROUNDS = 2  # of the start beside itself
 _MOST_REPORT = 20_000  # characters of a compiler's report
 
 
@@ -51,6 +53,7 @@ def begin(session: SearchSession) -> None:
         if new:
             session.folder.forget()
         raise
+    _time_start(session)
     _ask_report(session)
     session.tell_report()
     session.say(
@@ -62,31 +65,55 @@ def begin(session: SearchSession) -> None:
 
 def _judge_start(session: SearchSession) -> None:
     """Judge the start twice, which gives its speed and how far times repeat."""
-    state, task, evaluator = session.state, session.task, session.evaluator
-    for _ in range(state.starts, 2):
-        # With a fresh seed no cache answers the second time, which would hide the noise.
-        verdict = evaluator.evaluate(task.problem, task.start, seed=secrets.token_hex(16))
+    state = session.state
+    for _ in range(len(state.start_logs), 2):
+        verdict = judge_start(session)
         if not verdict.correct or verdict.timing is None:
             what = verdict.status if not verdict.correct else "correct, and was not timed"
             raise UsageError(
                 f"the start kernel is {what}: {verdict.message or 'no reason given'}; a search "
                 "needs a correct kernel that the judge times"
             )
-        session.folder.write_start(task.start, verdict)
-        build = build_key(launch_key(state.variants[state.start]), verdict.build)
-        fields = {"speedup": verdict.speedup, "build": build, "shown_wall_s": judge_s(verdict)}
-        # A verdict tells no time of hidden shapes; the limit of time has to know it.
-        fields["wall_s"] = judge_s(verdict)
-        if isinstance(evaluator, ShapesEvaluator):
-            fields["wall_s"] = round(evaluator.last_s, 3)
-        busy = any(finding.code == HOST_BUSY for finding in verdict.findings)
-        session.record("start", fields | {"build_s": build_s(verdict), "host_busy": busy})
     if not state.evaluations and session.seconds_left < session.reserve_s:
         raise UsageError(
             f"seconds={session.budget.seconds:g} is too little: judging the "
             f"start took {session.seconds:.0f} s, and comparing and checking the best takes "
             f"about {session.reserve_s:.0f} s; give several times as much"
         )
+
+
+def judge_start(session: SearchSession) -> Verdict:
+    """Judge the start once, and record the verdict if it has a time."""
+    state, task, evaluator = session.state, session.task, session.evaluator
+    # With a fresh seed no cache answers the second time, which would hide the noise.
+    verdict = evaluator.evaluate(task.problem, task.start, seed=secrets.token_hex(16))
+    if not verdict.correct or verdict.timing is None:
+        return verdict
+    session.folder.write_start(task.start, verdict)
+    build = build_key(launch_key(state.variants[state.start]), verdict.build)
+    fields = {"speedup": verdict.speedup, "build": build, "shown_wall_s": judge_s(verdict)}
+    # A verdict tells no time of hidden shapes; the limit of time has to know it.
+    fields["wall_s"] = judge_s(verdict)
+    if isinstance(evaluator, ShapesEvaluator):
+        fields["wall_s"] = round(evaluator.last_s, 3)
+    busy = is_busy([verdict])
+    fields |= {"build_s": build_s(verdict), "host_busy": busy, "busy": int(busy)}
+    session.record("start", fields)
+    return verdict
+
+
+def _time_start(session: SearchSession) -> None:
+    """Time the start beside itself, if that was not done."""
+    duels, start, problem = session.duels, session.task.start, session.task.problem
+    if duels is None or session.state.ruler_logs:
+        return
+    began, pairs = session.seconds, []
+    for _ in range(_ROUNDS):
+        if (found := duels.duel_round(problem, [start, start])) is not None:
+            pairs.append((found[0], found[1]))
+    fields = {"verdicts": len(pairs), "busy": sum(is_busy(pair) for pair in pairs)}
+    took_s = round(session.seconds - began, 3)
+    session.record("ruler", {"logs": turn_logs(pairs), **fields, "took_s": took_s})
 
 
 def _ask_report(session: SearchSession) -> None:
@@ -108,12 +135,15 @@ def _ask_report(session: SearchSession) -> None:
 
 def _why_times_differ(state: SearchState) -> str:
     """Return why times of the start differ by 10 %; empty if they do not."""
-    noise, busy = math.expm1(state.noise), state.host_busy
+    logs, busy = state.start_logs, state.host_busy
+    noise = math.expm1(state.noise if state.ruler_logs else max(logs) - min(logs))
     if noise <= _QUIET and not busy:
         return ""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     told = " and the judge says host_busy" if busy else ""
-    return (
-        f"two verdicts of the start differ by {noise:.0%}{told}, with a load of {load:.1f} on "
-        f"{cores} cores"
+    differ = (
+        "the start, timed beside itself, differs"
+        if state.ruler_logs
+        else ("two verdicts of the start differ")
     )
+    return f"{differ} by {noise:.0%}{told}, with a load of {load:.1f} on {cores} cores"

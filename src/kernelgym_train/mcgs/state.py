@@ -4,22 +4,15 @@ Contract: `SearchState.take` is the only function that changes a search's state.
 writes an event into its log and then takes it in; a resumed search takes in the events of the log
 and so reaches the same state. Does no IO and reads no clock.
 
-`plain_state` returns the state as JSON (version 1), which ``search_state.json`` holds for readers
-and other programs. A search is resumed from its log, never from that file:
-
-- ``evaluations, duplicates, pruned, failures, seconds, stopped, noise, incumbent, start``;
-- ``nodes``: by key, in the order in which they were found: ``value`` (ln of the speedup over the
-  start), ``best`` (the highest value of the node and of all nodes below it), ``risk``, ``applied``
-  and ``actions``, each with ``attempts, failures, passes`` and the ``visits`` of its children;
-- ``failed``: keys of states that were judged and are no node; ``open``: keys without a verdict;
-- ``twins``: keys of states whose machine code equals that of another state, with its key;
-- ``beaten``: keys of states that lost a duel, or did not win it.
+The value of a state is ln of its speedup over the start. Where the evaluator times kernels in
+turns, each state is timed beside the start, and its value is the mean over its rounds. Otherwise it
+follows from its speedup over the reference, and the start's is pooled over all of its verdicts.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,70 +23,12 @@ from kernelgym_train.mcgs.events import SearchEvent
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
-from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words
+from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial
+from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words, variant_of
 from kernelgym_train.mcgs.writing.asks import AskLog
 
 _GAIN = math.log(1.02)
-_VERSION = 1  # of `plain_state`
-
-
-@dataclass(frozen=True, slots=True)
-class SearchTrial:
-    """One result of an evaluation, or a proposal of a state that has a result already."""
-
-    key: str
-    """Key of the graph's node, or of the failed state. For a state whose machine code equals that
-    of an earlier one, the earlier state's key."""
-    node: str
-    """Key of the node that the move was made at."""
-    move: str
-    """Id of the move."""
-    value: float | None
-    """ln of the speedup over the start; None for a failure."""
-    charged: bool
-    """Whether the result counts as an evaluation; False for a proposal of a known state."""
-    state: str = ""
-    """Key of the proposed state where its machine code equals that of `key`; empty otherwise."""
-    seconds: float = 0.0
-    """Seconds that the search had run when the result came."""
-    status: str = ""
-    """Status of the verdict, or ``same_code``."""
-    message: str = ""
-    """Message of the verdict."""
-    build_s: float = 0.0
-    """Seconds of the build."""
-    judge_s: float = 0.0
-    """Seconds of the verdict without its build."""
-
-    @property
-    def proposed(self) -> str:
-        """Key of the state that was proposed."""
-        return self.state or self.key
-
-
-@dataclass(frozen=True, slots=True)
-class SearchDuel:
-    """One comparison of two states of a search by `kernelgym.duel`."""
-
-    kind: str
-    """Name of the event: ``duel`` (with the best so far), ``confirmed`` (with the start) or
-    ``reduced`` (with the best, which has one step more)."""
-    after: int
-    """Number of evaluations before the comparison."""
-    key: str
-    """Key of the second state."""
-    ratio: float
-    """Speedup of the second state over the first."""
-    low: float
-    """Lower end of the ratio's 95 % interval."""
-    high: float
-    """Upper end of the ratio's 95 % interval."""
-    rounds: int
-    """Number of rounds."""
-    decided: str
-    """The faster state: ``first``, ``second`` or ``neither``."""
-    took_s: float
-    """Seconds that the comparison took."""
+_MOST_UNDECIDED = 2  # duels of one state with the best
 
 
 @dataclass(slots=True)
@@ -107,9 +42,14 @@ class SearchState:
     graph: SearchGraph
     risks: dict[str, str] = field(default_factory=dict)
     """Risks of states, by key."""
-    start_speedup: float = 0.0
-    """Speedup of the start over the reference in its first verdict; 0.0 until there is a
-    verdict."""
+    start_logs: list[float] = field(default_factory=list)
+    """ln of the start's speedup over the reference, by verdict."""
+    ruler_logs: list[float] = field(default_factory=list)
+    """ln of the start's speedup over itself, by round in turns; 0 but for noise."""
+    beside: dict[str, list[float]] = field(default_factory=dict)
+    """ln of the speedup over the start of states that were timed in turns with it, by round."""
+    over: dict[str, float] = field(default_factory=dict)
+    """ln of the speedup over the reference of states that were not timed in turns."""
     start_wall_s: float = 0.0
     """Seconds that judging the start took, without its build."""
     start_shown_s: float = 0.0
@@ -118,14 +58,16 @@ class SearchState:
     """Seconds that all verdicts on the start took, builds included."""
     begun: bool = False
     """Whether the log has an event."""
-    starts: int = 0
-    """Number of verdicts on the start."""
+    start_after: int = 0
+    """Number of evaluations before the last verdict on the start."""
     report: str | None = None
     """Report of the compiler on the start's loops; None if there is no report."""
-    noise: float = 0.0
-    """Noise of the start's times: abs(ln) of the ratio of the speedups in its two verdicts."""
     host_busy: bool = False
     """Whether the judge found the host busy while it timed the start."""
+    verdicts: int = 0
+    """Number of verdicts and rounds that timed a kernel of the search."""
+    busy: int = 0
+    """Number of those in which the judge found the host busy."""
     evaluations: int = 0
     """Number of results that are charged to the budget."""
     duplicates: int = 0
@@ -142,7 +84,11 @@ class SearchState:
     """Speedup of the incumbent over the start with both ends of its interval: products over the
     duels that led from the start to it. The interval is wider than independent errors need."""
     beaten: set[str] = field(default_factory=set)
-    """Keys of states that a duel did not confirm."""
+    """Keys of states that lost a duel, or were twice compared without a decision."""
+    undecided: dict[str, int] = field(default_factory=dict)
+    """Number of duels that did not decide, by the state that was compared with the best."""
+    untimed: dict[str, int] = field(default_factory=dict)
+    """Number of attempts to time states that are correct and were never timed, by key."""
     builds: dict[str, str] = field(default_factory=dict)
     """State by the key of its machine code: the first state that has it, or a later one of less
     risk."""
@@ -154,8 +100,6 @@ class SearchState:
     """Comparisons, in the order in which they were made."""
     leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
     """(number of evaluations, value) at each improvement of the best value."""
-    lead_low: float = 0.0
-    """Lower end of the 95 % interval of the best value's speedup over the reference."""
     floor_share: float = 0.0
     """Share of the device's bandwidth that the state with the best value achieves."""
     minimal: str = ""
@@ -194,16 +138,11 @@ class SearchState:
             case "search":
                 self.experience.begin(given.get("tactics", {}))
             case "start":
-                self.starts += 1
-                self.starts_s += given["wall_s"] + given["build_s"]
-                if not self.start_speedup:
-                    self.start_speedup = given["speedup"]
-                    self.start_wall_s = given["wall_s"]
-                    self.start_shown_s = given.get("shown_wall_s", given["wall_s"])
-                self.host_busy = self.host_busy or given["host_busy"]
-                if given.get("build"):
-                    self.builds[given["build"]] = self.start
-                self.noise = abs(math.log(given["speedup"] / self.start_speedup))
+                self._started(given)
+            case "ruler":
+                self.ruler_logs += given["logs"]
+                self.starts_s += given["took_s"]
+                self._count(given)
             case "report":
                 self.report = given["log"]
             case "proposed":
@@ -229,17 +168,12 @@ class SearchState:
                 self.graph.prune(given["node"], given["move"], given["attempt"], given["key"])
             case "judged":
                 self._judged(given, event.seconds)
+            case "timed":
+                self._timed(given)
             case "duel":
                 self._compared(event)
-                # If the first kernel failed, it loses without a measured time, and low is 0.
                 self.contests += bool(self.stopped)
-                if given["decided"] == "second" and given["low"] > 1.0:
-                    self.incumbent = given["second"]
-                    ratio, low, high = self.proof
-                    self.proof = (ratio * given["ratio"], low * given["low"], high * given["high"])
-                    self.minimal, self.needed = "", set()
-                else:
-                    self.beaten.add(given["second"])
+                self._duelled(given)
             case "stopped":
                 self.stopped = given["reason"]
                 self.limits = given["limits"]
@@ -278,31 +212,133 @@ class SearchState:
             message=given["message"],
             build_s=given["build_s"],
             judge_s=given["wall_s"],
+            round_s=given.get("round_s", 0.0),
         )
         self.history.append(trial)
-        if value is None:
-            why = "untimed" if trial.status == "correct" else trial.status
-            self.failures[why] = self.failures.get(why, 0) + 1
+        self._count(given)
+        is_untimed = value is None and trial.status == "correct"
+        if value is None and not is_untimed:
+            self.failures[trial.status] = self.failures.get(trial.status, 0) + 1
         if twin:
             self.graph.join(key, twin)
             return
         self.wall_s[key] = trial.judge_s
         if given.get("build"):
             self.builds[given["build"]] = key
+        if is_untimed:
+            self.untimed[key] = 1
         self.graph.settle(key, value)
+        self._measured(key, given)
+
+    def _measured(self, key: str, given: Mapping[str, Any]) -> None:
+        """Take in how a state was timed, by an event that holds its value."""
+        value = given["value"]
+        if value is None:
+            return
+        if logs := given.get("beside"):
+            self.beside[key] = list(logs)
+        elif given.get("speedup"):
+            self.over[key] = math.log(given["speedup"])
+        self._find_leader()
+        if value > self.leads[-1][1]:
+            self.leads.append((self.evaluations, value))
+            self.floor_share = given["floor_share"]
+
+    def _find_leader(self) -> None:
         leader = self.graph.ranked()[0].key
         if leader != self.led_since[0]:
             self.led_since = (leader, self.evaluations)
-        if value is not None and value > self.leads[-1][1]:
-            self.leads.append((self.evaluations, value))
-            self.floor_share, self.lead_low = given["floor_share"], given["speedup_low"]
+
+    def _timed(self, given: Mapping[str, Any]) -> None:
+        """Take in another attempt to time a state that is correct."""
+        key = given["key"]
+        self._count(given)
+        if given["value"] is None:
+            self.untimed[key] += 1
+            return
+        del self.untimed[key]
+        self.graph.revive(key, given["value"])
+        self._measured(key, given)
+
+    def _started(self, given: Mapping[str, Any]) -> None:
+        """Take in a verdict on the start, which moves the values that rest on its speedup."""
+        self.starts_s += given["wall_s"] + given["build_s"]
+        if not self.start_logs:
+            self.start_wall_s = given["wall_s"]
+            self.start_shown_s = given.get("shown_wall_s", given["wall_s"])
+        self.start_logs.append(math.log(given["speedup"]))
+        self.start_after = self.evaluations
+        self.host_busy = self.host_busy or given["host_busy"]
+        self._count(given)
+        if given.get("build"):
+            self.builds[given["build"]] = self.start
+        zero = math.log(self.start_speedup)
+        self.graph.revalue({key: log - zero for key, log in self.over.items()})
+        if self.over:
+            self._find_leader()
+
+    def _duelled(self, given: Mapping[str, Any]) -> None:
+        """Take in a comparison with the best so far."""
+        key = given["second"]
+        # If the first kernel failed, it loses without a measured time, and low is 0.
+        if given["decided"] == "second" and given["low"] > 1.0:
+            self.incumbent = key
+            ratio, low, high = self.proof
+            self.proof = (ratio * given["ratio"], low * given["low"], high * given["high"])
+            self.minimal, self.needed = "", set()
+        elif given["decided"] == "neither":
+            self.undecided[key] = self.undecided.get(key, 0) + 1
+            if self.undecided[key] >= _MOST_UNDECIDED or not given["ratio"]:
+                self.beaten.add(key)
+            self.led_since = (self.led_since[0], self.evaluations)  # compared again later
+        else:
+            self.beaten.add(key)
+        if (logs := given.get("logs")) and key in self.beside:
+            # Rounds with another state than the start tell as much: its own value is added.
+            by = self.graph.nodes[given["first"]].value
+            self.beside[key] += [by + log for log in logs]
+            self.graph.revalue({key: statistics.fmean(self.beside[key])})
+            self._find_leader()
+
+    def _count(self, given: Mapping[str, Any]) -> None:
+        """Count the verdicts and rounds of an event, and those that found the host busy."""
+        self.verdicts += given.get("verdicts", 1)
+        self.busy += given.get("busy", 0)
+
+    @property
+    def start_speedup(self) -> float:
+        """Speedup of the start over the reference, pooled over its verdicts; 0.0 before them."""
+        return math.exp(statistics.fmean(self.start_logs)) if self.start_logs else 0.0
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of one measurement of a state's value.
+
+        Rounds of the start beside itself show it, where there are any; its true value is 0. Else it
+        is that of the start's verdicts, which also measure the start less well than the pool.
+        """
+        if self.ruler_logs:
+            return math.sqrt(statistics.fmean(log * log for log in self.ruler_logs))
+        return statistics.stdev(self.start_logs) if len(self.start_logs) > 1 else 0.0
 
     def _compared(self, event: SearchEvent) -> None:
         if not event.fields.get("rounds"):
             return  # the outcome was known without a duel
         names = ("ratio", "low", "high", "rounds", "decided", "took_s")
         given = {name: event.fields[name] for name in names}
-        self.duels.append(SearchDuel(event.name, self.evaluations, event.fields["second"], **given))
+        fields = event.fields
+        first = fields.get("first", fields.get("of"))
+        self.duels.append(
+            SearchDuel(
+                event.name,
+                first,
+                self.evaluations,
+                fields["second"],
+                **given,
+                busy=fields.get("busy", 0),
+            )
+        )
+        self._count(fields)
 
     def _reduced(self, event: SearchEvent) -> None:
         given = event.fields
@@ -400,66 +436,12 @@ class SearchState:
 
 
 def value_of(verdict: Verdict, start_speedup: float) -> float | None:
-    """Return ln of the speedup over the start; None if a verdict has no time."""
+    """Return ln of the speedup over the start; None if a verdict has no time.
+
+    Args:
+        verdict: Verdict on a state.
+        start_speedup: Speedup of the start over the reference.
+    """
     if not verdict.correct or verdict.timing is None:
         return None
     return math.log(verdict.timing.speedup / start_speedup)
-
-
-def plain_variant(variant: Variant) -> dict[str, Any]:
-    """Return a variant as JSON."""
-    return dataclasses.asdict(variant)
-
-
-def variant_of(data: Mapping[str, Any]) -> Variant:
-    """Return the variant of a JSON object from `plain_variant`."""
-    return Variant(
-        data["source"],
-        data["language"],
-        tuple(data["flags"]),
-        tuple((name, value) for name, value in data.get("launch", [])),
-        tuple(MoveStep(**step) for step in data["applied"]),
-    )
-
-
-def plain_state(state: SearchState) -> dict[str, Any]:
-    """Return a search as JSON."""
-    graph = state.graph
-    nodes = {
-        node.key: {
-            "value": node.value,
-            "best": node.best,
-            "risk": state.risks[node.key],
-            "applied": [
-                [step.move, step.target, step.choice] for step in state.variants[node.key].applied
-            ],
-            "actions": {
-                move: {
-                    "attempts": action.attempts,
-                    "failures": action.failures,
-                    "passes": action.passes,
-                    "visits": dict(sorted(action.visits.items())),
-                }
-                for move, action in sorted(node.actions.items())
-                if action.attempts
-            },
-        }
-        for node in sorted(graph.nodes.values(), key=lambda node: node.created)
-    }
-    return {
-        "version": _VERSION,
-        "start": state.start,
-        "incumbent": state.incumbent,
-        "evaluations": state.evaluations,
-        "duplicates": state.duplicates,
-        "pruned": state.pruned,
-        "failures": dict(sorted(state.failures.items())),
-        "seconds": state.seconds,
-        "stopped": state.stopped,
-        "noise": state.noise,
-        "nodes": nodes,
-        "failed": sorted(graph.failed),
-        "open": list(state.open),
-        "twins": dict(sorted(graph.twins.items())),
-        "beaten": sorted(state.beaten),
-    }

@@ -6,11 +6,13 @@ whose kernels differ in comments, layout or the order of flags have one key. Pur
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kernelgym import Kernel
 from kernelgym_train.mcgs.source_forms import form_of
@@ -106,3 +108,19 @@ def context_key(parts: Iterable[tuple[str, str | Sequence[str]]]) -> str:
 def _digest(data: object) -> str:
     text = json.dumps(data, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def plain_variant(variant: Variant) -> dict[str, Any]:
+    """Return a variant as JSON."""
+    return dataclasses.asdict(variant)
+
+
+def variant_of(data: Mapping[str, Any]) -> Variant:
+    """Return the variant of a JSON object from `plain_variant`."""
+    return Variant(
+        data["source"],
+        data["language"],
+        tuple(data["flags"]),
+        tuple((name, value) for name, value in data.get("launch", [])),
+        tuple(MoveStep(**step) for step in data["applied"]),
+    )

@@ -22,7 +22,7 @@ from kernelgym_train.mcgs.selection import (
     mcgs,
     with_noise,
 )
-from kernelgym_train.mcgs.state import SearchTrial
+from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.tuning import tpe
 from kernelgym_train.mcgs.variant import state_key
 

@@ -23,9 +23,8 @@ from kernelgym_train.mcgs.building import StateJudge, build_key
 from kernelgym_train.mcgs.events import SearchEvent, read_events
 from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.definition import RISKS
-from kernelgym_train.mcgs.state import plain_variant
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
-from kernelgym_train.mcgs.variant import launch_key, read_variant
+from kernelgym_train.mcgs.variant import launch_key, plain_variant, read_variant
 from support import searches
 from support.searches import TASK
 

@@ -55,9 +55,9 @@ def test_later_rounds_are_in_turns_at_all_shapes() -> None:
     found, shapes = InTurns(judged), task().shapes
     evaluator = ShapesEvaluator(found, task().problem, shapes)
     ended = duel(evaluator, task().problem, task().start, FASTER, most=4)
-    assert ended.decided == "second" and ended.rounds == 3
+    assert ended.decided == "second" and ended.rounds == 4
     assert math.log(ended.ratio) == pytest.approx(0.75 * math.log(4.0) + 0.25 * math.log(2.0))
-    assert sorted(found.at) == sorted(2 * [shape.problem.id for shape in shapes])
+    assert sorted(found.at) == sorted(3 * [shape.problem.id for shape in shapes])
     assert evaluator.last(FASTER, 3) == pytest.approx({"n=48": 0.4, "n=96": 0.2, "n=1237": 0.2})
 
 

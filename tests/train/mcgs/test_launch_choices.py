@@ -18,9 +18,8 @@ from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.search import optimize_spec
-from kernelgym_train.mcgs.state import plain_variant, variant_of
 from kernelgym_train.mcgs.task import task_of_spec
-from kernelgym_train.mcgs.variant import read_variant, state_key
+from kernelgym_train.mcgs.variant import plain_variant, read_variant, state_key, variant_of
 from support.specs import SPEC, TRITON_SPEC, changed, written
 
 META = {"WIDTH": [16, 32, 64], "DEPTH": [2, 4], "FIXED": [1]}

@@ -10,8 +10,8 @@ import pytest
 
 from kernelgym_train.mcgs.events import SearchEvent
 from kernelgym_train.mcgs.live import cells, live_table
-from kernelgym_train.mcgs.state import SearchState, plain_variant
-from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.variant import plain_variant, read_variant
 from support import searches
 
 START = read_variant(searches.TASK.start)
@@ -29,12 +29,12 @@ def begun() -> SearchState:
     return state
 
 
-def judge(state: SearchState, key: str, value: float | None, low: float = 0.0) -> None:
+def judge(state: SearchState, key: str, value: float | None) -> None:
     proposed = {"key": key, "node": state.start, "move": "m", "attempt": len(state.history)}
     variant = {"variant": plain_variant(START), "risk": "exact"}
     take(state, "proposed", links=[], **proposed, **variant)
     status = "wrong" if value is None else "correct"
-    fields = {"key": key, "value": value, "status": status, "speedup_low": low, "message": ""}
+    fields = {"key": key, "value": value, "status": status, "message": ""}
     take(state, "judged", 9.0, build_s=0.0, wall_s=0.0, floor_share=0.0, **fields)
 
 
@@ -46,11 +46,11 @@ def compare(state: SearchState, low: float) -> None:
 def test_cells_tell_the_leader_and_the_failures() -> None:
     state = begun()
     assert cells(state, 20)["best so far"] == "the start"
-    for key, value, low in (("a", 1.3863, 1.6), ("b", 0.7, 0.9), ("c", None, 0.0)):
-        judge(state, key, value, low)
+    for key, value in (("a", 1.3863), ("b", 0.7), ("c", None)):
+        judge(state, key, value)
     assert cells(state, 20) == {
         "evaluations": "3 of 20",
-        "best so far": "4x (3.2 to 5)",
+        "best so far": "4x (3.11 to 5.15)",
         "failures": "1 wrong",
     }
     compare(state, low=0.9)
@@ -76,9 +76,9 @@ def test_table_stands_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     state = begun()
-    judge(state, "a", 1.3863, 1.6)
+    judge(state, "a", 1.3863)
     with live_table(20) as (say, watch):
         watch(state)
         say("one [line]")
     shown = terminal.getvalue()
-    assert "one [line]" in shown and "4x (3.2 to 5)" in shown and "1 of 20" in shown
+    assert "one [line]" in shown and "4x (3.11 to 5.15)" in shown and "1 of 20" in shown

@@ -18,7 +18,7 @@ from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs.drawing import MOST_NODES, graph_drawing
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.report import report, trace
-from kernelgym_train.mcgs.state import SearchTrial
+from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.variant import MoveStep, read_variant
 from support import searches
 
@@ -134,7 +134,7 @@ def test_empty_search_has_a_report() -> None:
         "task": "t", "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0,
         "over_reference": {"speedup": 0.0}, "evaluations": 0, "duplicates": 0, "pruned": 0,
         "seconds": 0.0, "stopped": "interrupted", "noise": 0.0, "risk": "exact",
-        "without_approximate": None,
+        "without_approximate": None, "host_busy": False, "busy_share": 0.0,
         "context": {}, "best": {"state": "s"},
     }  # fmt: skip
     state = searches.empty_state(read_variant(searches.TASK.start))

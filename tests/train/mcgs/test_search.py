@@ -29,7 +29,8 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.search import search
-from kernelgym_train.mcgs.state import SearchState, plain_state
+from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.state_json import plain_state
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support import searches
 from support.searches import rows

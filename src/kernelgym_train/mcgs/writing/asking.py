@@ -37,8 +37,8 @@ from kernelgym.whole_file import write_whole
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.session import SearchSession
-from kernelgym_train.mcgs.state import SearchTrial, plain_variant
-from kernelgym_train.mcgs.variant import MoveStep, state_key, steps_in_words
+from kernelgym_train.mcgs.trials import SearchTrial
+from kernelgym_train.mcgs.variant import MoveStep, plain_variant, state_key, steps_in_words
 from kernelgym_train.mcgs.writing.answers import (
     FREE_MOVE,
     AnswerRefused,

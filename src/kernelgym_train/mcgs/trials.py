@@ -1,0 +1,70 @@
+"""Entries of a search's history: results of evaluations, and comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTrial:
+    """One result of an evaluation, or a proposal of a state that has a result already."""
+
+    key: str
+    """Key of the graph's node, or of the failed state. For a state whose machine code equals that
+    of an earlier one, the earlier state's key."""
+    node: str
+    """Key of the node that the move was made at."""
+    move: str
+    """Id of the move."""
+    value: float | None
+    """ln of the speedup over the start; None for a failure."""
+    charged: bool
+    """Whether the result counts as an evaluation; False for a proposal of a known state."""
+    state: str = ""
+    """Key of the proposed state where its machine code equals that of `key`; empty otherwise."""
+    seconds: float = 0.0
+    """Seconds that the search had run when the result came."""
+    status: str = ""
+    """Status of the verdict, or ``same_code``."""
+    message: str = ""
+    """Message of the verdict."""
+    build_s: float = 0.0
+    """Seconds of the build."""
+    judge_s: float = 0.0
+    """Seconds of the verdict without its build."""
+    round_s: float = 0.0
+    """Seconds of timing the state beside the start."""
+
+    @property
+    def proposed(self) -> str:
+        """Key of the state that was proposed."""
+        return self.state or self.key
+
+
+@dataclass(frozen=True, slots=True)
+class SearchDuel:
+    """One comparison of two states of a search by `kernelgym.duel`."""
+
+    kind: str
+    """Name of the event: ``duel`` (with the best so far), ``confirmed`` (with the start) or
+    ``reduced`` (with the best, which has one step more)."""
+    first: str
+    """Key of the first state."""
+    after: int
+    """Number of evaluations before the comparison."""
+    key: str
+    """Key of the second state."""
+    ratio: float
+    """Speedup of the second state over the first."""
+    low: float
+    """Lower end of the ratio's 95 % interval."""
+    high: float
+    """Upper end of the ratio's 95 % interval."""
+    rounds: int
+    """Number of rounds."""
+    decided: str
+    """The faster state: ``first``, ``second`` or ``neither``."""
+    took_s: float
+    """Seconds that the comparison took."""
+    busy: int = 0
+    """Number of rounds in which the judge found the host busy."""
