@@ -83,7 +83,7 @@ def rules_for(
     start = start or read_variant(task.start)
     more = (WRITTEN_KNOB, *launch_choices(task.spec, start.language))
     if builds_extension(start.language):
-        more = (*more, parallelise(os.cpu_count() or 1))
+        more = (*more, parallelise(len(os.sched_getaffinity(0))))
         if moves:
             more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
         return RuleProposer(start, approximate=approximate, moves=moves or None, more=more)
