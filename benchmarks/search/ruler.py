@@ -3,9 +3,10 @@
 Run ``python -m benchmarks.search.ruler [--searches 20] [--spinning 1] [--out FILE]``. Twenty
 searches over six C++ kernels run, each beside a process that only counts. The best of a search and
 its start are then timed in turns in one process by `benchmarks.search.ruler_truth`, which uses
-torch and the built libraries alone: once with idle cores, and once beside the process that counts. Goals:
-the reported interval holds the true ratio in 18 of 20, and a gain above 1.2x is found in 9 of 10 of
-the searches whose kernel has one. A kernel has the gain that the best of its searches found.
+torch and the built libraries alone: once with idle cores, and once beside the process that counts.
+Goals: the reported interval holds the true ratio in 18 of 20, and a gain above 1.2x is found in 9
+of 10 of the searches whose kernel has one. A kernel has the gain that the best of its searches
+found.
 
 With ``--lanes N``, N searches run at the same time, each on two cores of its own with its own
 cache, lock and spinning process. Rows go into FILE as they come; what it holds is not run again.

@@ -26,6 +26,7 @@ from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.variant import launch_key
 
 _QUIET = 0.10  # share by which two verdicts of one kernel may differ
+_VERDICTS = 2  # on the start
 _ROUNDS = 2  # of the start beside itself
 _MOST_REPORT = 20_000  # characters of a compiler's report
 
@@ -47,18 +48,22 @@ def begin(session: SearchSession) -> None:
         session.record("search", {**fields, "tactics": tactics})
     try:
         _judge_start(session)
+        _time_start(session)
+        _check_time(session)
         if (busy := _why_times_differ(state)) and config.require_quiet:
             raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
     except UsageError:
         if new:
             session.folder.forget()
         raise
-    _time_start(session)
     _ask_report(session)
     session.tell_report()
-    session.say(
-        f"start: {state.start_speedup:.3g} of the reference's speed, noise {state.noise:.1%}"
+    share = (
+        f"{state.start_speedup:.3g} of the reference's speed"
+        if state.start_logs
+        else ("untimed beside the reference")
     )
+    session.say(f"start: {share}, noise {state.noise:.1%}")
     if busy:
         session.say(f"warning: {busy}, so gains below that are not seen")
 
@@ -66,13 +71,11 @@ def begin(session: SearchSession) -> None:
 def _judge_start(session: SearchSession) -> None:
     """Judge the start twice, which gives its speed and how far times repeat."""
     state = session.state
-    for _ in range(len(state.start_logs), 2):
-        verdict = judge_start(session)
-        if not verdict.correct or verdict.timing is None:
-            what = verdict.status if not verdict.correct else "correct, and was not timed"
+    for _ in range(state.starts, _VERDICTS):
+        if not (verdict := judge_start(session)).correct:
             raise UsageError(
-                f"the start kernel is {what}: {verdict.message or 'no reason given'}; a search "
-                "needs a correct kernel that the judge times"
+                f"the start kernel is {verdict.status}: {verdict.message or 'no reason given'}; a "
+                "search needs a correct kernel that the judge times"
             )
     if not state.evaluations and session.seconds_left < session.reserve_s:
         raise UsageError(
@@ -82,12 +85,30 @@ def _judge_start(session: SearchSession) -> None:
         )
 
 
+def _check_time(session: SearchSession) -> None:
+    """Try again to time a start that has no time yet.
+
+    Raises:
+        UsageError: If the judge does not time it.
+    """
+    state, message = session.state, ""
+    for _ in range(_VERDICTS):
+        if state.start_logs or state.ruler_logs:
+            return
+        message = judge_start(session).message
+    if not state.start_logs:
+        raise UsageError(
+            f"the start kernel is correct, and was not timed: {message or 'no reason given'}; a "
+            "search needs a correct kernel that the judge times"
+        )
+
+
 def judge_start(session: SearchSession) -> Verdict:
-    """Judge the start once, and record the verdict if it has a time."""
+    """Judge the start once, and record the verdict if it is correct."""
     state, task, evaluator = session.state, session.task, session.evaluator
     # With a fresh seed no cache answers the second time, which would hide the noise.
     verdict = evaluator.evaluate(task.problem, task.start, seed=secrets.token_hex(16))
-    if not verdict.correct or verdict.timing is None:
+    if not verdict.correct:
         return verdict
     session.folder.write_start(task.start, verdict)
     build = build_key(launch_key(state.variants[state.start]), verdict.build)
@@ -136,7 +157,8 @@ def _ask_report(session: SearchSession) -> None:
 def _why_times_differ(state: SearchState) -> str:
     """Return why times of the start differ by 10 %; empty if they do not."""
     logs, busy = state.start_logs, state.host_busy
-    noise = math.expm1(state.noise if state.ruler_logs else max(logs) - min(logs))
+    spread = max(logs) - min(logs) if logs else 0.0
+    noise = math.expm1(state.noise if state.ruler_logs else spread)
     if noise <= _QUIET and not busy:
         return ""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1

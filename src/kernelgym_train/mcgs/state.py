@@ -58,6 +58,8 @@ class SearchState:
     """Seconds that all verdicts on the start took, builds included."""
     begun: bool = False
     """Whether the log has an event."""
+    starts: int = 0
+    """Number of verdicts on the start, those without a time included."""
     start_after: int = 0
     """Number of evaluations before the last verdict on the start."""
     report: str | None = None
@@ -263,18 +265,20 @@ class SearchState:
     def _started(self, given: Mapping[str, Any]) -> None:
         """Take in a verdict on the start, which moves the values that rest on its speedup."""
         self.starts_s += given["wall_s"] + given["build_s"]
-        if not self.start_logs:
+        if not self.starts:
             self.start_wall_s = given["wall_s"]
             self.start_shown_s = given.get("shown_wall_s", given["wall_s"])
-        self.start_logs.append(math.log(given["speedup"]))
+        self.starts += 1
+        if given["speedup"]:  # a busy host may leave it untimed
+            self.start_logs.append(math.log(given["speedup"]))
         self.start_after = self.evaluations
         self.host_busy = self.host_busy or given["host_busy"]
         self._count(given)
         if given.get("build"):
             self.builds[given["build"]] = self.start
-        zero = math.log(self.start_speedup)
-        self.graph.revalue({key: log - zero for key, log in self.over.items()})
-        if self.over:
+        if self.over and self.start_logs:
+            zero = math.log(self.start_speedup)
+            self.graph.revalue({key: log - zero for key, log in self.over.items()})
             self._find_leader()
 
     def _duelled(self, given: Mapping[str, Any]) -> None:
@@ -440,8 +444,8 @@ def value_of(verdict: Verdict, start_speedup: float) -> float | None:
 
     Args:
         verdict: Verdict on a state.
-        start_speedup: Speedup of the start over the reference.
+        start_speedup: Speedup of the start over the reference; 0.0 if it has no time.
     """
-    if not verdict.correct or verdict.timing is None:
+    if not verdict.correct or verdict.timing is None or not start_speedup:
         return None
     return math.log(verdict.timing.speedup / start_speedup)

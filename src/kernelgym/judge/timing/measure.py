@@ -14,14 +14,9 @@ Contract:
   work that the candidate did not wait for. The overhead of a window is known from the reference's
   windows. Where the two clocks disagree, the judge's counts.
 - On the CPU, pairs of windows that waited for other programs are measured again; a kernel without
-<<<<<<< HEAD
   enough pairs that did not wait stays untimed.
 - Several kernels are compared by their own windows, and timed on a busy host all the same. These
   windows are longer, so that short calls outweigh a window's start.
-=======
-  enough pairs that did not wait stays untimed. Several kernels are compared by their own windows and
-  timed all the same. These windows are longer, so that short calls outweigh a window's start.
->>>>>>> 8ca9776 (Check what searches report beside a spinning process against a script's times)
 
 Not covered:
 - running one window, drawing its values, verifying its outputs: `kernelgym.judge.timing.windows`;

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 
+_LEAST_QUIET = 4  # windows for a lower quartile
 _FLOOR_SLACK = 0.85  # kernels that mostly read reach more bandwidth than the copies of the floor
 _STANDARD_ERRORS = 4.0
 _OCCUPIED_FACTOR, _OCCUPIED_MS = 1.5, 0.5
@@ -66,6 +67,8 @@ class WindowPair:
     """Largest share of either window spent waiting for processors that other programs held, on
     the CPU; None if unknown."""
 
+    kernel_waited: bool = False
+    """Whether the kernel's window waited for other programs too long to count."""
     kernel_run_ms: float = 0.0
     """Time per call of the kernel without the time that its window waited for other programs, on
     the CPU; 0.0 on a GPU."""
@@ -167,14 +170,19 @@ def slow_down(timing: Timing, factor: float) -> Timing:
 def turn_ms(pairs: Sequence[WindowPair]) -> float:
     """Return a kernel's time per call, to be compared with kernels timed in turns with it.
 
-    It is the lower quartile of the windows. What disturbs a window makes it longer, and seldom
-    disturbs most of them: on a host with other work, medians of one kernel differ by a factor of
-    two between rounds.
+    It is the lower quartile of the windows that did not wait for other programs, or of all windows
+    less their wait if there are too few of these. What disturbs a window makes it longer, and
+    seldom disturbs most of them: on a host with other work, medians of one kernel differ by a
+    factor of two between rounds. The wait alone does not tell all of it, since threads of a
+    parallel region spin until the last one gets a processor.
 
     Args:
         pairs: The kernel's pairs of windows on the CPU, one at least.
     """
-    ordered = sorted(pair.kernel_run_ms for pair in pairs)
+    quiet = [pair.kernel_run_ms for pair in pairs if not pair.kernel_waited]
+    ordered = sorted(
+        quiet if len(quiet) >= _LEAST_QUIET else [pair.kernel_run_ms for pair in pairs]
+    )
     return ordered[(len(ordered) - 1) // 4]
 
 

@@ -223,6 +223,7 @@ class TimingWindows:
                     reference.layout_ms,
                     kernel.layout_ms,
                     self._longer(self._waited(reference, trusted=True), waited),
+                    host.has_waited(waited),
                     0.0 if self._on_device else self._call_ms(kernel, waited or 0.0),
                 )
             )
