@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelgym import devices
 from kernelgym.cli import judging
+from kernelgym.devices import CudaDevice
 from kernelgym.errors import JudgeError
+from kernelgym.judge import local, provenance
 from kernelgym.records.trajectories import read_records
 from kernelgym.testing import ScriptedEvaluator
+from kernelgym.types import Status, Verdict
 from support.chat_server import chat_server
 from support.evals import lines_of
 
@@ -95,6 +100,37 @@ def test_all_devices_share_a_run_whose_plan_names_the_first(
     assert run(*ASKED, "--samples", 2, "--device", "cuda:0", "--out", out)[0] == 0
     assert run("eval", "--judge-only", "--device", "all", "--out", out)[0] == 0
     assert asked == ["all", "cuda:0", "all"]
+
+
+def test_all_devices_are_judged_on_by_the_evaluator_itself(
+    run: Any, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The evaluator is the real one; two GPUs of the driver and their workers are made up."""
+    gpus = (CudaDevice("GPU", 80 << 30, (9, 0)),) * 2
+    both = threading.Barrier(2, timeout=30)  # a worker waits until the other one judges, too
+    judged: list[str] = []
+
+    class Worker:
+        def __init__(self, *given: Any) -> None:
+            self.device = given[4]
+
+        def judge(self, *_: Any) -> tuple[Verdict, ...]:
+            both.wait()
+            judged.append(self.device)
+            correct = {"compiled": True, "trials": 1, "trials_passed": 1}
+            return (Verdict(Status.CORRECT, **correct, device=self.device),)
+
+        def close(self) -> None: ...
+
+    for module in (local, provenance, devices):
+        monkeypatch.setattr(module, "cuda_devices", lambda: gpus)
+    monkeypatch.setattr(local, "WorkerProcess", Worker)
+    code, said, _ = run(*ASKED, "--shares", 1, 0, 0, "--device", "all", "--out", out)
+    assert code == 0 and "4 of 4 episodes ended" in said
+    assert sorted(judged) == ["cuda:0"] * 2 + ["cuda:1"] * 2
+    assert json.loads((out / "plan.json").read_text())["device"] == "cuda:0"
+    found = {row["verdict"]["device"] for row in lines_of(out, "verdicts")}
+    assert found == {"cuda:0", "cuda:1"}
 
 
 REFUSED = {
