@@ -10,7 +10,7 @@ import pytest
 from kernelgym.cli import judging, main
 from kernelgym.rulesets import ruleset
 from kernelgym.testing import ScriptedEvaluator
-from support.benchmark_runs import eval_run
+from support.benchmark_runs import WRONG, eval_run, made, problem, record
 from support.html_pages import parsed
 
 KERNEL = "import torch\n# verdict: {}\nclass ModelNew(torch.nn.Module):\n    pass\n"
@@ -27,8 +27,8 @@ def theirs(tmp_path: Path, kernelbench_checkout: Path, monkeypatch: pytest.Monke
     )
     folder = tmp_path / "theirs"
     folder.mkdir()
-    for problem, said in ((1, "correct 2.0"), (2, "wrong")):
-        name = f"level_1_problem_{problem}_sample_0_kernel.py"
+    for number, said in ((1, "correct 2.0"), (2, "wrong")):
+        name = f"level_1_problem_{number}_sample_0_kernel.py"
         (folder / name).write_text(KERNEL.format(said))
     entry = {"sample_id": 0, "compiled": True, "correctness": True, "runtime": 1.0}
     (folder / "eval_results.json").write_text(json.dumps({"2": [entry]}))
@@ -47,8 +47,8 @@ def test_import_judge_report_and_export(
     said = " ".join(capsys.readouterr().out.split())
     assert "1 of 1 claims differ" in said and "claimed correct, wrong here" in said
     assert "claimed correct, wrong here" in parsed(page.read_text()).text
-    export = ["export", str(ours), "--format", "kernelbench", "--level", "1", "--out", str(back)]
-    assert main(export) == 0
+    export = ["export", str(ours), "--format", "kernelbench", "--out", str(back)]
+    assert main(export) == 0, "the run has one level, so it need not be named"
     results = json.loads((back / "eval_results.json").read_text())
     assert {n: each[0]["correctness"] for n, each in results.items()} == {"1": True, "2": False}
     name = "level_1_problem_1_sample_0_kernel.py"
@@ -61,9 +61,9 @@ def test_import_judge_report_and_export(
         (["import", "{theirs}/nowhere", "--level", "1"], "cannot read folder"),
         (["import", "{theirs}", "--level", "2"], "kernels of level 1"),
         (["import", "{theirs}", "--level", "1", "--out", "{theirs}"], "name another one"),
-        (["export", "{run}", "--format", "kernelbench", "--out", "{run}/x"], "--level"),
+        (["export", "{mixed}", "--format", "kernelbench", "--out", "{mixed}/x"], "run: 1, 2"),
         (
-            ["export", "{run}", "--format", "kernelbench", "--level", "1", "--out", "{run}/x"],
+            ["export", "{run}", "--format", "kernelbench", "--out", "{run}/x"],
             "holds results on KernelBench only, and run has Test/L1/A",
         ),
     ],
@@ -76,6 +76,8 @@ def test_bad_input_is_one_line(
     says: str,
 ) -> None:
     run = eval_run(tmp_path / "run", {"A": "r"})
-    assert main([each.format(theirs=theirs, run=run) for each in arguments]) == 2
+    levels = [record(made([WRONG], problem("A", level=level)), 0) for level in (1, 2)]
+    mixed = eval_run(tmp_path / "mixed", {}, episodes=levels)
+    assert main([each.format(theirs=theirs, run=run, mixed=mixed) for each in arguments]) == 2
     said = capsys.readouterr().err
     assert says in said and len(said.splitlines()) == 1

@@ -65,6 +65,20 @@ def test_log_says_how_a_command_ended(
     assert set(said) <= set(lines(tmp_path))
 
 
+def test_failure_of_a_command_prints_no_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # those of pytest
+    with contextlib.suppress(ValueError), run_logs(tmp_path), RunLock(tmp_path):
+        logging.getLogger("other").warning("of a library")
+        raise ValueError("broken")
+    assert capsys.readouterr().err == "of a library\n"
+    assert "ValueError: broken" in lines(tmp_path)
+    logging.getLogger("other").warning("later")
+    LOG.warning("later, of a command")
+    assert capsys.readouterr().err == "later\nlater, of a command\n", "the printer is as it was"
+
+
 def test_warnings_are_logged_and_still_raised_for_others(tmp_path: Path) -> None:
     with run_logs(tmp_path), RunLock(tmp_path), pytest.warns(UserWarning, match="look out"):
         LOG.info("in hand")

@@ -84,7 +84,7 @@ class ExportCommand(Command):
     out: str
     """Path of the file to write, or of a folder for kernelbench and hf."""
     level: int | None = None
-    """Level of the problems, for kernelbench."""
+    """Level of the problems, for kernelbench; that of the run if it has only one."""
     turn: Literal["last", "best", "first"] = "last"
     """Turn that stands for an episode, for kernelbench."""
     untimed: Literal["refuse", "keep"] = "refuse"
@@ -152,8 +152,6 @@ class ExportCommand(Command):
     def _run_folder(self) -> int:
         from kernelgym.benchmark.recorded_runs import read_run
 
-        if self.format == "kernelbench" and self.level is None:
-            raise UsageError("--format kernelbench writes one level; name it with --level")
         run, out = read_run(self.file), _apart(self.out, self.file)
         if self.format == "hf":
             from kernelgym.benchmark.interchange.hub import export_dataset
@@ -162,8 +160,15 @@ class ExportCommand(Command):
             return 0
         from kernelgym.benchmark.interchange.exporting import export_kernelbench
 
-        assert self.level is not None
-        done = export_kernelbench(run, out, level=self.level, turn=self.turn, untimed=self.untimed)
+        levels = sorted({outcome.level for outcome in run.outcomes})
+        if self.level is None and len(levels) != 1:
+            told = ", ".join(map(str, levels)) or "none"
+            raise UsageError(
+                "--format kernelbench writes one level; name it with --level; levels of this run: "
+                f"{told}"
+            )
+        level = levels[0] if self.level is None else self.level
+        done = export_kernelbench(run, out, level=level, turn=self.turn, untimed=self.untimed)
         print_text(
             f"{done.kernels} kernels and {done.results} results written to {out}, baselines to "
             f"results/timing/{done.hardware} in it"

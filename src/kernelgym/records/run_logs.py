@@ -75,6 +75,10 @@ def run_logs(folder: Path) -> Iterator[None]:
     # A root logger with a handler no longer prints warnings by itself.
     printer = logging.lastResort if not root.handlers else None
     handlers = [handler, *([printer] if printer is not None else [])]
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.name != LOG.name  # the command itself prints what it logs, in one line
+
     shown = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **given: Any) -> None:
@@ -83,6 +87,8 @@ def run_logs(folder: Path) -> Iterator[None]:
 
     for each in handlers:
         root.addHandler(each)
+    if printer is not None:
+        printer.addFilter(of_others)
     LOG.setLevel(logging.INFO)
     warnings.showwarning = show
     try:
@@ -101,6 +107,8 @@ def run_logs(folder: Path) -> Iterator[None]:
         LOG.setLevel(level)
         for each in handlers:
             root.removeHandler(each)
+        if printer is not None:
+            printer.removeFilter(of_others)
         handler.close()
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,8 @@ def test_unavailable_verdict_is_judged_anew(tmp_path: Path) -> None:
     assert done.cut == 0 and all(key.turn > 0 for key in policy.asked)
     assert done.judged >= 2
     assert files(part) == files(whole)
+    counted = Counter(row["verdict"]["status"] for row in lines_of(whole, "verdicts"))
+    assert done.statuses == counted, "earlier commands' verdicts are counted, too"
 
 
 def test_failed_answer_is_missing_and_asked_again(tmp_path: Path) -> None:

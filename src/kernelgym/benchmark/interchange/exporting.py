@@ -105,10 +105,14 @@ def export_kernelbench(
         )
     bare = [s for s in samples if s.turn.verdict.correct and not s.turn.verdict.timed]
     if bare and untimed == "refuse":
+        busy = any(sample.turn.verdict.distrusted for sample in bare)
+        again = (
+            "`kernelgym eval --retime RUN` on an idle host" if busy else "judge them with timing"
+        )
         raise UsageError(
             f"{len(bare)} correct kernels of {run.name} are untimed, such as "
             f"{bare[0].problem.id} sample {bare[0].played.sample}; KernelBench's geometric mean of "
-            "them is NaN: judge them with timing, or write them with --untimed keep"
+            f"them is NaN: {again}, or write them with --untimed keep"
         )
     machine = str(run.machine.get("gpu", "")).partition(",")[0].strip()
     hardware = machine or samples[0].played.record.device

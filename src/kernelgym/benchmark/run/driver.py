@@ -68,7 +68,7 @@ class EvalSummary:
     failures: collections.Counter[str] = field(default_factory=collections.Counter)
     """Number of failed answers by kind of failure."""
     statuses: collections.Counter[str] = field(default_factory=collections.Counter)
-    """Number of verdicts by status, of all turns that were played or replayed from disk."""
+    """Number of verdicts by status, of all turns of the run, earlier commands' included."""
     usd: float = 0.0
     """Cost of this command's answers in US dollars, where prices are known."""
     stopped: str = ""
@@ -118,7 +118,8 @@ async def drive(
     order = sorted(episodes_of(plan, problems), key=lambda episode: episode[1])
     run.done.episodes = len(order)
     left = iter([(p, sample) for p, sample in order if (p.id, sample) not in there])
-    run.done.ended = len(there & {(problem.id, sample) for problem, sample in order})
+    ended = there & {(problem.id, sample) for problem, sample in order}
+    run.done.ended, run.done.statuses = len(ended), folder.statuses(ended)
 
     async def seat(number: int) -> None:
         del number

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -153,6 +154,12 @@ class RunFolder:
     def has_verdict(self, key: AnswerKey) -> bool:
         """Return True if the answer has a verdict on disk, even an `unavailable` one."""
         return key in self._judged
+
+    def statuses(self, episodes: Collection[tuple[str, int]]) -> Counter[str]:
+        """Return the number of verdicts on disk by status, of some episodes."""
+        path = self.path / VERDICTS
+        chosen = (at for key, at in self._judged.items() if (key.problem, key.sample) in episodes)
+        return Counter(str(line_at(path, offset)["verdict"]["status"]) for offset in chosen)
 
     def spent_usd(self) -> float:
         """Return the US dollars spent on the answers and failures on disk."""
