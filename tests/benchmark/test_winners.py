@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,11 @@ def test_distrusted_time_is_never_certain_and_is_counted(tmp_path: Path) -> None
     assert card["fast_1"]["value"] == 1.0
     assert card["fast_1_certain"]["value"] == pytest.approx(1 / 3)
     assert card["correct"]["value"] == 1.0, "the kernels are correct all the same"
+    assert card["speedup"]["distrusted"] == card["fast_1"]["distrusted"] == 2
+    assert "distrusted" not in card["fast_1_certain"] and "distrusted" not in card["correct"]
     page = parsed(found.html())
     assert "2 of 3 times distrusted: host busy" in page.text
+    assert re.search(r"\d+x \([^)]*\), 2 of the times distrusted", page.text)
     assert found.html().count('class="cell distrusted"') >= 2
     assert found.html().count("cell fast1") == 1, "in the legend only"
 

@@ -35,6 +35,12 @@ class CardNumber:
     name: str
     """Name of the number for readers."""
     value: RateEstimate | GeometricMean
+    distrusted: int = 0
+    """Number of times in it that their own verdicts distrust, since the host was busy."""
+
+    def __str__(self) -> str:
+        of = f", {self.distrusted} of the times distrusted" if self.distrusted else ""
+        return f"{self.value}{of}"
 
     @property
     def unit(self) -> str:
@@ -44,7 +50,8 @@ class CardNumber:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
         found = self.value
-        return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
+        plain = {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
+        return plain | ({"distrusted": self.distrusted} if self.distrusted else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +186,21 @@ def numbers(
             found.append((f"sol_score{end}", f"SOL score of correct kernels{tail}", score))
     for status, name in ((Status.REJECTED, "refused"), (Status.NO_KERNEL, "no kernel in it")):
         found.append((status.value, f"{name}, first answer", _status_rate(outcomes, status)))
-    return [CardNumber(key, name, value) for key, name, value in found if value is not None]
+    doubtful = {within: _distrusted(outcomes, within) for within in (False, True)}
+    return [
+        CardNumber(key, name, value, doubtful["_within" in key] if _uses_times(key) else 0)
+        for key, name, value in found
+        if value is not None
+    ]
+
+
+def _uses_times(key: str) -> bool:
+    """Return True if a distrusted time may be in a number."""
+    return key.startswith(("fast_", "speedup", "roofline", "sol_")) and "_certain" not in key
+
+
+def _distrusted(outcomes: Sequence[EpisodeOutcome], within: bool) -> int:
+    return sum(found.timed and found.distrusted for found in _verdicts(outcomes, within))
 
 
 def solved(run: RecordedRun) -> int:

@@ -139,7 +139,7 @@ def _tell(found: BenchmarkReport) -> None:
         print_table(
             ("", *names),
             [
-                (name, *("-" if number is None else str(number.value) for number in numbers))
+                (name, *("-" if number is None else str(number) for number in numbers))
                 for name, numbers in card_rows(found.views, table)
             ],
         )
