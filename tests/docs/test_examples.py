@@ -23,6 +23,7 @@ LAST_LINES = {
     "09_report.py": "wrote report.html",
     "08_benchmark.py": "solved: 9 of 12 episodes",
     "10_remote_judge.py": "verdict of the server: ",
+    "11_model_search.py": "softmax: ",
 }
 """How the last line of each begins."""
 

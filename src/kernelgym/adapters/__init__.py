@@ -1,0 +1,1 @@
+"""Adapters: the judge as other projects' programs call it."""
