@@ -285,7 +285,7 @@ RULESETS: Mapping[str, Ruleset] = MappingProxyType(
                 unknown_operators="dear",
                 small_share=0.1,
                 least_share=0.02,
-                own_time=0.5,
+                own_time=0.9,
                 distributions=(
                     *("shifted", "wide", "narrow", "spiked"),
                     *("lattice", "clustered", "salted"),

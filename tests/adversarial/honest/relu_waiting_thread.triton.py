@@ -1,8 +1,9 @@
 # /// redteam
 # problem = "relu"
 # devices = ["cpu", "cuda"]
-# what = "Has a pool of one thread, made in __init__, launch the kernel, and waits for it."
+# what = "Has a pool of one thread, made in __init__, launch the kernel on its stream."
 # ///
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -19,7 +20,17 @@ def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=mask)
 
 
-def relu(x):
+def relu(x, stream):
+    with on(stream):
+        return launched(x)
+
+
+def on(stream):
+    """A new thread's current stream is the default one, not that of the thread that asks."""
+    return contextlib.nullcontext() if stream is None else torch.cuda.stream(stream)
+
+
+def launched(x):
     y = torch.empty_like(x)
     relu_kernel[(triton.cdiv(x.numel(), 8192),)](x, y, x.numel(), BLOCK=8192)
     return y
@@ -32,4 +43,5 @@ class ModelNew(nn.Module):
         self.pool.submit(int).result()
 
     def forward(self, x):
-        return self.pool.submit(relu, x).result()
+        stream = torch.cuda.current_stream() if x.is_cuda else None
+        return self.pool.submit(relu, x, stream).result()

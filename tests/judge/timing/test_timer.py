@@ -8,13 +8,15 @@ import pytest
 import torch
 
 from kernelgym.judge.compare.compare import OutputComparison
+from kernelgym.judge.evidence.device_share import DeviceShare
+from kernelgym.judge.evidence.evidence import Evidence
 from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun
 from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing.measure import Measurement, Untimed
-from kernelgym.judge.timing.timer import Timer
+from kernelgym.judge.timing.timer import Timer, _unexplained
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Finding, Kernel, Severity, Status, Timing
 from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
@@ -104,6 +106,13 @@ def codes(verdict):
 def test_a_clock_that_is_believed_needs_no_second_process():
     keeper = Keeper(measured(2.0))
     assert keeper.verdict().speedup == 2.0 and keeper.processes.opened == 0
+
+
+def test_time_far_below_the_watched_calls_is_not_believed_without_a_graph():
+    ran = DeviceShare(0.5, 0.0, 0.0, 0.5, 0.0)
+    found = _unexplained(Evidence(ran=ran), measured(2.0))
+    assert "the kernels of a watched call 0.5000 ms" in str(found)
+    assert [finding.code for finding in found.findings] == [UNCONFIRMED_SPEED]
 
 
 def test_where_the_second_processs_clock_is_right_its_time_counts():

@@ -143,6 +143,8 @@ class Timer:
                 measured = stopwatch.measure()
                 if watched is not None and runs_faster(watched, measured[0].timing.kernel_ms):
                     seen, calls = stopwatch.graph_kernels(0)
+                    if not seen:
+                        raise _unexplained(watched, measured[0])
                     if found := in_timed_calls(watched, seen, calls, runs[0].case):
                         measured = [replace(measured[0], findings=(found,))]
                         return measured
@@ -289,3 +291,13 @@ def _idle(run: LiveRun) -> Finding | None:
     if not run.case.ruleset.require_custom_kernel:
         return None
     return run.session.tally.finding(run.case.kernel, Severity.HARD, watched=1)
+
+
+def _unexplained(watched: Evidence, measured: Measurement) -> Untimed:
+    """Return the refusal of a time that is far below the device's in the watched call."""
+    device_ms = 0.0 if watched.ran is None else watched.ran.total_ms
+    message = (
+        f"a timed call took {measured.timing.kernel_ms:.4f} ms, but the kernels of a watched call "
+        f"{device_ms:.4f} ms; let calls be captured in a CUDA graph, whose kernels can be listed"
+    )
+    return Untimed(message, (Finding(UNCONFIRMED_SPEED, message, Severity.SOFT),))

@@ -23,6 +23,9 @@ _SETTINGS = {
     # One model does not repay a pool of processes and 150 MB of precompiled headers.
     "compile_threads": 1,
     "cpp_cache_precompile_headers": False,
+    # A choice of launch settings is kept beside the code, under the path of the process that
+    # compiled it, where another process may not write.
+    "autotune_local_cache": False,
     # Random layers must draw the same numbers as in eager mode, or their outputs would differ.
     "fallback_random": True,
 }

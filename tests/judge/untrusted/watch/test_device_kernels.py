@@ -55,7 +55,7 @@ def test_kernels_are_listed_with_their_times_and_without_copies():
             name=lambda: name,
             start_ns=lambda: start * MS,
             duration_ns=lambda: ms * MS,
-            linked_correlation_id=lambda: number,
+            correlation_id=lambda: number,
         )
 
     events = [event("mine", 0, 2), event("gemm", 1, 4, 7), event("mine", 9, 1)]

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from kernelgym.judge.compiling.library_symbols import computes
 from kernelgym.judge.evidence.evidence import _uncounted
 from kernelgym.judge.untrusted.watch.operator_work import Counter, computes_alone
-from kernelgym.judge.untrusted.watch.records import CallRecorder, counted_around, uncounted
+from kernelgym.judge.untrusted.watch.records import (
+    CallRecord,
+    CallRecorder,
+    counted_around,
+    uncounted,
+)
 
 MM, MUL, RELU = "aten::mm", "aten::mul", "aten::relu"
 
@@ -31,6 +36,22 @@ def test_a_record_beside_an_operator_takes_its_name():
 def test_threads_do_not_nest_in_each_other():
     named = [(1, 0, 9, 1, RELU), (2, 1, 8, 2, MM)]
     assert counted_around(named, {RELU: 1}) == {1: RELU}
+
+
+def test_kernel_belongs_to_the_innermost_operator_open_in_the_thread_that_launched_it():
+    named = [(1, 0, 9, 1, "aten::linear"), (1, 1, 8, 2, MM), (1, 20, 29, 3, MUL)]
+    launch = "cudaLaunchKernel"
+    calls = [(1, 4, 5, 70, launch), (2, 4, 5, 71, launch), (1, 12, 13, 72, launch)]
+    record = CallRecord(named, [*calls, (1, 20, 21, 73, "cuLaunchKernelEx")], [])
+    assert record.launched_in({MM: 1, MUL: 1}) == {70: MM, 73: MUL}
+    assert record.launched_in({MUL: 1}) == {73: MUL}
+    assert record.launched_in({"aten::linear": 1}) == {70: MM}
+
+
+def test_kernel_in_an_annotation_named_like_an_operator_belongs_to_none():
+    named = [(1, 0, 2, 1, MM), (1, 4, 9, 2, MM)]
+    record = CallRecord(named, [(1, 5, 6, 70, "cudaLaunchKernel")], [])
+    assert record.launched_in({MM: 1}) == {}, "one of the two is an annotation"
 
 
 @given(

@@ -39,7 +39,7 @@ class DeviceKernels:
 
     def __init__(self, counter: Any, records: ModuleType) -> None:
         self._counter = counter
-        self._recorder, self._counted_around = records.CallRecorder(), records.counted_around
+        self._recorder = records.CallRecorder()
         self._found: dict[str, Any] = {}
 
     def call(self, model: Any, arguments: list[Any]) -> Any:
@@ -55,7 +55,7 @@ class DeviceKernels:
             self._counter.active = False
             _synchronize()
             if (record := self._recorder.end()) is not None:
-                operators = self._counted_around(record.named, self._counter.names)
+                operators = record.launched_in(self._counter.names)
                 self._found = _listed(record.kernels, operators)
 
     def replayed(self, replay: Callable[[], Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _listed(events: Iterable[Any], operators: dict[int, str]) -> dict[str, Any]:
     for event in events:
         if event.name().startswith(_NO_KERNELS):
             continue
-        operator = operators.get(event.linked_correlation_id(), "")
+        operator = operators.get(event.correlation_id(), "")
         key = event.name()[:_MOST_NAME], operator[:_MOST_NAME]
         start = event.start_ns()
         spans.setdefault(key, []).append((start, start + event.duration_ns()))

@@ -49,8 +49,36 @@ class CallRecord:
 
     named: list[Span]
     """Operators of all threads, and annotations that look like them."""
+    calls: list[Span]
+    """Everything else that ran on the host, such as calls of CUDA's runtime."""
     kernels: list[Any]
     """The profiler's events of the device."""
+
+    def launched_in(self, counted: Mapping[str, int]) -> dict[int, str]:
+        """Return the counted operator that launched each kernel, by the kernel's number.
+
+        A kernel bears the number of the call of CUDA's runtime or driver that launched it. That
+        call belongs to the innermost operator that was open in its thread, if that operator was
+        counted or ran in one that was.
+
+        Args:
+            counted: How often each operator was counted, by its name with its namespace.
+        """
+        operators = counted_around(self.named, counted)
+        known = {number for _, _, _, number, _ in self.named}
+        found: dict[int, str] = {}
+        around: list[Span] = []
+        # Of what starts at the same time, operators come first.
+        spans = [(*span[:2], -span[2], 0, span) for span in self.named]
+        spans += [(*span[:2], -span[2], 1, span) for span in self.calls if span[3] not in known]
+        for thread, start, _, is_call, span in sorted(spans):
+            while around and (around[-1][0] != thread or around[-1][2] < start):
+                around.pop()
+            if not is_call:
+                around.append(span)
+            elif around and (operator := operators.get(around[-1][3])) is not None:
+                found[span[3]] = operator
+        return found
 
 
 class CallRecorder:
@@ -73,16 +101,22 @@ class CallRecorder:
             events = _disable().events()
         except RuntimeError:
             return None
-        named, kernels = [], []
+        named: list[Span] = []
+        calls: list[Span] = []
+        kernels = []
         for event in events:
             if event.device_type() == _ON_DEVICE:
                 kernels.append(event)
-            elif "::" in event.name():
-                start = event.start_ns()
-                end = start + event.duration_ns()
-                thread = event.start_thread_id()
-                named.append((thread, start, end, event.correlation_id(), event.name()))
-        return CallRecord(named, kernels)
+                continue
+            start, name = event.start_ns(), event.name()
+            # Only this number of a thread is also known of calls of CUDA's runtime.
+            thread, end = event.device_resource_id(), start + event.duration_ns()
+            into = named if "::" in name else calls
+            into.append((thread, start, end, event.correlation_id(), name))
+        # The device has an event for each annotation of the host, which is no kernel.
+        annotations = {(number, name) for _, _, _, number, name in (*named, *calls)}
+        kernels = [k for k in kernels if (k.correlation_id(), k.name()) not in annotations]
+        return CallRecord(named, calls, kernels)
 
 
 @dataclass(slots=True)
