@@ -28,7 +28,7 @@ _MOST = 200
 _MOST_SPANS = 2000
 _OWNERS = ("library", "torch", "own")
 _EMPTY_MS = 0.002
-"""Time of a launch that does nothing, or little more: 0.001 to 0.0015 ms on an H100."""
+"""Time of a launch that does little; one that does nothing takes 0.001 to 0.0015 ms on an H100."""
 _TORCH = ("aten::", "prim::", "prims::", "quantized::", "inductor::", "torch::", "cudnn::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # The names of kernels in CUDA's text for NVRTC: from the mark to the body. Words elsewhere name
@@ -77,9 +77,9 @@ class DeviceShare:
     library_ms: float
     """Time of libraries' kernels that no operator of torch launched."""
     own_busy_ms: float
-    """Time of the custom kernels above that of launches that do nothing."""
+    """Time of the custom kernels that take longer than a launch that does little."""
     library_busy_ms: float
-    """Time of the libraries' kernels above that of launches that do nothing."""
+    """Time of the libraries' kernels that take longer than a launch that does little."""
     libraries: tuple[str, ...] = ()
     """Names of the libraries' kernels, longest first."""
 
@@ -199,15 +199,16 @@ def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> De
             were counted then, so what is not the candidate's is torch's.
     """
     owners = [_owner(kernel, own, captured) for kernel in ran.kernels]
-    times, launches = dict.fromkeys(_OWNERS, 0.0), dict.fromkeys(_OWNERS, 0)
+    working = {n for n, k in enumerate(ran.kernels) if k.ms > _EMPTY_MS * k.launches}
+    times, busy = dict.fromkeys(_OWNERS, 0.0), dict.fromkeys(_OWNERS, 0.0)
     for places, ms in ran.spans:
-        times[min((owners[place] for place in places), key=_OWNERS.index)] += ms
+        times[_first_owner(places, owners)] += ms
+        if at_work := working.intersection(places):
+            busy[_first_owner(at_work, owners)] += ms
     libraries: dict[str, float] = {}
     for kernel, owner in zip(ran.kernels, owners, strict=True):
-        launches[owner] += kernel.launches
         if owner == "library":
             libraries[kernel.name] = libraries.get(kernel.name, 0.0) + kernel.ms
-    busy = {owner: max(0.0, times[owner] - _EMPTY_MS * launches[owner]) for owner in _OWNERS}
     return DeviceShare(
         times["own"],
         times["torch"],
@@ -216,6 +217,11 @@ def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> De
         busy["library"],
         tuple(sorted(libraries, key=lambda name: -libraries[name])),
     )
+
+
+def _first_owner(places: Iterable[int], owners: list[str]) -> str:
+    """Return whose time it is in which several kernels ran."""
+    return min((owners[place] for place in places), key=_OWNERS.index)
 
 
 def _owner(kernel: DeviceKernel, own: OwnNames, captured: bool) -> str:
