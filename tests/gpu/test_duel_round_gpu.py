@@ -91,10 +91,10 @@ def test_round_times_all_kernels_under_one_hold(make, monkeypatch, rows) -> None
             holds.append(0)
             yield ours
 
-    def counted(windows):  # type: ignore[no-untyped-def]
+    def counted(windows, **options):  # type: ignore[no-untyped-def]
         if holds:  # the first windows may run beside other kernels
             holds[-1] += 1
-        return pairs(windows)
+        return pairs(windows, **options)
 
     monkeypatch.setattr(Accelerator, "quiet", seen)
     monkeypatch.setattr(TimingWindows, "pairs", counted)
