@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import models, verdicts
+from benchmarks.page import models, service, verdicts
 
 __all__ = ["ELSEWHERE", "RESULTS", "SECTIONS", "ResultTable", "Section"]
 
@@ -121,6 +121,36 @@ SECTIONS = (
             "conformance_h200.json",
             "python -m benchmarks.conformance.run --kernelbench-root DIR --out FILE",
             verdicts.conformance,
+        ),
+    ),
+    Section(
+        "What does a verdict service cost, and what does it lose?",
+        ResultTable(
+            "service_cost_cpu.json",
+            "python -m benchmarks.service.cost --untimed --out FILE",
+            service.cost,
+        ),
+        ResultTable(
+            "service_cost_gpu.json",
+            "python -m benchmarks.service.cost --device cuda:0 --workers 4 --parts verdicts "
+            "--many 16 --kernelbench-root DIR --out FILE",
+            service.cost,
+        ),
+        ResultTable(
+            "service_cost_gpus.json",
+            "python -m benchmarks.service.cost --device all --workers 6 --parts stream "
+            "--kernelbench-root DIR --out FILE",
+            service.cost_on_gpus,
+        ),
+        ResultTable(
+            "service_rate.json",
+            "python -m benchmarks.service.cost --parts scripted,fairness --out FILE",
+            service.rate,
+        ),
+        ResultTable(
+            "service_soak.json",
+            "python -m benchmarks.service.soak --folder DIR --out FILE",
+            service.soak,
         ),
     ),
     Section(
