@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 from kernelgym.interruption import ended_by_sigterm
 from kernelgym.serve.app import VerdictService
@@ -64,21 +63,21 @@ def scripted(
 @contextlib.contextmanager
 def running(command: Sequence[str]) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run a server's command during the block; yields the process and the server's address."""
-    with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads would stop the server
+    # A pipe that is not read would stop the server.
+    with tempfile.NamedTemporaryFile("a") as log:
         process = subprocess.Popen(command, stderr=log)
         try:
-            yield process, _address(process, log)
+            yield process, _address(process, Path(log.name))
         finally:
             process.kill()
             process.wait()
 
 
-def _address(process: subprocess.Popen[bytes], log: IO[str]) -> str:
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
     """Return the address that a server says once it listens."""
     end, said = time.monotonic() + _START_S, ""
     while time.monotonic() < end and process.poll() is None:
-        log.seek(0)
-        said = log.read()
+        said = log.read_text()
         if (found := re.search(r"serving verdicts at (\S+)\n", said)) is not None:
             return found[1]
         time.sleep(0.05)

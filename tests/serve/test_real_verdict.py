@@ -64,6 +64,14 @@ def test_commands_judge_by_a_service(address, tmp_path, capsys) -> None:
     code = main(["check", str(kernel), "--problem", "Synthetic/L1/2", "--json", *by])
     found = json.loads(capsys.readouterr().out)
     assert code == 1 and found["valid"] and found["isolation"]
+    row = {"id": "a", "problem": "Synthetic/L1/2", "kernel": "kernel.py"}
+    rows = [row, row | {"id": "b", "ruleset": "kernelbench"}]
+    (tmp_path / "jobs.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    files = ("--batch", str(tmp_path / "jobs.jsonl"), "--out", str(tmp_path / "out.jsonl"))
+    assert main(["check", *files, *by]) == 0
+    judged = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [each["ruleset"].partition("@")[0] for each in judged] == ["strict", "kernelbench"]
+    assert all(each["status"] == "wrong" for each in judged)
     task = ("--policy", "scripted", "--suite", "Synthetic", "--level", "1", "--limit", "1")
     out = tmp_path / "run"
     code = main(["eval", *task, "--out", str(out), *by])

@@ -56,7 +56,9 @@ def run_batch(options: CheckCommand) -> int:
         UsageError: If an argument, a job or a row that is there already cannot be used.
     """
     rules = precise_rules(options.ruleset, options.precision)
-    budget = memory_budget(parse_bytes(options.memory), options.device)
+    budget = None  # a service refuses by its own
+    if not options.evaluator:
+        budget = memory_budget(parse_bytes(options.memory), options.device)
     jobs = read_jobs(
         Path(options.batch), options.language, options.device, rules, options.sizes, budget
     )
@@ -264,6 +266,7 @@ def _judged(options: CheckCommand, todo: Sequence[BatchJob]) -> Iterator[dict[st
             not options.no_timing,
             options.memory,
             options.verdict_cache,
+            options.evaluator,
         ) as evaluator:
             for index, verdict in judging.judge_many(evaluator, [entry.job for entry in group]):
                 yield verdict_row(group[index], verdict)

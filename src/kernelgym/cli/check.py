@@ -53,18 +53,15 @@ class CheckCommand(MemoryOption, JudgingOptions):
     workers: int = 1
     """With --batch: number of kernels judged at the same time."""
     evaluator: str = ""
-    """Address of a verdict service that judges FILE, such as http://127.0.0.1:8765, in place of
-    this machine; its key comes from the environment variable KERNELGYM_API_KEY. Or ray, for
-    this machine's Ray cluster."""
+    """Address of a verdict service that judges in place of this machine, such as
+    http://127.0.0.1:8765; its key comes from the environment variable KERNELGYM_API_KEY. The
+    service decides how many kernels it judges at the same time. Or ray, for this machine's Ray
+    cluster."""
     verdict_cache: str = ""
     """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
 
     def run(self) -> int:
         """Judge the kernel or the jobs; return the exit code."""
-        if self.evaluator and (self.batch or ".json" in f"{self.file} {self.problem}"):
-            raise UsageError(
-                "--evaluator judges one FILE; it cannot be combined with --batch or a kernel spec"
-            )
         if self.batch:
             return self._batch()
         self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")

@@ -35,17 +35,18 @@ def judge_every_shape(options: CheckCommand) -> int:
     kernel = suite.kernel
     if options.problem:
         kernel = Kernel(judging.read_text(options.file, "kernel file"), options.language)
-    budget = memory_budget(parse_bytes(options.memory), device)
-    try:
-        check_memory(suite.spec, budget, device)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
-    judging.check_tools(kernel.language, device)
+    if not options.evaluator:  # a service has memory and tools of its own
+        budget = memory_budget(parse_bytes(options.memory), device)
+        try:
+            check_memory(suite.spec, budget, device)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+        judging.check_tools(kernel.language, device)
     problems = suite.problems()
     rules = suite.rules(precise_rules(options.ruleset, options.precision))
     verdicts = {}
     with judging.open_evaluator(
-        device, rules, 1, timing, options.memory, options.verdict_cache
+        device, rules, 1, timing, options.memory, options.verdict_cache, options.evaluator
     ) as evaluator:
         for problem in problems:
             verdict = verdicts[problem.id] = judging.judge(evaluator, problem, kernel)
