@@ -20,8 +20,8 @@ import asyncio
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from kernelgym import AwaitedEvaluator, Kernel, Problem
@@ -31,6 +31,7 @@ from kernelgym.evaluators.duel import time_ratio
 from kernelgym.types import Build, Verdict
 from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.build_groups import BuildGroups, BuildMember
+from kernelgym_train.mcgs.shapes import times_by_shape
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.variant import launch_key
 
@@ -75,6 +76,8 @@ class JudgedState:
     """Seconds of the build, which may have served many states."""
     beside: tuple[float, ...] = ()
     """ln of the speedup over the start by round in turns with it; empty without such a round."""
+    ms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """(start's, own) milliseconds a call in the last of these rounds, by shape not hidden."""
     round_s: float = 0.0
     """Seconds of these rounds."""
     verdicts: int = 1
@@ -215,7 +218,8 @@ class StateJudge:
             if start.correct and own.valid and not own.correct:
                 return dataclasses.replace(judged, verdict=own)
             if (ratio := time_ratio(start, own)) is not None:
-                judged = dataclasses.replace(judged, beside=(math.log(ratio),))
+                ms = times_by_shape(duels, self._problem, (self._start, kernel), (start, own))
+                judged = dataclasses.replace(judged, beside=(math.log(ratio),), ms=ms)
                 break
         return dataclasses.replace(judged, round_s=round(self._clock() - began, 3))
 

@@ -303,6 +303,7 @@ def _how_timed(judged: JudgedState) -> dict[str, Any]:
     assert verdict is not None
     return {
         "beside": list(judged.beside),
+        "ms": {name: list(pair) for name, pair in judged.ms.items()},
         "speedup": verdict.speedup,
         "floor_share": 0.0 if verdict.timing is None else verdict.timing.floor_share,
         "round_s": judged.round_s,

@@ -35,6 +35,7 @@ from kernelgym.verdict import HOST_BUSY, Stages
 
 Ability = TypeVar("Ability")
 
+_PAIR = 2  # kernels
 _ORDER = ("tune", "both", "hidden")
 _AT_ANY = (Status.UNAVAILABLE, Status.COMPILE_ERROR, Status.REJECTED)
 """Statuses that depend on the kernel's text alone, before it runs at a shape."""
@@ -71,7 +72,7 @@ class ShapesEvaluator(EvaluatorWrapper):
         self._problem = problem
         self._shapes = sorted(shapes, key=lambda shape: _ORDER.index(shape.role))
         self._speedups: dict[str, list[dict[str, float]]] = defaultdict(list)
-        self._turns: dict[str, list[dict[str, float]]] = defaultdict(list)
+        self._turns: dict[tuple[str, str], list[dict[str, tuple[float, float]]]] = defaultdict(list)
         self._dispatcher = Dispatcher(
             lambda job, seed, _: self.evaluate(job.problem, job.kernel, seed=seed),
             [""] * self.capabilities.workers,
@@ -130,10 +131,29 @@ class ShapesEvaluator(EvaluatorWrapper):
             if found is None or not all(verdict.correct for verdict in found):
                 return None
             rounds.append(found)
+        if len(kernels) == _PAIR:
+            self._keep_times(kernels, rounds)
         return tuple(
             self._taken_together(kernel, list(zip(self._shapes, verdicts, strict=True)))
             for kernel, verdicts in zip(kernels, zip(*rounds, strict=True), strict=True)
         )
+
+    def _keep_times(self, kernels: Sequence[Kernel], rounds: Sequence[tuple[Verdict, ...]]) -> None:
+        """Keep the times in turns of two kernels by shape, in both orders."""
+        for first, second in ((0, 1), (1, 0)):
+            times = {
+                shape.name: (one.turn_ms, other.turn_ms)
+                for shape, verdicts in zip(self._shapes, rounds, strict=True)
+                if (one := verdicts[first].timing) and (other := verdicts[second].timing)
+                if one.turn_ms and other.turn_ms
+            }
+            self._turns[kernels[first].digest, kernels[second].digest].append(times)
+
+    def shown_times(self, first: Kernel, second: Kernel) -> dict[str, tuple[float, float]]:
+        """Return milliseconds a call of two kernels in their last round, by shape not hidden."""
+        last = self._turns[first.digest, second.digest][-1:]
+        kept = {shape.name for shape in self._shapes if shape.kept}
+        return {name: pair for each in last for name, pair in each.items() if name not in kept}
 
     def _taken_together(
         self, kernel: Kernel, verdicts: Sequence[tuple[TaskShape, Verdict]]
@@ -141,10 +161,8 @@ class ShapesEvaluator(EvaluatorWrapper):
         """Combine the verdicts at all shapes into one, and keep the speedups by shape."""
         made = together(verdicts)
         if made.timing is not None:
-            times = {s.name: v.timing for s, v in verdicts if v.timing is not None}
-            found = {name: timing.speedup for name, timing in times.items()}
+            found = {s.name: v.timing.speedup for s, v in verdicts if v.timing is not None}
             self._speedups[kernel.digest].append(found)
-            self._turns[kernel.digest].append({name: t.turn_ms for name, t in times.items()})
         return made
 
     def last(self, kernel: Kernel, rounds: int) -> Mapping[str, float]:
@@ -167,18 +185,34 @@ class ShapesEvaluator(EvaluatorWrapper):
             second: A kernel that was judged in the same rounds.
             rounds: Number of rounds.
         """
-        pairs = zip(
-            self._turns[first.digest][-rounds:], self._turns[second.digest][-rounds:], strict=False
-        )
-        turns = [
-            {name: one[name] / other[name] for name in one if name in other}
-            for one, other in pairs
-            if all([*one.values(), *other.values()])
-        ]
-        if turns:
-            return _means(turns)
+        found = self._turns[first.digest, second.digest][-rounds:]
+        turns = [{name: one / other for name, (one, other) in each.items()} for each in found]
+        if any(turns):
+            return _means([each for each in turns if each])
         before, after = self.last(first, rounds), self.last(second, rounds)
         return {name: after[name] / before[name] for name in after if name in before}
+
+
+def times_by_shape(
+    evaluator: object,
+    problem: Problem,
+    kernels: tuple[Kernel, Kernel],
+    verdicts: tuple[Verdict, Verdict],
+) -> dict[str, tuple[float, float]]:
+    """Return milliseconds a call of two kernels in a round in turns, by shape not hidden.
+
+    Args:
+        evaluator: The evaluator that judged the round.
+        problem: The task's problem, whose name stands for the only shape of a task without a spec.
+        kernels: Both kernels.
+        verdicts: Their verdicts in the round.
+    """
+    if isinstance(evaluator, ShapesEvaluator):
+        return evaluator.shown_times(*kernels)
+    one, other = (verdict.timing for verdict in verdicts)
+    if one is None or other is None or not one.turn_ms or not other.turn_ms:
+        return {}
+    return {problem.name or problem.id: (one.turn_ms, other.turn_ms)}
 
 
 def together(verdicts: Sequence[tuple[TaskShape, Verdict]]) -> Verdict:

@@ -48,10 +48,12 @@ class SearchState:
     """ln of the start's speedup over itself, by round in turns; 0 but for noise."""
     beside: dict[str, list[float]] = field(default_factory=dict)
     """ln of the speedup over the start of states that were timed in turns with it, by round."""
+    times: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """(start's, own) milliseconds a call in turns, by shape that is not hidden, by state."""
     over: dict[str, float] = field(default_factory=dict)
     """ln of the speedup over the reference of states that were not timed in turns."""
     start_wall_s: float = 0.0
-    """Seconds that judging the start took, without its build."""
+    """Seconds that judging the start took, without its build, in the shortest of its verdicts."""
     start_shown_s: float = 0.0
     """Seconds of `start_wall_s` that were spent at shapes which are not hidden."""
     starts_s: float = 0.0
@@ -239,6 +241,7 @@ class SearchState:
             return
         if logs := given.get("beside"):
             self.beside[key] = list(logs)
+            self.times[key] = {name: (one, own) for name, (one, own) in given["ms"].items()}
         elif given.get("speedup"):
             self.over[key] = math.log(given["speedup"])
         self._find_leader()
@@ -265,7 +268,8 @@ class SearchState:
     def _started(self, given: Mapping[str, Any]) -> None:
         """Take in a verdict on the start, which moves the values that rest on its speedup."""
         self.starts_s += given["wall_s"] + given["build_s"]
-        if not self.starts:
+        # The first verdict also starts processes and examines the problem.
+        if not self.starts or given["wall_s"] < self.start_wall_s:
             self.start_wall_s = given["wall_s"]
             self.start_shown_s = given.get("shown_wall_s", given["wall_s"])
         self.starts += 1
