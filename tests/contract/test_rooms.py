@@ -34,7 +34,7 @@ JUDGE = (
         "sandbox",
     ),
     *("compiling", "provenance", "processes", "memory", "device", "inputs", "compare"),
-    *("reference", "session", "evidence", "outcome", "timing", "worker", "lint"),
+    *("reference", "session", "evidence", "outcome", "timing", "profiling", "worker", "lint"),
     "measuring",
     *("worker_handle", "device_health", "pool", "local", "shared", "__init__"),
 )

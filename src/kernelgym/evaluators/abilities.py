@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from kernelgym.counters import Counters
 from kernelgym.types import Build, Kernel, Problem, Verdict
 
 
@@ -55,4 +56,32 @@ class Duels(Protocol):
         Returns:
             One verdict per kernel, in their order, whose `Timing.turn_ms` can be compared; None if
             whole verdicts have to decide.
+        """
+
+
+@runtime_checkable
+class Profiles(Protocol):
+    """Reads hardware counters while a kernel runs."""
+
+    def profile(
+        self,
+        problem: Problem,
+        kernel: Kernel,
+        *,
+        metrics: Sequence[str] = (),
+        timeout_s: float = 120.0,
+    ) -> Counters:
+        """Return the counters of one call of a kernel that this evaluator found correct.
+
+        The call has random inputs of the problem's shapes. No kernel is timed on the device
+        meanwhile.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            metrics: Metrics to read; `kernelgym.counters.METRICS` if empty.
+            timeout_s: Seconds that the profile may take.
+
+        Raises:
+            UsageError: If this evaluator has not found the kernel correct.
         """

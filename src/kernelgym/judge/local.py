@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kernelgym.baseline import Baseline
 from kernelgym.capabilities import Capabilities, EvaluatorStatus
+from kernelgym.counters import Counters
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.evaluators.base import EvaluatorBase
@@ -128,6 +129,8 @@ class LocalEvaluator(EvaluatorBase):
         self._device, self._ruleset, self._timing = self.devices[0], find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
+        self._correct: set[tuple[str, str]] = set()  # digests of problems and correct kernels
+        self._no_counters: Counters | None = None
         self.workers, self.standby = workers, standby
         self._memory_bytes = memory_budget(memory_bytes, self._device)
         self._pool = WorkerPool(
@@ -180,6 +183,8 @@ class LocalEvaluator(EvaluatorBase):
         started = time.monotonic()
         answer = self._pool.judge(_verdict_on(problem, kernel, seed), place=place)
         if isinstance(answer, Verdict):
+            if answer.correct:
+                self._correct.add((problem.digest, kernel.digest))
             return answer
         circumstances = Circumstances(
             device=self._device,
@@ -250,6 +255,50 @@ class LocalEvaluator(EvaluatorBase):
         except WORKER_LOST:
             return None
         return None if isinstance(found, JudgeFailure) else found
+
+    def profile(
+        self,
+        problem: Problem,
+        kernel: Kernel,
+        *,
+        metrics: Sequence[str] = (),
+        timeout_s: float = 120.0,
+    ) -> Counters:
+        """Return the hardware counters of one call, read by ``ncu`` in a sandbox without network.
+
+        Once the driver has forbidden to read counters, or there is no profiler, neither is asked
+        for again.
+
+        Args:
+            problem: The problem.
+            kernel: A kernel that this evaluator found correct.
+            metrics: Metrics of ``ncu``; `kernelgym.counters.METRICS` if empty.
+            timeout_s: Seconds that the profile may take.
+
+        Raises:
+            UsageError: If this evaluator has not found the kernel correct.
+        """
+        if (problem.digest, kernel.digest) not in self._correct:
+            raise UsageError(
+                f"the kernel {kernel.digest} was not found correct for {problem.id} by this "
+                "evaluator; judge it first, since a profile runs it"
+            )
+        if self._no_counters is not None:
+            return self._no_counters
+        if LANGUAGES[kernel.language].own_kernel.builders:
+            told = "a kernel whose extensions have to be built cannot be profiled"
+            return Counters("unavailable", message=told)
+        try:
+            found = self._pool.lend(
+                lambda worker: worker.profile(problem, kernel, metrics, timeout_s)
+            )
+        except WORKER_LOST as error:
+            return Counters("failed", message=f"the worker was lost: {error}")
+        if isinstance(found, JudgeFailure):
+            return Counters("failed", message=found.message)
+        if found.status in ("forbidden", "unavailable"):
+            self._no_counters = found
+        return found
 
     def artifacts(self, kernel: Kernel) -> Mapping[str, bytes]:
         """Return what was built for a kernel, if still cached.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.baseline import Baseline
+from kernelgym.counters import Counters
 from kernelgym.devices import alone
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.environment import TRUSTED, kept_variables
@@ -138,6 +139,24 @@ class WorkerProcess:
         if "failed" in answer:
             return JudgeFailure(answer["failed"], answer["code"])
         return None if answer["build"] is None else Build.from_dict(answer["build"])
+
+    def profile(
+        self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float
+    ) -> Counters | JudgeFailure:
+        """Have the worker profile one call of a kernel.
+
+        Returns:
+            The counters; or the judge's failure.
+
+        Raises:
+            UsageError: If the host does not allow the required sandbox tier.
+            OSError: If the worker is lost; or EOFError.
+        """
+        asked = {"profile": _fields(kernel), "metrics": list(metrics), "timeout_s": timeout_s}
+        answer = self._job(problem, asked)
+        if "failed" in answer:
+            return JudgeFailure(answer["failed"], answer["code"])
+        return Counters.from_dict(answer["profile"])
 
     def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:
         """Have the worker prepare a compiled baseline.

@@ -19,7 +19,7 @@ from pathlib import Path
 from kernelgym.build_log import BUILD_TOO_LONG, COMPILER_SILENT, is_transient_build
 from kernelgym.errors import JudgeError
 from kernelgym.feedback import cut_middle
-from kernelgym.judge.environment import COMPILER, kept_variables
+from kernelgym.judge.environment import COMPILER, AllowList, kept_variables
 from kernelgym.judge.starvation import Starvation
 from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, SandboxPlan
@@ -153,12 +153,23 @@ class ReadyCompiler:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def start(command: list[str], plan: SandboxPlan) -> RunningCompiler:
-    """Start a sandboxed compiler."""
-    return RunningCompiler(_open(command, plan, subprocess.DEVNULL), Path(plan.scratch))
+def start(
+    command: list[str], plan: SandboxPlan, variables: AllowList = COMPILER
+) -> RunningCompiler:
+    """Start a sandboxed compiler.
+
+    Args:
+        command: The program with its arguments.
+        plan: Its sandbox.
+        variables: Environment variables that it keeps.
+    """
+    process = _open(command, plan, subprocess.DEVNULL, variables)
+    return RunningCompiler(process, Path(plan.scratch))
 
 
-def _open(command: list[str], plan: SandboxPlan, stdin: int) -> subprocess.Popen[bytes]:
+def _open(
+    command: list[str], plan: SandboxPlan, stdin: int, variables: AllowList = COMPILER
+) -> subprocess.Popen[bytes]:
     wrapper = [sys.executable, "-I", "-S", "-B", sandbox.__file__]
     scratch = Path(plan.scratch)
     with (scratch / "log").open("wb") as log:
@@ -169,7 +180,7 @@ def _open(command: list[str], plan: SandboxPlan, stdin: int) -> subprocess.Popen
             stdout=log,
             stderr=subprocess.STDOUT,
             env={"PATH": os.defpath}
-            | kept_variables(COMPILER)
+            | kept_variables(variables)
             | {"TMPDIR": plan.scratch, "LC_ALL": "C.UTF-8", "HOME": plan.scratch},
             start_new_session=True,
         )

@@ -59,6 +59,10 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
         if "build" in job:
             built = worker.build(Kernel(**job["build"]))
             return {"build": None if built is None else dataclasses.asdict(built)}
+        if "profile" in job:
+            kernel = Kernel(**job["profile"])
+            counters = worker.profile(problem, kernel, job["metrics"], job["timeout_s"])
+            return {"profile": dataclasses.asdict(counters)}
         kernels = [Kernel(**fields) for fields in job["kernels"]]
         verdicts = worker.judge(problem, kernels, job["seed"])
     except UsageError as error:

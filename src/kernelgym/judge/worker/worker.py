@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
+from kernelgym.counters import Counters
 from kernelgym.judge.compiling.library_cache import build_of
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.out_of_memory import bound_own_memory, lacked_memory
 from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
+from kernelgym.judge.profiling.profiler import profile_kernel
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Seeds
 from kernelgym.judge.retries import Failure, Retry, RetryChange, RetryCondition, retry_for
@@ -81,6 +83,7 @@ class Worker:
             standby,
         )
         folder.mkdir(parents=True, exist_ok=True)
+        self._scratch = scratch
         self._accelerator = Accelerator(
             device, folder, self._caller_device, workers_on_device * (standby - 1), memory_bytes
         )
@@ -198,6 +201,28 @@ class Worker:
                 return None
             self._processes.note_builds(kernel, session)
             return build_of(session.channel.made.values())
+
+    def profile(
+        self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float
+    ) -> Counters:
+        """Return the hardware counters of one call of a kernel that was correct.
+
+        Args:
+            problem: The problem.
+            kernel: The kernel.
+            metrics: Metrics to read; a default set if empty.
+            timeout_s: Seconds that the profile may take.
+
+        Raises:
+            JudgeError: If the judge fails.
+        """
+        self._processes.begin(kernel.language)
+        tier = self._processes.zygote(kernel.language).tier
+        found = profile_kernel(
+            problem, kernel, metrics, timeout_s, self._accelerator, self._scratch, tier
+        )
+        self._accelerator.tidy()
+        return found
 
     def _retried(
         self,

@@ -78,6 +78,9 @@ class SandboxPlan:
     gpu: bool = False
     """True if it may use NVIDIA devices. Address space cannot be limited then, so `memory_bytes`
     limits private writable memory instead."""
+    sockets: bool = False
+    """True for a profiler only, whose parts talk through sockets: without a network namespace they
+    would reach other programs."""
 
 
 def _check(result: int, what: str) -> int:
@@ -145,7 +148,7 @@ def confine(plan: SandboxPlan, seccomp: ModuleType) -> None:
     # processes are exempt: they end each other.
     apart = plan.tier.startswith("ns+") or plan.exec_allowed
     alone = 0 if apart else os.getpid()
-    _filter_syscalls(seccomp.syscall_filter(plan.exec_allowed, plan.gpu, alone))
+    _filter_syscalls(seccomp.syscall_filter(plan.exec_allowed, plan.gpu, alone, plan.sockets))
 
 
 def _limit(plan: SandboxPlan) -> None:

@@ -63,7 +63,7 @@ _AND = 0x54
 
 
 def syscall_filter(
-    exec_allowed: bool, gpu: bool, alone: int = 0
+    exec_allowed: bool, gpu: bool, alone: int = 0, sockets: bool = False
 ) -> list[tuple[int, int, int, int]]:
     """Return this machine's filter steps: code, two jumps and operand.
 
@@ -72,6 +72,7 @@ def syscall_filter(
         gpu: True to allow what the CUDA driver needs.
         alone: The id of a process that may send signals only to itself; 0 if it may send them to
             every process that it sees.
+        sockets: True to allow sockets of every kind.
 
     Raises:
         OSError: If this file has no table for the machine.
@@ -80,7 +81,9 @@ def syscall_filter(
     denied = dict(_NEVER) if exec_allowed else {**_NEVER, **_NO_EXEC}
     if alone:
         denied |= _SIGNAL
-    if gpu:
+    if sockets:
+        del denied["socket"]
+    elif gpu:
         # The CUDA driver listens on a Unix SOCK_SEQPACKET socket: allow that kind only. With
         # `connect` denied, the process can reach no other through it.
         denied = {**denied, **_CONNECT}

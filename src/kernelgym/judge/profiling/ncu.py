@@ -1,0 +1,91 @@
+"""The command line and the output of NVIDIA Nsight Compute (``ncu``). Pure, but for `find_ncu`."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernelgym.counters import Counters, CountersStatus
+
+__all__ = ["command", "failure", "find_ncu", "read_output", "unknown_metrics"]
+
+_TIME = "gpu__time_duration.sum"
+_MOST_LAUNCHES = 8
+_FORBIDDEN = "ERR_NVGPUCTRPERM"
+
+
+def find_ncu() -> str:
+    """Return the path of ``ncu``; empty if it is not installed."""
+    root = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    found = shutil.which("ncu") or shutil.which("ncu", path=f"{root}/bin")
+    return os.path.realpath(found) if found else ""
+
+
+def command(ncu: str, metrics: Sequence[str], output: Path, program: Sequence[str]) -> list[str]:
+    """Return the command that profiles what a program does between start and stop of the profiler.
+
+    Args:
+        ncu: Path of ``ncu``.
+        metrics: Metrics to read; the time of launches is added.
+        output: File for the values.
+        program: The program with its arguments.
+    """
+    named = ",".join(dict.fromkeys((_TIME, *metrics)))
+    options = ["--profile-from-start", "off", "--launch-count", str(_MOST_LAUNCHES)]
+    options += ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(output)]
+    return [ncu, *options, "--metrics", named, *program]
+
+
+def read_output(text: str) -> Counters | None:
+    """Return the counters in an output; None if it holds none.
+
+    The values are those of the launch that took longest.
+    """
+    lines = [line for line in text.splitlines() if not line.startswith("==")]
+    rows = list(csv.reader(lines))
+    if len(rows) < 3 or "Kernel Name" not in rows[0]:
+        return None
+    head = rows[0]
+    launches = [dict(zip(head, row, strict=False)) for row in rows[2:] if len(row) == len(head)]
+    if not launches:
+        return None
+    longest = max(launches, key=lambda launch: _number(launch.get(_TIME, "")) or 0.0)
+    values = {
+        name: value
+        for name, text in longest.items()
+        if "__" in name and (value := _number(text)) is not None
+    }
+    return Counters("measured", values, longest["Kernel Name"][:200], len(launches))
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def unknown_metrics(text: str) -> tuple[str, ...]:
+    """Return the metrics that an output says this version does not know for the device."""
+    found = re.findall(r"Failed to find metric\s+(?:regex:)?\W*([a-z][\w.]*)", text)
+    return tuple(dict.fromkeys(found))
+
+
+def failure(text: str) -> tuple[CountersStatus, str]:
+    """Return the status of a profile that gave no values, and the reason.
+
+    Args:
+        text: Everything that ``ncu`` and the program wrote.
+    """
+    if _FORBIDDEN in text:
+        return "forbidden", (
+            "the driver lets only administrators read counters; load it with "
+            "NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
+        )
+    told = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in told if "==ERROR==" in line or "Error" in line]
+    return "failed", ((errors or told or ["ncu wrote nothing"])[-1])[:500]

@@ -1,0 +1,99 @@
+"""The profiler's command, its output as text, and what an evaluator refuses to profile."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelgym import LocalEvaluator, UsageError
+from kernelgym.counters import BOTTLENECKS, METRICS, Counters, bottlenecks
+from kernelgym.evaluators.abilities import Profiles
+from kernelgym.judge.profiling import ncu
+from kernelgym.judge.profiling.profiler import describe
+from kernelgym.judge.untrusted import profiled_call
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
+
+OUTPUT = """\
+==PROF== Connected to process 12 (/usr/bin/python3.12)
+==PROF== Disconnected from process 12
+"ID","Process ID","Kernel Name","Block Size","gpu__time_duration.sum","lts__t_sectors.sum"
+"","","","","ns","sector"
+"0","12","first","(32, 1, 1)","1,500","n/a"
+"1","12","second","(128, 1, 1)","20,000.5","4,096"
+"""
+
+
+def test_output_gives_the_values_of_the_longest_launch() -> None:
+    found = ncu.read_output(OUTPUT)
+    assert found is not None and (found.kernel, found.launches) == ("second", 2)
+    assert found.values == {"gpu__time_duration.sum": 20000.5, "lts__t_sectors.sum": 4096.0}
+    assert Counters.from_dict(json.loads(json.dumps({"status": "failed"}))).bottlenecks == {}
+
+
+@pytest.mark.parametrize("text", ["", "==ERROR== x", "a,b\n1,2\n3,4\n", OUTPUT[:200]])
+def test_output_without_values_gives_none(text: str) -> None:
+    assert ncu.read_output(text) is None
+
+
+def test_failure_names_what_the_driver_forbids() -> None:
+    status, why = ncu.failure("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
+    assert status == "forbidden" and "NVreg_RestrictProfilingToAdminUsers=0" in why
+    assert ncu.failure("x\n==ERROR== The application returned an error code (1)\ny")[0] == "failed"
+
+
+def test_unknown_metrics_are_named() -> None:
+    said = "==ERROR== Failed to find metric regex:^(smsp__old.sum)(\\..*)?$\n"
+    assert ncu.unknown_metrics(said) == ("smsp__old.sum",)
+
+
+def test_command_reads_the_time_of_each_launch_once() -> None:
+    made = ncu.command("/bin/ncu", METRICS, Path("out.csv"), ["python", "x.py"])
+    named = made[made.index("--metrics") + 1].split(",")
+    assert named == list(METRICS) and made[-2:] == ["python", "x.py"]
+
+
+def test_bottlenecks_are_shares_whatever_the_values() -> None:
+    for values in ({}, dict.fromkeys(METRICS, 1e9), dict.fromkeys(METRICS, 0.0)):
+        found = bottlenecks(values)
+        assert tuple(found) == BOTTLENECKS and all(0.0 <= v <= 1.0 for v in found.values())
+
+
+def test_bottlenecks_of_a_streaming_kernel_name_memory() -> None:
+    values = {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 92.0}
+    found = bottlenecks(values | {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 20.0})
+    assert max(found, key=lambda name: found[name]) == "gmem" and found["gmem"] == 0.92
+
+
+def test_descriptions_give_back_shapes_types_and_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [torch.randn(2, 3), torch.tensor([4, 7]), [1.5, "x"], None, torch.ones(2).half()]
+    told = json.loads(json.dumps([describe(value) for value in given]))
+    real = {name: getattr(torch, name) for name in ("randn", "randint")}
+    for name, function in real.items():
+        monkeypatch.setattr(
+            torch, name, lambda *a, _f=function, **k: _f(*a, **{**k, "device": "cpu"})
+        )
+    made = [profiled_call.made(value) for value in told]
+    assert made[0].shape == (2, 3) and made[2:4] == [[1.5, "x"], None]
+    assert made[1].dtype == torch.int64 and 4 <= int(made[1].min()) <= int(made[1].max()) <= 7
+    assert made[4].dtype == torch.float16
+    with pytest.raises(TypeError, match="set, which a profile cannot make"):
+        describe({1})
+
+
+def test_profile_of_a_kernel_that_was_not_judged_is_refused() -> None:
+    with LocalEvaluator() as evaluator:
+        profiles = evaluator.ability(Profiles)
+        assert profiles is not None
+        with pytest.raises(UsageError, match="was not found correct"):
+            profiles.profile(SAMPLE_PROBLEM, SAMPLE_KERNELS["triton"])
+
+
+@pytest.mark.slow
+def test_profile_on_the_cpu_is_unavailable() -> None:
+    with LocalEvaluator() as evaluator:
+        assert evaluator.evaluate(SAMPLE_PROBLEM, SAMPLE_KERNELS["triton"]).correct
+        found = evaluator.profile(SAMPLE_PROBLEM, SAMPLE_KERNELS["triton"])
+    assert found.status == "unavailable" and "only GPUs" in found.message
