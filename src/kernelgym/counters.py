@@ -1,11 +1,14 @@
 """`Counters`: what a GPU's hardware counters say of one call of a kernel, and where its time goes.
 
 `METRICS` are metrics of NVIDIA Nsight Compute (``ncu``). `bottlenecks` turns their values into one
-share for each of six categories. Part of the nouns: standard library only.
+share for each of six categories. Part of the nouns: standard library only, and no IO but for
+`find_ncu`.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -108,3 +111,10 @@ def bottlenecks(values: Mapping[str, float]) -> dict[str, float]:
         "overlap": (1 - min(1.0, max(compute, memory))) * waits / (1 + waits),
     }
     return {name: min(1.0, max(0.0, value)) for name, value in found.items()}
+
+
+def find_ncu() -> str:
+    """Return the path of ``ncu``; empty if it is not installed."""
+    root = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
+    found = shutil.which("ncu") or shutil.which("ncu", path=f"{root}/bin")
+    return os.path.realpath(found) if found else ""

@@ -55,5 +55,5 @@ def worth(source: str) -> float:
         found *= min(size, 128) / 16
     warps = re.search(r"num_warps=(\d+)", source)
     found *= 1.5 if warps and int(warps[1]) == 8 else 1.0
-    found *= 4.0 if "next_power_of_2" in source else 1.0
+    found *= 40.0 if "next_power_of_2" in source else 1.0
     return found * (1.2 if "swizzle2d" in source else 1.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import LocalEvaluator, UsageError
+from kernelgym.counters import find_ncu
 from kernelgym.devices import find_device
 from kernelgym.judging_memory import memory_budget
 from kernelgym.languages import check_language
@@ -151,6 +152,7 @@ def _config(
         workers=settings.workers,
         deterministic=settings.deterministic,
         root_noise=settings.root_noise,
+        ncu_every=settings.ncu_every,
         require_quiet=settings.require_quiet,
         writer=writer,
         moves=settings.moves,
@@ -196,6 +198,9 @@ class _Evaluators(contextlib.ExitStack):
                 f"{task.name}: kernels in {language.title} are not timed on the {device}; give "
                 "gpus=0, or device=cuda:0"
             )
+        if self._settings.ncu_every and (device == "cpu" or not find_ncu()):
+            why = "only a GPU is profiled" if device == "cpu" else "ncu is not on the PATH"
+            raise UsageError(f"ncu_every={self._settings.ncu_every}: {why}; give 0")
         if task.spec is not None:
             check_memory(task.spec, memory_budget(None, device), device)
 

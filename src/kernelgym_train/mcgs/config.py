@@ -67,6 +67,8 @@ class SearchConfig:
     equal verdicts give equal searches. If False, each result is taken in as it comes."""
     root_noise: float = 0.0
     """Share of the start's priors that is random, from 0 to 1, for ``mcgs``."""
+    ncu_every: int = 0
+    """Least number of evaluations between two profiles by hardware counters; 0 for none."""
     require_quiet: bool = False
     """Whether to refuse a host on which two verdicts of the start differ by more than 10 %."""
     together: bool = True
@@ -96,5 +98,7 @@ class SearchConfig:
             raise UnknownName("algorithm", self.algo, ALGORITHMS)
         if self.algo in NEEDS_OPTUNA and importlib.util.find_spec("optuna") is None:
             raise UsageError(f"algo={self.algo} needs optuna; run: pip install 'kernelgym[search]'")
+        if self.ncu_every < 0:
+            raise UsageError(f"ncu_every={self.ncu_every}: give a number of evaluations, or 0")
         if not 0.0 <= self.root_noise <= 1.0:
             raise UsageError(f"root_noise={self.root_noise:g} is no share; give 0 to 1")

@@ -32,6 +32,8 @@ from kernelgym import AwaitedEvaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
+from kernelgym_train.mcgs.limiting import share_source
+from kernelgym_train.mcgs.profiling import profile, should_profile
 from kernelgym_train.mcgs.proposing import source_of
 from kernelgym_train.mcgs.selection import SearchChoice
 from kernelgym_train.mcgs.session import SearchSession
@@ -113,6 +115,9 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
         while not state.stopped:
             if session.duels is None and state.evaluations - state.start_after >= _START_EVERY:
                 await asyncio.to_thread(judge_start, session)
+            leader = state.graph.ranked()[0].key
+            if should_profile(session, leader):
+                await asyncio.to_thread(profile, session, leader)
             reason = ""
             while len(running) < config.workers and not (reason := _reason_to_stop(session)):
                 if asking is not None and asking.is_due() and ask():
@@ -209,7 +214,8 @@ def _dispatch(session: SearchSession) -> str | None:
             session.record("pruned", {**fields, "predicted_gain": round(predicted, 6)})
             continue
         session.write_variant(key, variant, risk)
-        sources = (source_of(session.proposer), *state.experience.source(choice.move))
+        sources = [source_of(session.proposer), share_source(state, choice.node)]
+        sources = [*filter(None, sources), *state.experience.source(choice.move)]
         fields |= {
             "links": [list(link) for link in choice.links],
             "scores": [[name, round(score, 6)] for name, score in choice.scores],

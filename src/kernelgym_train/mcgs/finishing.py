@@ -23,7 +23,8 @@
 - ``context``: everything that times depend on; ``start``: digest of the start, and its speedup over
   the reference;
 - ``best``: path, digest, state, moves, and the seed that repeats the last verdict;
-- ``minimised``: whether the best was tried without each of its steps, and the steps taken back.
+- ``minimised``: whether the best was tried without each of its steps, and the steps taken back;
+- ``counters``: what limits the start and the best by hardware counters; null without any.
 
 Contract: the exported file is judged as it lies on the disk, on inputs that no earlier verdict
 used, and its digest is that of the kernel that the duel timed. If that verdict fails, the start is
@@ -43,6 +44,7 @@ from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.episode import episode_of
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
+from kernelgym_train.mcgs.profiling import profile_last
 from kernelgym_train.mcgs.report import report, trace
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -86,6 +88,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         for name in ("speedup", "speedup_low", "speedup_high")
     }
     steps = () if best is None else state.variants[best].applied
+    counters = profile_last(session, best)
     result = {
         "version": VERSION,
         "task": task.name,
@@ -122,6 +125,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
             "seed": verdict.seed,
         },
         "minimised": minimised,
+        "counters": counters,
     }
     if (builds := session.builds) is not None:
         folder.write_built(None, builds.artifacts(task.start))

@@ -181,6 +181,9 @@ def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, s
     start = state.variants[state.start]
     if builds_extension(start.language):
         rows += [("loop not read", str(each)) for each in unread_loops(file_of(start).cpp)]
+    for name, shares in (result.get("counters") or {}).items():
+        told = ", ".join(f"{each} {share:.0%}" for each, share in shares.items())
+        rows.append((f"limits of the {name} by counters", told))
     if without := result["without_approximate"]:
         rows.append(("without approximate moves", _interval(without)))
     return rows + [(f"context: {name}", str(said)) for name, said in result["context"].items()]

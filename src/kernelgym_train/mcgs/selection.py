@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelgym_train.mcgs.bottleneck_priors import weighed_by_bottlenecks
 from kernelgym_train.mcgs.graph import GraphNode, Link, SearchGraph
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
@@ -63,6 +64,8 @@ class SelectionContext:
     """Results, in the order in which they were taken in."""
     experience: MoveExperience | None = None
     """Success rates of moves, which priors are multiplied by; None to leave priors as they are."""
+    shares: Callable[[str], Mapping[str, float]] = lambda key: {}
+    """Function that returns what limits a state, by bottleneck; empty if that is not known."""
     root_noise: float = 0.0
     """Share of the start's priors that is random, from 0 to 1, for `mcgs`."""
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
@@ -73,6 +76,8 @@ class SelectionContext:
         """Return the moves that can be made at a node, with their priors."""
         variant = self.variants[node.key]
         priors = self.proposer.priors(variant)
+        if priors and (shares := self.shares(node.key)):
+            priors = weighed_by_bottlenecks(priors, shares)
         if self.experience is None:
             return priors
         return self.experience.weighed(last_move(variant), priors)

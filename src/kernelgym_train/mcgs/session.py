@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -21,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
-from kernelgym.evaluators.abilities import Builds, Duels
+from kernelgym.evaluators.abilities import Builds, Duels, Profiles
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator, Verdict
+from kernelgym_train.mcgs.bottleneck_priors import family_of_module
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
 from kernelgym_train.mcgs.building import is_busy
@@ -33,6 +35,7 @@ from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
+from kernelgym_train.mcgs.limiting import shares_of
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
 from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
 from kernelgym_train.mcgs.own_file import own_diff
@@ -137,6 +140,7 @@ class SearchSession:
         self.task, self.evaluator, self.config = task, evaluator, config
         self.builds = evaluator.ability(Builds)
         self.duels = evaluator.ability(Duels)
+        self.profiles = evaluator.ability(Profiles) if config.ncu_every else None
         self.budget, self.say = config.budget, config.say
         self.approximate = config.approximate or task.approximate
         self.folder = SearchFolder(outdir, task.name, alone=alone)
@@ -151,7 +155,10 @@ class SearchSession:
         self.state = SearchState.begin(state_key(start), start)
         self.proposer = self._proposer()
         language = start.language
-        family = family_of(cost_of(file_of(start).cpp)) if builds_extension(language) else language
+        if builds_extension(language):
+            family = family_of(cost_of(file_of(start).cpp))
+        else:
+            family = family_of_module(read_module(start.source))
         self.tactics_key = TacticsKey(family, can.device_kind)
         self.tactics = config.tactics or tactics_path(outdir)
         self.around = SelectionContext(
@@ -161,6 +168,7 @@ class SearchSession:
             seed=config.seed,
             history=self.state.history,
             experience=self.state.experience,
+            shares=functools.partial(shares_of, self.state),
             root_noise=config.root_noise,
         )
         self.together = BuildGroups(self.around) if config.together else None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from kernelgym import UnknownName, UsageError
 from kernelgym.devices import check_device
@@ -107,8 +107,9 @@ class SearchSettings(Settings):
     """Number of times that a model is shown what was wrong with its kernel, and repairs it."""
     llm_retrieval: str = ""
     """Index of solved problems that the model is shown, such as synthetic; none if not given."""
-    ncu_every: int = 0
-    """How often to profile a GPU; must be 0, since no profiles are taken yet."""
+    ncu_every: NonNegativeInt = 0
+    """Least number of evaluations between two profiles of the best kernel by ncu, whose counters
+    say where to look; 0 for none."""
     require_quiet: bool = False
     """Whether to refuse a host on which verdicts of one kernel differ by more than 10 %."""
     seed: int = 0
@@ -182,8 +183,6 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
         raise UsageError("give gpus= or device=, not both")
     _ = settings.devices("cpp")  # refuses names that are none
     _check_writer(settings)
-    if settings.ncu_every:
-        raise UsageError(f"ncu_every={settings.ncu_every}: no profiles are taken yet; give 0")
     _ = settings.budget  # refuses limits that are none
     return settings
 

@@ -66,6 +66,10 @@ class SearchState:
     """Number of evaluations before the last verdict on the start."""
     report: str | None = None
     """Report of the compiler on the start's loops; None if there is no report."""
+    profiles: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Profile by state: its ``status``, ``bottlenecks`` (shares), ``values`` and ``source``."""
+    profiled_at: int | None = None
+    """Number of evaluations before the last profile; None before the first."""
     host_busy: bool = False
     """Whether the judge found the host busy while it timed the start."""
     verdicts: int = 0
@@ -149,6 +153,9 @@ class SearchState:
                 self._count(given)
             case "report":
                 self.report = given["log"]
+            case "profiled":
+                self.profiles[given["key"]] = given
+                self.profiled_at = self.evaluations
             case "proposed":
                 key = given["key"]
                 links = [(link[0], link[1], link[2]) for link in given["links"]]

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 import statistics
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kernelgym_train.mcgs.bottleneck_priors import relief
 from kernelgym_train.mcgs.knobs import ABSENT, Knob, KnobSpace
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.selection import SearchChoice, SelectionContext, best_first, stream
@@ -154,8 +156,7 @@ def _drawn(known: _Settings, past: Past) -> Proposal | None:
             values = {knob.name: numbers.choice(knob.choices) for knob in space.knobs}
             if any(knob.tried_first for knob in space.knobs):
                 best = max(past, key=lambda each: each[1])[0]
-                kept = [knob.name for knob in space.knobs if numbers.random() < _KEPT]
-                values |= {name: best[name] for name in kept}
+                values |= {name: best[name] for name in _kept(around, space.knobs, numbers)}
         else:
             values = _asked(space.knobs, [*past, *impossible], numbers.getrandbits(31))
         proposal = around.proposer.tuned(space, values)
@@ -164,6 +165,19 @@ def _drawn(known: _Settings, past: Past) -> Proposal | None:
         elif not around.graph.knows(state_key(proposal.variant)):
             return proposal
     return None
+
+
+def _kept(around: SelectionContext, knobs: Sequence[Knob], numbers: random.Random) -> Iterator[str]:
+    """Yield the names of knobs that keep their choice; most do.
+
+    Knobs whose moves relieve what limits the best state are changed more often.
+    """
+    shares = around.shares(around.graph.ranked()[0].key)
+    reliefs = [relief(knob.name.partition("/")[0], shares) for knob in knobs]
+    usual = statistics.fmean(reliefs)
+    for knob, each in zip(knobs, reliefs, strict=True):
+        if numbers.random() >= (1.0 - _KEPT) * min(2.0, max(0.5, each / usual)):
+            yield knob.name
 
 
 def _asked(knobs: Sequence[Knob], past: Past, number: int) -> dict[str, str]:

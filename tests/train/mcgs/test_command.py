@@ -151,7 +151,7 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         (["input=example:matmul", "--gpus", "0,x"], "gpus=0,x is no list of GPUs; give numbers"),
         (["input=example:matmul", "gpus=0", "device=cpu"], "give gpus= or device=, not both"),
         (["input=example:matmul", "device=tpu"], "device 'tpu' cannot be judged on"),
-        (["input=example:matmul", "ncu_every=5"], "no profiles are taken yet"),
+        (["input=example:matmul", "ncu_every=5"], "ncu_every=5: only a GPU is profiled; give 0"),
         (["input=example:matmul", "patience=-1"], "patience=-1"),
         (["input=example:matmul", "effort=huge"], "effort"),
         (["input=example:matmul", "min_pred_gain=-1"], "min_pred_gain=-1: give a share"),

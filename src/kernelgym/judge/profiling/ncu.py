@@ -1,28 +1,19 @@
-"""The command line and the output of NVIDIA Nsight Compute (``ncu``). Pure, but for `find_ncu`."""
+"""The command line and the output of NVIDIA Nsight Compute (``ncu``). Pure."""
 
 from __future__ import annotations
 
 import csv
-import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernelgym.counters import Counters, CountersStatus
 
-__all__ = ["command", "failure", "find_ncu", "read_output", "unknown_metrics"]
+__all__ = ["command", "failure", "read_output", "unknown_metrics"]
 
 _TIME = "gpu__time_duration.sum"
 _MOST_LAUNCHES = 8
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
-
-
-def find_ncu() -> str:
-    """Return the path of ``ncu``; empty if it is not installed."""
-    root = os.environ.get("CUDA_HOME") or "/usr/local/cuda"
-    found = shutil.which("ncu") or shutil.which("ncu", path=f"{root}/bin")
-    return os.path.realpath(found) if found else ""
 
 
 def command(ncu: str, metrics: Sequence[str], output: Path, program: Sequence[str]) -> list[str]:

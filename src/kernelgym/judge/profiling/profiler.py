@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.counters import METRICS, Counters
+from kernelgym.counters import METRICS, Counters, find_ncu
 from kernelgym.judge.compiling import compiler_process
 from kernelgym.judge.compiling.compiler_process import BuildLimit, bounded
 from kernelgym.judge.device.accelerator import Accelerator
@@ -32,7 +32,6 @@ from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.profiling.ncu import (
     command,
     failure,
-    find_ncu,
     read_output,
     unknown_metrics,
 )

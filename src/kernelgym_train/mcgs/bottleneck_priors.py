@@ -1,0 +1,100 @@
+"""Priors of moves from what limits a kernel: shares of `kernelgym.counters.BOTTLENECKS`.
+
+The shares are measured by hardware counters, or estimated from the kernel's text and the share of
+the device's bandwidth that it achieves. A move counts for more the larger the shares are of what it
+relieves. Contract: no prior becomes zero, and a fifth of the whole stays uniform. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
+
+_RELIEVES: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "enable_async_pipeline": {"overlap": 1.0, "gmem": 0.5},
+        "vectorize_global_loads": {"gmem": 0.8},
+        "switch_to_mma_or_wgmma": {"compute": 1.8},
+        "lower_precision": {"compute": 1.5},
+        "tensor_core_tile": {"compute": 1.0, "gmem": 0.5, "overlap": 0.5},
+        "single_pass_row": {"gmem": 1.5, "overlap": 0.5},
+        "pad_tail_and_mask": {"gmem": 0.3, "smem": 0.3, "compute": 0.3},
+        "change_block_sizes": {
+            "overlap": 0.7,
+            **dict.fromkeys(("compute", "gmem", "sfu", "atomics", "smem"), 0.3),
+        },
+        "cache_policy_cg": {"gmem": 0.3},
+        "avoid_atomics_reduce": {"atomics": 1.0},
+        "grouped_gemm_colmajor": {"gmem": 0.5, "compute": 0.2},
+        "softmax_math_fusion": {"sfu": 1.0, "gmem": 0.5},
+    }
+)
+"""How much a move relieves each bottleneck."""
+_LEAST = 0.25
+_OTHER = {"overlap": 0.5}  # of moves of other packages
+_UNIFORM = 0.2
+
+
+def relief(move: str, shares: Mapping[str, float]) -> float:
+    """Return a factor above 0 for how much a move relieves what limits a kernel.
+
+    Args:
+        move: Id of the move.
+        shares: Shares by bottleneck, from 0 to 1.
+    """
+    weights = _RELIEVES.get(move, _OTHER)
+    return _LEAST + sum(weight * shares.get(name, 0.0) for name, weight in weights.items())
+
+
+def weighed_by_bottlenecks(
+    priors: tuple[tuple[str, float], ...], shares: Mapping[str, float]
+) -> tuple[tuple[str, float], ...]:
+    """Return priors multiplied by the relief of their moves, a fifth of it uniform.
+
+    Args:
+        priors: (move, prior), which add up to 1.
+        shares: Shares by bottleneck, from 0 to 1.
+    """
+    found = [(move, prior * relief(move, shares)) for move, prior in priors]
+    total = sum(weight for _, weight in found)
+    if not total:
+        return priors
+    even = _UNIFORM / len(found)
+    return tuple((move, (1 - _UNIFORM) * weight / total + even) for move, weight in found)
+
+
+def estimated(module: TritonModule, floor_share: float) -> dict[str, float]:
+    """Return shares estimated without counters.
+
+    Args:
+        module: The kernel.
+        floor_share: Share of the device's bandwidth that the kernel achieves; 0 if unknown.
+    """
+    nodes = [function.node for function in module.functions.values()]
+
+    def has(*names: str) -> bool:
+        return any(calls_in(node, *names) for node in nodes)
+
+    product, memory = has("dot"), floor_share or 0.5
+    return {
+        "compute": 0.6 if product else 0.1,
+        "gmem": memory,
+        "sfu": 0.3 if has("exp", "exp2", "erf", "log") else 0.0,
+        "atomics": 0.5 if has("atomic_add") else 0.0,
+        "smem": 0.2 if product else 0.0,
+        "overlap": 0.5 * (1.0 - memory),
+    }
+
+
+def family_of_module(module: TritonModule) -> str:
+    """Return a Triton kernel's family, such as ``product``, told from what it calls."""
+    for family, names in (
+        ("product", ("dot",)),
+        ("exponentials", ("exp", "exp2")),
+        ("reduction", ("sum", "max", "min", "reduce", "atomic_add")),
+    ):
+        if any(calls_in(function.node, *names) for function in module.functions.values()):
+            return family
+    return "elementwise"

@@ -1,0 +1,45 @@
+"""What limits a state, by bottleneck: read from counters or estimated from the text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernelgym_train.mcgs.bottleneck_priors import estimated
+from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.triton.module import read_module
+
+
+def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
+    """Return what limits a state, by bottleneck.
+
+    By counters of the state or of the nearest state that it was made from. Without any, it is
+    estimated from a Triton kernel's text; of C++ it is not known.
+    """
+    profile = _profile_of(state, key)
+    if profile is not None:
+        return dict(profile["bottlenecks"])
+    variant = state.variants[key]
+    if builds_extension(variant.language):
+        return {}
+    return estimated(read_module(variant.source), state.floor_share)
+
+
+def share_source(state: SearchState, key: str) -> str:
+    """Return where `shares_of` come from: ``ncu``, ``text``, or empty if there are none."""
+    if _profile_of(state, key) is not None:
+        return "ncu"
+    return "" if builds_extension(state.variants[key].language) else "text"
+
+
+def _profile_of(state: SearchState, key: str) -> Mapping[str, Any] | None:
+    nodes = state.graph.nodes
+    while key in nodes:
+        profile = state.profiles.get(key)
+        if profile is not None and profile["status"] == "measured":
+            return profile
+        if not nodes[key].parents:
+            break
+        key = nodes[key].parents[0]
+    return None
