@@ -24,6 +24,8 @@ with tempfile.TemporaryDirectory() as state:
     try:
         told = server.stderr.readline() if server.stderr else ""
         address = told.split()[-1]  # the line ends with it
+        if not address.startswith("http"):
+            raise SystemExit(told.strip())  # why it does not serve
         with kernelgym.RemoteEvaluator(address) as judge:
             print(f"{judge.capabilities.ruleset.label} on {judge.capabilities.device}")
         env = gym.make("Synthetic-L1-SingleTurn", problems=2, evaluator=address)

@@ -22,6 +22,7 @@ __all__ = [
     "device",
     "groups",
     "host_capacity",
+    "interval_coverage",
     "noise",
     "one_verdict",
     "red_team",
@@ -172,17 +173,31 @@ def noise(data: Any) -> str:
     )
 
 
+def interval_coverage(data: Any) -> str:
+    """Return how often intervals measured beside spinning processes hold the quiet speedup."""
+    rows = []
+    for name, found in data["kernels"].items():
+        beside, width = found["beside"], found["beside"]["width"]
+        spread = f"{found['quiet_lowest']:.2f} to {found['quiet_highest']:.2f}"
+        cells = [f"{found['quiet_speedup']:.2f} ({spread})", str(beside["verdicts"])]
+        cells += [str(beside["timed"]), str(beside["held"]), f"{width:.1f}" if width else "-"]
+        rows.append([name.replace("_", ", "), *cells])
+    head = ["kernel", "quiet speedup", "verdicts", "timed", "hold it", "high over low"]
+    return table(head, rows)
+
+
 def busy_host(data: Any) -> str:
-    """Return what verdicts and a search say beside programs that take the processors."""
-    speedups = [each["speedup"] for each in data["verdicts"]]
-    marked = sum(each["host_busy"] for each in data["verdicts"])
-    found = data["search"]
+    """Return what a search says beside programs that take the processors."""
+    found, beside = (
+        data["search"],
+        f"{data['spinning']} spinning processes on {data['cores']} cores",
+    )
+    if "refused" in found:
+        return f"Beside {beside}, a search did not begin, because its start could not be timed."
     promoted = "none" if found["speedup"] == 1.0 else "one"
     return (
-        f"{len(speedups)} verdicts on one correct C++ softmax beside {data['spinning']} spinning "
-        f"processes on {data['cores']} cores: speedups of {min(speedups):.2f} to "
-        f"{max(speedups):.2f}, {marked} of them marked `host_busy`. A search among "
-        f"{found['evaluations']} kernels that are no faster promoted {promoted}."
+        f"Beside {beside}, a search among {found['evaluations']} kernels that are no faster "
+        f"promoted {promoted}."
     )
 
 
