@@ -43,6 +43,15 @@ def test_wait_of_a_single_thread_counts_in_full() -> None:
     assert host.waited_share(before, after, 10.0, trusted=False) == pytest.approx(0.6)
 
 
+def test_wait_of_an_empty_window_does_not_count() -> None:
+    woken = times((0.7, 0.06))
+    assert host.waited_share(NONE, woken, 0.8, trusted=False) == pytest.approx(0.075)
+    assert host.waited_share(NONE, woken, 0.8, trusted=False, empty_ms=0.05) == pytest.approx(
+        0.0125
+    )
+    assert host.waited_share(NONE, woken, 0.8, trusted=True, empty_ms=0.1) == 0.0
+
+
 def test_sleeping_is_no_waiting() -> None:
     assert share((1.0, 0.0), window_ms=100.0) == 0.0
 

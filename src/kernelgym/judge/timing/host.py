@@ -76,9 +76,13 @@ class SiftedPairs:
 
 
 def waited_share(
-    before: RunTimes | None, after: RunTimes | None, window_ms: float, trusted: bool
+    before: RunTimes | None,
+    after: RunTimes | None,
+    window_ms: float,
+    trusted: bool,
+    empty_ms: float = 0.0,
 ) -> float | None:
-    """Return the share of a window spent waiting; None if unknown.
+    """Return the share of a window spent waiting for other programs; None if unknown.
 
     Args:
         before: Processor times of the process's threads when the window began.
@@ -86,6 +90,9 @@ def waited_share(
         window_ms: Length of the window.
         trusted: Whether the process runs the reference, whose threads all count in full: they are
             as many as there are processors, and wait for each other only where others take one.
+        empty_ms: Wait of a window without calls, which is not counted. Waking up a process counts
+            as waiting, on an idle host too. It is part of the
+            overhead that is subtracted from the times.
     """
     if before is None or after is None or window_ms <= 0.0:
         return None
@@ -94,7 +101,7 @@ def waited_share(
         ran_before, waited_before = before.by_thread.get(thread, (0, 0))
         others_ns = 0 if trusted else max(0, ran_ns - max(0, ran - ran_before))
         longest_ns = max(longest_ns, waited - waited_before - others_ns)
-    return min(1.0, longest_ns / 1e6 / window_ms)
+    return min(1.0, max(0.0, longest_ns / 1e6 - empty_ms) / window_ms)
 
 
 def has_waited(share: float | None) -> bool:

@@ -75,7 +75,7 @@ class TimingWindows:
         """Number of calls in a window; 0 before `reserve`."""
         self._on_device = runs[0].session.device.type == "cuda"
         self._as_layer = runs[0].session.as_layer
-        self._null_ms = 0.0
+        self._null_ms = self._null_wait_ms = 0.0
         self._alternating = False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
@@ -95,11 +95,17 @@ class TimingWindows:
         if self._on_device:
             return  # `speedup.window_costs` takes the overhead from the reference's windows
         # The minimum: subtracting too much would make a short kernel look infinitely fast.
-        self._null_ms = min(
-            self._guarded(which, self._sides[which].timed_run, [], [], []).window_ms
+        self._null_wait_ms = 0.0
+        self._null_ms, self._null_wait_ms = min(
+            self._empty_window(which)
             for which in range(len(self._sides))
             for _ in range(_NULL_WINDOWS)
         )
+
+    def _empty_window(self, which: int) -> tuple[float, float]:
+        """Run a window without calls; return its length and its wait, in milliseconds."""
+        window: TimedWindow = self._guarded(which, self._sides[which].timed_run, [], [], [])
+        return window.window_ms, (self._waited(window, not which) or 0.0) * window.window_ms
 
     def fitting(self, calls: int) -> int:
         """Return how many calls a window can hold, if `calls` are wanted."""
@@ -242,7 +248,9 @@ class TimingWindows:
         """Return the share of a window that it waited for other programs; None if unknown."""
         if self._on_device:
             return 0.0
-        return host.waited_share(*window.run_times, window.window_ms, trusted=trusted)
+        return host.waited_share(
+            *window.run_times, window.window_ms, trusted=trusted, empty_ms=self._null_wait_ms
+        )
 
     def _longer(self, one: float | None, other: float | None) -> float | None:
         """Return the larger of two shares; None if one is unknown."""
