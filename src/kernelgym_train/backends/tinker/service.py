@@ -311,7 +311,8 @@ class Service:
 
         run, _, name = path.removeprefix("tinker://").partition("/")
         kept = name if "/" in name else f"sampler_weights/{name}"  # skyrl leaves the kind out
-        asked = tinker.RestClient(**self._given).delete_checkpoint(run, kept)
+        # A client by address and key would keep its own connection open until the process ends.
+        asked = tinker.RestClient(self._client.holder).delete_checkpoint(run, kept)
         try:
             await within(asked, min(self._limit_s, _DELETION_S), "the deletion of a checkpoint")
         except tinker.NotFoundError:

@@ -11,7 +11,7 @@ from kernelgym_train.backends.tinker.pauses import Pauses
 from kernelgym_train.backends.tinker.service import Learner, Service, ServiceTimeout
 from support import fake_clock
 
-pytest.importorskip("tinker")
+tinker = pytest.importorskip("tinker")
 
 ADAM = {"learning_rate": 1e-2, "weight_decay": 0.0, "max_grad_norm": 0.0}
 
@@ -90,3 +90,21 @@ def test_end_of_a_session_is_waited_for_shortly(failure, monkeypatch):
     monkeypatch.setattr(service, "_client", SimpleNamespace(close=close))
     service.close()
     assert asked == ["success", 2.0]
+
+
+def test_deletion_uses_the_connection_of_the_session(monkeypatch):
+    """The SDK keeps the connection of a client by address and key open until the process ends."""
+    monkeypatch.setenv("TINKER_API_KEY", "tml-of-a-test")
+    service, given, deleted = Service("http://127.0.0.1:9", 60.0), [], []
+
+    async def delete(run, kept):
+        deleted.append((run, kept))
+
+    def made(*holder, **named):
+        given.append((holder, named))
+        return SimpleNamespace(delete_checkpoint=delete)
+
+    monkeypatch.setattr(tinker, "RestClient", made)
+    monkeypatch.setattr(service, "_client", SimpleNamespace(holder="of the session"))
+    asyncio.run(service.delete("tinker://run/weights/one"))
+    assert given == [(("of the session",), {})] and deleted == [("run", "weights/one")]
