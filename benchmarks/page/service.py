@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.table_rows import number, percent, whole
+from benchmarks.table_rows import number, whole
 
 __all__ = ["cost", "cost_on_gpus", "rate", "soak"]
 
@@ -61,6 +61,6 @@ def soak(data: Any) -> str:
             f"{phase['wanted'] - phase['stored']['finals']} lost, "
             f"{phase['stored']['jobs'] - phase['wanted']} judged twice, {len(phase['unequal'])} "
             f"unlike those without faults, {gone} unavailable "
-            f"({percent(gone / phase['wanted'])})"
+            f"({100 * gone / phase['wanted']:.2f} %)"
         )
     return f"{'; '.join(said)}."

@@ -13,6 +13,7 @@ that of the same kernel without faults; at most 0.1 % may be `unavailable`; the 
 grow, and no process may be left.
 
 ``--seconds`` ends a run after the batches that have begun; ``--resume`` goes on in the same folder.
+A run that is killed cannot go on: `RemoteEvaluator` would send its open batches as new ones.
 Exit code 0: all holds; 1: something does not; 3: not finished.
 """
 
@@ -136,9 +137,8 @@ def real_phase(count: int) -> Phase:
         files = ("--state", str(folder / "state"), "--keys", str(folder / "keys.yaml"))
         return [sys.executable, "-m", "kernelgym", "serve", *files, *settings]
 
-    return Phase(
-        "real", count, 5, 30.0, "kernelgym.judge.worker", problem, kernel, expected, server
-    )
+    worker = "kernelgym.judge.worker"
+    return Phase("real", count, 2, 30.0, worker, problem, kernel, expected, server)
 
 
 class Soak:
@@ -164,6 +164,7 @@ class Soak:
         else:
             keys = make_keys(folder / "keys.yaml", *TENANTS)
             (folder / "keys.json").write_text(json.dumps(keys))
+            self._save()
         self._random = random.Random(self.facts["parts"])
         self._server: subprocess.Popen[bytes] | None = None
         self._stack = contextlib.ExitStack()
@@ -218,6 +219,9 @@ class Soak:
             self._end_server()
         self.facts["parts"] += 1
         self.facts["wall_s"] += time.monotonic() - started
+        self._save()
+
+    def _save(self) -> None:
         self._facts_file.write_text(json.dumps(self.facts))
 
     def _start_server(self) -> None:

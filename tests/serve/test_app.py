@@ -13,6 +13,7 @@ import pytest
 
 from kernelgym.errors import UsageError
 from kernelgym.evaluators.wire import capabilities_from
+from kernelgym.serve import app
 from kernelgym.serve.keys import Tenant, add_key
 from kernelgym.serve.runner import Keeping
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
@@ -110,6 +111,21 @@ def test_request_without_wait_is_answered_202_and_its_events_end_with_done(tmp_p
             given = {each["index"]: each for each in events if each["event"] == "verdict"}
             assert given[1]["verdict"]["status"] == "correct"
             assert await events_of(client, answer.json()["id"], after=5) == events[5:]
+
+    run(go())
+
+
+def test_stream_that_has_nothing_to_tell_sends_comments(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(app, "_PING_S", 0.0)
+    monkeypatch.setattr(app, "_LOOK_S", 0.05)
+
+    async def go() -> None:
+        judge = Gated()
+        async with served(tmp_path, judge) as (client, _):
+            batch = (await ask(client, [job()], wait=0)).json()["id"]
+            asyncio.get_running_loop().call_later(0.5, judge.gate.set)
+            text = (await client.get(f"/v1/batches/{batch}/events")).text
+            assert "\n\n: the batch is not done\n\n" in text and "event: done" in text
 
     run(go())
 
