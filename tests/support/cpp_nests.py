@@ -55,6 +55,13 @@ inline Tensor empty(std::initializer_list<int64_t> shape, Options) {
   made.data = made.own.data();
   return made;
 }
+inline Tensor empty_like(const Tensor& of) {
+  Tensor made;
+  made.shape = of.shape;
+  made.own.assign(made.numel(), std::numeric_limits<float>::quiet_NaN());
+  made.data = made.own.data();
+  return made;
+}
 inline Tensor view(float* data, const int64_t* shape, int64_t dims) {
   Tensor made;
   made.shape.assign(shape, shape + dims);
@@ -62,6 +69,11 @@ inline Tensor view(float* data, const int64_t* shape, int64_t dims) {
   return made;
 }
 }  // namespace torch
+namespace at {
+using torch::Tensor;
+template <typename F>
+void parallel_for(int64_t begin, int64_t end, int64_t, F f) { if (begin < end) f(begin, end); }
+}  // namespace at
 """
 
 

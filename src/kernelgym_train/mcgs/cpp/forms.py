@@ -80,7 +80,7 @@ class UnreadLoop:
     line: int
     """Line of the statement that is not understood, from 1, in the C++ text."""
     why: str
-    """What is not understood, such as ```if` in a loop``."""
+    """What is not understood, such as ```next()```."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.why} is not understood"
@@ -129,6 +129,11 @@ class CppOther:
     """Numbers that the statement changes and does not declare."""
     declared: Mapping[str, str]
     """Types of the names that the statement declares, for itself alone or for those after it."""
+
+    @property
+    def is_declaration(self) -> bool:
+        """Whether statements after it see what it declares."""
+        return self.node.type.endswith(("declarator", "identifier"))
 
 
 @dataclass(frozen=True, slots=True)

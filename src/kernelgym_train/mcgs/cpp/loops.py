@@ -67,7 +67,7 @@ from kernelgym_train.mcgs.cpp.syntax import (
     text_of,
     walk,
 )
-from kernelgym_train.mcgs.cpp.whole import NARROW_LIMIT, exact_value
+from kernelgym_train.mcgs.cpp.whole import NARROW_LIMIT, exact_value, kind_of
 
 _LOOPS = ("for_statement", "while_statement", "do_statement", "for_range_loop")
 
@@ -247,23 +247,30 @@ def _loop(
         raise NotRead(node, "`for` without a start, a condition or an update")
     if first.type != "declaration" or condition.type != "binary_expression":
         raise NotRead(node, "`for` that declares no counter or compares nothing")
-    kind = text_of(first.child_by_field_name("type"))
+    kind = plain_text(first.child_by_field_name("type"))
     parts = first.children_by_field_name("declarator")
     stored = any(child.type == "storage_class_specifier" for child in first.children)
-    if stored or len(parts) != 1 or kind not in WHOLE or parts[0].type != "init_declarator":
+    if stored or len(parts) != 1 or parts[0].type != "init_declarator":
         raise NotRead(node, f"counters `{text_of(first)}`")
     target, lower = (parts[0].child_by_field_name(name) for name in ("declarator", "value"))
+    if kind == "auto" and lower is not None:
+        kind = kind_of(lower, scope, outer)
+    if kind not in WHOLE:
+        raise NotRead(node, f"counter of type `{kind}`")
     variable, upper = text_of(target), condition.child_by_field_name("right")
     operator = text_of(condition.child_by_field_name("operator"))
+    left = condition.child_by_field_name("left")
+    if text_of(left) != variable:
+        left, upper, operator = upper, left, operator.replace(">", "<")
     if target is None or target.type != "identifier" or lower is None or upper is None:
         raise NotRead(node, f"counter `{text_of(first)}`")
-    if text_of(condition.child_by_field_name("left")) != variable or operator not in ("<", "<="):
+    if text_of(left) != variable or operator not in ("<", "<=", "!="):
         raise NotRead(node, f"condition `{text_of(condition)}`")
     if variable in outer or scope.lookup(variable, {}) is not None:
         # A name with two meanings is not followed.
         raise NotRead(node, f"counter `{variable}` that hides another name")
     step = _step(update, variable, scope)
-    if step is None:
+    if step is None or (operator == "!=" and step != 1):
         raise NotRead(node, f"step `{text_of(update)}`")
     walked = Walk(scope, outer)
     low, high = walked.bound(lower), walked.bound(upper)
@@ -392,6 +399,14 @@ def _plain(node: Node, scope: CppScope, known: dict[str, Known]) -> Iterator[Cpp
 
 def _other(node: Node, walked: Walk) -> CppOther:
     declared = {name: type_of(kind) for name, kind in walked.declared.items()}
-    return CppOther(
-        node, tuple(walked.elements), frozenset(walked.assigned - set(declared)), declared
+    # What a subscript is that depends on the statement's own names is not known outside of it.
+    elements = (
+        dataclasses.replace(
+            each,
+            index=tuple(
+                one if one and not one.names & set(declared) else None for one in each.index
+            ),
+        )
+        for each in walked.elements
     )
+    return CppOther(node, tuple(elements), frozenset(walked.assigned - set(declared)), declared)

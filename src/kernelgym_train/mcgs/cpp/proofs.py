@@ -140,8 +140,9 @@ def _names_a_let(body: tuple[CppStatement, ...], index: Polynomial) -> bool:
     for statement in body:
         if isinstance(statement, CppLet) and statement.name in index.names:
             return True
-        if isinstance(statement, CppOther) and set(statement.declared) & index.names:
-            return True
+        if isinstance(statement, CppOther) and statement.is_declaration:
+            if set(statement.declared) & index.names:
+                return True
         if isinstance(statement, CppLoop) and _names_a_let(statement.body, index):
             return True
     return False

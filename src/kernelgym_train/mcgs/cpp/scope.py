@@ -480,7 +480,9 @@ def _written(body: Node, *, steps: bool = True) -> set[str]:
     names: set[str] = set()
     for node in walk(body):
         if node.type == "reference_declarator":
-            names |= identifiers(node.parent or node)
+            around = node.parent or node
+            over = around.child_by_field_name("right")  # of a loop over a range
+            names |= identifiers(node) | identifiers(over or around)
             continue
         is_address = node.type == "pointer_expression" and text_of(node).startswith("&")
         if not is_address and node.type not in ("assignment_expression", "update_expression"):

@@ -67,8 +67,9 @@ def polynomial_of(
     if node.type == "number_literal":
         # Unsigned literals may wrap around at 32 bits.
         text = text_of(node).replace("'", "").rstrip("lL")
-        octal = len(text) > 1 and text.startswith("0")
-        return Polynomial.number(int(text)) if text.isdigit() and not octal else None
+        digits = text.removeprefix("-")
+        octal = len(digits) > 1 and digits.startswith("0")
+        return Polynomial.number(int(text)) if digits.isdigit() and not octal else None
     if node.type == "parenthesized_expression":
         inner = children(node)
         return polynomial_of(inner[0], atom) if len(inner) == 1 else None
@@ -82,6 +83,10 @@ def polynomial_of(
             return (
                 one + other if operator == "+" else one - other if operator == "-" else one * other
             )
+    inner = node.child_by_field_name("argument")
+    if node.type == "unary_expression" and text_of(node).startswith("-") and inner is not None:
+        found = polynomial_of(inner, atom)
+        return None if found is None else Polynomial.number(0) - found
     name = atom(node)
     return None if name is None else Polynomial.name(name)
 

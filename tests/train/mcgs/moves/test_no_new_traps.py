@@ -144,6 +144,108 @@ _FORMS = {
     }}""",
 }
 """Bodies of a loop over rows, in forms that kernels have."""
+_GIVEN = "torch::Tensor x_in, torch::Tensor w_in, int n, int m, int k, int base, int last, int huge"
+_STYLES = {
+    "helper": f"""
+static void row_of(const float* row, float* to, const float* w, int64_t m, int64_t k) {{
+  for (int64_t c = 0; c < m; ++c) {{
+    float total = 0;
+    for (int64_t t = 0; t < k; ++t) total += row[t] * w[t * m + c];
+    to[c] = total;
+  }}
+}}
+torch::Tensor made_up({_GIVEN}, float scale) {{
+  auto x = x_in.contiguous(), w = w_in.contiguous();
+  auto out = torch::empty({{n, m}}, x.options());
+  for (int64_t r = 0; r < n; ++r) {{
+    row_of(x.data_ptr<float>() + r * k, out.data_ptr<float>() + r * m, w.data_ptr<float>(), m, k);
+  }}
+  return out;
+}}""",
+    "helper on one array": f"""
+static void later(const float* from, float* to, int64_t m) {{
+  for (int64_t c = 1; c < m; ++c) to[c] = from[c - 1] + 1.0f;
+}}
+torch::Tensor made_up({_GIVEN}, float scale) {{
+  auto out = torch::empty({{n, m}}, x_in.options());
+  float* y = out.data_ptr<float>();
+  for (int64_t r = 0; r < n; ++r) {{
+    for (int64_t c = 0; c < m; ++c) y[r * m + c] = w_in.data_ptr<float>()[c];
+    later(y + r * m, y + r * m, m);
+  }}
+  return out;
+}}""",
+    "destination": f"""
+void scaled(torch::Tensor x, torch::Tensor y, double by) {{
+  const int64_t count = y.numel();
+  const float* from = x.data_ptr<float>();
+  float* to = y.data_ptr<float>();
+  for (int64_t i = 0; i < count; ++i) to[i] = from[i] * by;
+}}
+torch::Tensor made_up({_GIVEN}, float scale) {{
+  auto out = torch::empty({{m}}, w_in.options());
+  scaled(w_in, out, scale);
+  return out;
+}}""",
+    "template and lambda": f"""
+template <typename T, int kLanes>
+static T row_sum(const T* row, int64_t k) {{
+  T lanes[kLanes] = {{}};
+  for (int64_t t = 0; t < k; ++t) lanes[t % kLanes] += row[t];
+  T total = 0;
+  for (T lane : lanes) total += lane;
+  return total;
+}}
+torch::Tensor made_up({_GIVEN}, float scale) {{
+  auto x = x_in.contiguous();
+  auto out = torch::empty({{n, m}}, x.options());
+  const auto* from = x.data_ptr<float>();
+  auto* to = out.data_ptr<float>();
+  auto grown = [scale](auto v) {{ return v > 0 ? v * scale : v; }};
+  at::parallel_for(0, n, 1, [&](int64_t first, int64_t end) {{
+    std::vector<float> line(m);
+    for (int64_t r = first; r < end; ++r) {{
+      const float sum = row_sum<float, 4>(from + r * k, k);
+      for (int64_t c = 0; c < m; ++c) line[c] = grown(sum + c);
+      for (int64_t c = 0; c < m; ++c) to[r * m + c] = line[c];
+    }}
+  }});
+  return out;
+}}""",
+    "padded convolution": f"""
+torch::Tensor made_up({_GIVEN}, float scale) {{
+  auto x = x_in.contiguous(), w = w_in.contiguous();
+  auto out = torch::empty({{n, k}}, x.options());
+  auto from = x.data_ptr<float>(), by = w.data_ptr<float>();
+  for (int i = 0; i < n; ++i) {{
+    for (int j = 0; j < k; ++j) {{
+      float sum = 0;
+      for (int di = -1; di <= 1; ++di) {{
+        for (int dj = -1; dj <= 1; ++dj) {{
+          const int a = i + di, b = j + dj;
+          if (a < 0 || a >= n || b < 0 || b >= k) continue;
+          sum += from[a * k + b] * (m > 2 ? by[dj + 1] : 1.0f);
+        }}
+      }}
+      out.data_ptr<float>()[i * k + j] = sum;
+    }}
+  }}
+  return out;
+}}""",
+    "structure": f"""
+struct Sizes {{ int64_t rows, columns; float by; }};
+torch::Tensor made_up({_GIVEN}, float scale) {{
+  const Sizes s{{n, m, scale}};
+  auto out = torch::empty({{n, m}}, x_in.options());
+  for (int64_t r = 0; r < s.rows; ++r) {{
+    for (int64_t c = 0; c < s.columns; ++c) {{
+      out.data_ptr<float>()[r * s.columns + c] = w_in.data_ptr<float>()[c] * s.by;
+    }}
+  }}
+  return out;
+}}""",
+}
+"""Whole kernels in styles that people write."""
 _FACTORS = (
     "std::sqrt(scale)",
     "std::sqrt(static_cast<float>(n / k))",
@@ -292,6 +394,13 @@ def test_exact_move_at_the_edges_adds_no_undefined_behaviour(
 
 
 _QUICK = ("rows", "branches")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("style", _STYLES)
+def test_move_on_a_style_computes_the_same(style: str) -> None:
+    cpp = f"#include <torch/extension.h>\n{_STYLES[style]}"
+    assert check(cpp, _EDGES, False, ("exact", "reassociates")) > 3
 
 
 @pytest.mark.parametrize(
