@@ -253,6 +253,11 @@ SECTIONS = (
             models.decisions,
         ),
         ResultTable(
+            "search_reading.json",
+            "python -m benchmarks.search.reading --out FILE",
+            models.search_reading,
+        ),
+        ResultTable(
             "false_promotions.json",
             "python -m benchmarks.search.false_promotions --out FILE",
             models.false_promotions,

@@ -164,6 +164,17 @@ def false_promotions(data: Any) -> str:
     )
 
 
+def search_reading(data: Any) -> str:
+    """Return for how many of the project's C++ kernels a search has a move."""
+    found = data["groups"]["of the project"]
+    return (
+        f"Of the project's {found['kernels']} C++ kernels (the red team's honest ones, and one of "
+        f"each Synthetic family), {found['changed']} have a move for their deepest loop, and "
+        f"{found['proven']} one that needs proof that iterations are independent or a sum; the "
+        f"goal is {0.8 * found['kernels']:.0f}."
+    )
+
+
 def env_overhead(data: Any) -> str:
     """Return the milliseconds of a step beside the judge."""
     steps = [each["step_us"] / 1000 for each in data["steps"].values()]

@@ -1,8 +1,9 @@
 """Measure in how many C++ kernels a search can change the loop that counts.
 
-Run ``python -m benchmarks.search.reading [FOLDER ...]``. Kernels are those that this project has
-(the honest ones of the red team, and one of each Synthetic family), and the Python modules in the
-folders named. The loop that counts is the deepest one of a kernel's C++ text, the first of equals.
+Run ``python -m benchmarks.search.reading [FOLDER ...] [--out FILE]``. Kernels are those that this
+project has (the honest ones of the red team, and one of each Synthetic family), and the Python
+modules in the folders named. The loop that counts is the deepest one of a kernel's C++ text, the
+first of equals.
 Printed is the share of kernels with at least one move, other than compiler flags, that changes text
 of that loop, of the loops around it, or of their directives, and for each other kernel why its
 loops are not read. Counted apart are kernels with such a move that proves something of the
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tree_sitter import Node
 
+from benchmarks.machine import machine
 from kernelgym import Kernel, UsageError, get_problem
 from kernelgym.suites.synthetic.solve import solve
 from kernelgym.suites.synthetic.source import spec_of
@@ -107,11 +110,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print the shares, and why loops are not read."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args(argv)
+    counts: dict[str, dict[str, int]] = {}
     groups = {"of the project": list(own_kernels())}
     for folder in given.folders:
         paths = sorted(folder.glob("*.py"))
-        groups[str(folder)] = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
+        groups[folder.name] = [(path.name, path.read_text(encoding="utf-8")) for path in paths]
     for name, kernels in groups.items():
         changed = read = proven = 0
         for each, source in kernels:
@@ -131,6 +136,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             "that proves something of its iterations",
             flush=True,
         )
+        counts[name] = {"kernels": read, "changed": changed, "proven": proven}
+    if given.out:
+        data = {"machine": machine("tree-sitter", "tree-sitter-cpp"), "groups": counts}
+        given.out.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
