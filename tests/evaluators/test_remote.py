@@ -15,6 +15,7 @@ import pytest
 
 from kernelgym import Status, UsageError
 from kernelgym.evaluators import remote as module
+from kernelgym.evaluators.cached import CachedEvaluator
 from kernelgym.evaluators.remote import RemoteEvaluator
 from kernelgym.evaluators.wire import capabilities_data
 from kernelgym.serve.keys import Tenant, add_key
@@ -313,6 +314,19 @@ def test_kernel_that_fits_into_no_request_is_rejected_and_spoils_no_other() -> N
         found = remote.evaluate_many(jobs("a", "\ud800" * 200_000))
     assert [each.status for each in found] == [Status.CORRECT, Status.REJECTED]
     assert found[1].findings[0].code == "too_large" and found[1].ruleset == CAN.ruleset.label
+
+
+def test_verdict_cache_in_front_asks_once_and_again_if_the_provenance_differs(tmp_path) -> None:
+    import dataclasses
+
+    other = dataclasses.replace(CAN, provenance=("q",))
+    servers = [Server(), Server(info={"capabilities": capabilities_data(other)})]
+    for server in servers:
+        with connected(server) as remote:
+            cached = CachedEvaluator(remote, tmp_path)
+            for _ in range(2):
+                assert cached.evaluate(SAMPLE_PROBLEM, kernel("a")).correct
+    assert [len(server.posts()) for server in servers] == [1, 1]
 
 
 def test_closed_evaluator_takes_no_job_and_jobs_in_flight_become_unavailable() -> None:
