@@ -13,6 +13,9 @@ one by one by 32 threads.
 `fairness`: how long ten verdicts of one tenant take, while nothing else waits, and while another
 tenant has 5,000 jobs queued.
 
+With ``--against ray``, `verdicts` and `stream` compare with `RayEvaluator` over a cluster that is
+started on this machine, in place of the service.
+
 On a GPU the two sides run one after the other, since their workers would share its memory.
 """
 
@@ -35,7 +38,7 @@ from typing import Any
 from benchmarks.judge.judge_throughput import STREAM, answer, read_case, unseen
 from benchmarks.machine import gpu, machine
 from benchmarks.service.servers import make_keys, real, scripted
-from kernelgym import RemoteEvaluator
+from kernelgym import RayEvaluator, RemoteEvaluator
 from kernelgym.judge import LocalEvaluator
 from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
@@ -85,11 +88,24 @@ def service_side(options: argparse.Namespace, folder: Path) -> Iterator[Evaluato
         yield remote
 
 
+@contextlib.contextmanager
+def ray_side(options: argparse.Namespace, folder: Path) -> Iterator[Evaluator]:
+    """Open an evaluator over a Ray cluster on this machine, which ends with it."""
+    device = "cpu" if options.device == "cpu" else "cuda"
+    timing = not options.untimed
+    with RayEvaluator("local", device, workers=options.workers, timing=timing) as evaluator:
+        yield evaluator
+
+
+OTHERS = {"service": service_side, "ray": ray_side}
+"""What is compared with a local evaluator, by ``--against``."""
+
+
 def in_turns(
     options: argparse.Namespace, measure: Callable[[Evaluator, str], dict[str, Any]]
 ) -> dict[str, Any]:
     """Return what both sides measure in each round, as lists by side."""
-    sides = {"local": local_side, "service": service_side}
+    sides = {"local": local_side, options.against: OTHERS[options.against]}
     found: dict[str, Any] = {name: [] for name in sides}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         if options.device == "cpu":
@@ -146,16 +162,17 @@ def run_verdicts(options: argparse.Namespace) -> dict[str, Any]:
         }
         for name in ("alone_s", "outside_s")
     )
+    other = options.against
     rate = {
         side: statistics.median(row["many_per_s"] for row in rows) for side, rows in found.items()
     }
     return {
         **{"workers": options.workers, "many": options.many, "timed": not options.untimed},
         **{"alone_s": alone, "outside_s": outside},
-        "added_ms": 1e3 * (alone["service"] - alone["local"]),
-        "added_outside_ms": 1e3 * (outside["service"] - outside["local"]),
+        "added_ms": 1e3 * (alone[other] - alone["local"]),
+        "added_outside_ms": 1e3 * (outside[other] - outside["local"]),
         "many_per_s": rate,
-        "throughput_lost": 1.0 - rate["service"] / rate["local"],
+        "throughput_lost": 1.0 - rate[other] / rate["local"],
         "rounds": found,
     }
 
@@ -182,11 +199,11 @@ def run_stream(options: argparse.Namespace) -> dict[str, Any]:
             "statuses": statuses(verdicts),
         }
 
-    found = in_turns(options, measure)
+    found, other = in_turns(options, measure), options.against
     rate = {
         side: statistics.median(row["per_hour"] for row in rows) for side, rows in found.items()
     }
-    return {"per_hour": rate, "lost": 1.0 - rate["service"] / rate["local"], "rounds": found}
+    return {"per_hour": rate, "lost": 1.0 - rate[other] / rate["local"], "rounds": found}
 
 
 def run_scripted(options: argparse.Namespace) -> dict[str, Any]:
@@ -274,6 +291,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--parts", default="verdicts,scripted,fairness")
+    parser.add_argument("--against", default="service", choices=tuple(OTHERS))
     parser.add_argument("--kernelbench-root", type=Path)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
@@ -286,7 +304,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     here = gpu("cuda:0" if options.device == "all" else options.device)
-    data: dict[str, Any] = {"machine": machine("torch", "triton", "fastapi", "uvicorn") | here}
+    data: dict[str, Any] = {
+        "machine": machine("torch", "triton", "fastapi", "uvicorn", "ray") | here
+    }
     runs = {
         "verdicts": run_verdicts,
         "stream": run_stream,

@@ -24,6 +24,7 @@ LAST_LINES = {
     "08_benchmark.py": "solved: 9 of 12 episodes",
     "10_remote_judge.py": "verdict of the server: ",
     "11_model_search.py": "softmax: ",
+    "12_ray_judge.py": "verdict of an actor: ",
 }
 """How the last line of each begins."""
 
@@ -44,6 +45,8 @@ FIRST = "01_one_kernel.py"
     [FIRST, *(pytest.param(n, marks=pytest.mark.slow) for n in LAST_LINES if n != FIRST)],
 )
 def test_it_runs(name, tmp_path):
+    if name == "12_ray_judge.py":
+        pytest.importorskip("ray")
     command = [sys.executable, str(EXAMPLES / name)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
