@@ -152,6 +152,11 @@ SECTIONS = (
             "python -m benchmarks.service.soak --folder DIR --out FILE",
             service.soak,
         ),
+        ResultTable(
+            "ray_soak.json",
+            "python -m benchmarks.service.ray_soak --out FILE",
+            service.ray_soak,
+        ),
     ),
     Section(
         "What gets past the judge?",

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.table_rows import number, whole
 
-__all__ = ["cost", "cost_on_gpus", "rate", "soak"]
+__all__ = ["cost", "cost_on_gpus", "rate", "ray_soak", "soak"]
 
 
 def cost(data: Any) -> str:
@@ -62,5 +62,21 @@ def soak(data: Any) -> str:
             f"{phase['stored']['jobs'] - phase['wanted']} judged twice, {len(phase['unequal'])} "
             f"unlike those without faults, {gone} unavailable "
             f"({100 * gone / phase['wanted']:.2f} %)"
+        )
+    return f"{'; '.join(said)}."
+
+
+def ray_soak(data: Any) -> str:
+    """Return what a cluster lost while its actors and a node were killed."""
+    said = []
+    for phase in data["phases"]:
+        gone = phase["statuses"].get("unavailable", 0)
+        said.append(
+            f"{whole(phase['wanted'])} {phase['phase']} verdicts of a Ray cluster while "
+            f"{phase['actor_kills']} actors and a node were killed: "
+            f"{phase['wanted'] - phase['jobs_with_an_outcome']} lost, "
+            f"{phase['outcomes'] - phase['jobs_with_an_outcome']} given twice, "
+            f"{len(phase['unequal'])} unlike those without faults, {gone} unavailable; "
+            f"{phase['resubmissions']} were judged again by another actor"
         )
     return f"{'; '.join(said)}."

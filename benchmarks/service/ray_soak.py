@@ -6,7 +6,10 @@ machine (`ray.cluster_utils`): a head without resources and two nodes.
 `scripted`: 2,000 verdicts by scripted evaluators in four actors, of which one is killed every 8 s;
 `real`: 200 verdicts of the CPU judge in two actors, of which one is killed every 30 s.
 
-In each phase a node is killed after a third of the verdicts, and added again after two thirds.
+An actor is killed only if ten verdicts have come since the last one was: on a busy machine, a new
+one needs longer to start than the time between two kills. In each phase a node is killed after a
+third of the verdicts, and added again after two thirds.
+
 Every job must have exactly one outcome, equal to that of the same kernel without faults; none may
 be `unavailable`; this process must not grow, and no process may be left. Exit code 0: all holds; 1:
 something does not.
@@ -39,6 +42,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 CPUS = {"scripted": 4, "real": 2}  # an actor takes two, so each node has two actors, or one
 KILL_EVERY_S = {"scripted": 8.0, "real": 30.0}
+PROGRESS = 10  # verdicts between two kills
 STORE_BYTES = 80 << 20
 GONE_S = 15.0
 MARK = "KERNELGYM_SOAK"
@@ -95,11 +99,12 @@ class RaySoak:
         """Kill actors and a node until all jobs have outcomes."""
         every_s = KILL_EVERY_S[self._phase.name]
         next_kill = next_sample = started + every_s
+        killed_after = 0
         while len(outcomes) < self._phase.count:
             time.sleep(0.1)
             now, share = time.monotonic(), len(outcomes) / self._phase.count
-            if now >= next_kill:
-                next_kill = now + every_s
+            if now >= next_kill and len(outcomes) >= killed_after + PROGRESS:
+                next_kill, killed_after = now + every_s, len(outcomes)
                 self._kill_actor()
             if not self.facts["node_kills"] and share >= 1 / 3:
                 self._cluster.remove_node(self._nodes.pop(), allow_graceful=False)
