@@ -44,7 +44,7 @@ CPUS = {"scripted": 4, "real": 2}  # an actor takes two, so each node has two ac
 KILL_EVERY_S = {"scripted": 8.0, "real": 30.0}
 PROGRESS = 10  # verdicts between two kills
 STORE_BYTES = 80 << 20
-GONE_S = 15.0
+GONE_S = 60.0  # of a worker that Ray was starting when its node was killed
 MARK = "KERNELGYM_SOAK"
 """Variable that names the run's folder in the environment of all its processes."""
 
