@@ -6,12 +6,14 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.openai_policy import EndpointSampling, OpenAIPolicy
-from kernelgym.benchmark.run.policies import EvalPolicy
+from kernelgym.benchmark.run.policies import AnswerMissing, EvalPolicy
+from kernelgym.benchmark.run.replay_policies import answer_of
 from kernelgym.benchmark.run.spending import PricedPolicy, SpendingCap
 from kernelgym.prices import Price
 from kernelgym.testing import ScriptedEvaluator
@@ -86,6 +88,22 @@ def run(
     given = {**usual, **given}
     with KernelWriter(policy, **(writer or {})) as made:
         return searches.run(outdir, judge or evaluator(), builds, writer=made, **given)
+
+
+class WholePolicy(EvalPolicy):
+    """Answers with kernels in their order, each as a whole module."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        self._left = list(kernels)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"kind": "whole", "model": "whole"}
+
+    async def answer(self, asked: AnswerRequest) -> Generation:
+        if not self._left:
+            raise AnswerMissing("there are no more kernels")
+        return Generation(f"GAIN: 2\n\n{answer_of(self._left.pop(0).source)}")
 
 
 def evaluator(

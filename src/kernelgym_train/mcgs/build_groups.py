@@ -19,7 +19,7 @@ from kernelgym import Kernel
 from kernelgym_train.mcgs.graph import GraphNode
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 from kernelgym_train.mcgs.selection import SelectionContext
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.variant import Variant, launch_key, state_key
 
 MOST_TOGETHER = 32
@@ -121,7 +121,7 @@ class BuildGroups:
 
     def _gather(self, key: str) -> None:
         variant = self._around.variants[key]
-        if not builds_extension(variant.language):
+        if not holds_cpp(variant.language, variant.source):
             return
         launch = launch_key(variant)
         chosen = {key: variant} if self._fits(key, variant, variant) else {}

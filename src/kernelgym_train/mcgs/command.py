@@ -31,7 +31,7 @@ from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import NAME
 from kernelgym_train.mcgs.task import SearchTask, read_task
@@ -70,7 +70,13 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         if settings.problem or settings.kernel:
             raise UsageError("give input= or problem= with kernel=, not both")
         return _search_folder(settings, dry_run)
-    task = read_task(settings.input, settings.problem, settings.kernel, settings.language)
+    task = read_task(
+        settings.input,
+        settings.problem,
+        settings.kernel,
+        settings.language,
+        any_form=settings.has_writer,
+    )
     if dry_run:
         _print_plan(settings, task)
         return 0
@@ -95,7 +101,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
 
 def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
     """Search every kernel of a folder, and return the exit code."""
-    tasks = read_tasks(settings.input, settings.language)
+    tasks = read_tasks(settings.input, settings.language, any_form=settings.has_writer)
     if dry_run:
         shares = first_shares(settings.budget.builds, {task.name: task.weight for task in tasks})
         for task in tasks:
@@ -212,10 +218,10 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     """Print the settings, the number of proposals by move, and an estimate of the time."""
     for name, value in settings.model_dump().items():
         print(f"{name}: {value}")
-    start = read_variant(task.start)
+    start = read_variant(task.start, any_form=True)
     for shape in task.shapes:
         print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
-    for each in unread_loops(file_of(start).cpp) if builds_extension(start.language) else ():
+    for each in unread_loops(file_of(start).cpp) if holds_cpp(start.language, start.source) else ():
         print(f"loop not read, {each}")
     approximate = settings.approximate or task.approximate
     proposer = rules_for(task, approximate, settings.moves)

@@ -47,12 +47,15 @@ _SAME_SHARE = 1.05  # a share of time that grew by less counts as unchanged afte
 _PROBLEM, _KERNEL = ".problem.py", ".kernel.py"
 
 
-def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
+def read_tasks(
+    folder: str | Path, language: str, *, any_form: bool = False
+) -> tuple[SearchTask, ...]:
     """Return the tasks of a folder, by name.
 
     Args:
         folder: The folder.
         language: Language of the kernels ``NAME.kernel.py``; read from their texts if empty.
+        any_form: Whether a writer changes the kernels, so that rules need not be able to.
 
     Raises:
         UsageError: If the folder has no kernel, a file cannot be used, or two kernels have one
@@ -63,7 +66,7 @@ def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
     for path in files:
         if path.suffix == ".json":
             try:
-                found.append(task_of_spec(path))
+                found.append(task_of_spec(path, any_form=any_form))
             except UsageError as error:
                 told = str(error)
                 raise UsageError(told if str(path) in told else f"{path}: {told}") from None
@@ -74,7 +77,7 @@ def read_tasks(folder: str | Path, language: str) -> tuple[SearchTask, ...]:
             start = read_kernel(kernel, language)
             name = path.name.removesuffix(_PROBLEM)
             try:
-                found.append(task_of(get_problem(path), start, name))
+                found.append(task_of(get_problem(path), start, name, any_form=any_form))
             except UsageError as error:
                 raise UsageError(f"{kernel}: {error}") from None
     if not found:

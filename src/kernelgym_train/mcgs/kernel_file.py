@@ -175,6 +175,8 @@ class _Call:
                 "a C++ kernel to search gives load_inline one string literal as cpp_sources, "
                 "or a name that is bound to one once"
             )
+        if any("\ud800" <= mark <= "\udfff" for mark in node.value):
+            raise UsageError("cpp_sources holds half of a character, which no compiler can read")
         return node.value, self._span(node)
 
     def _list(self, argument: str, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:

@@ -11,7 +11,7 @@ import dataclasses
 
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.files import diff_of
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import Variant, read_variant
 
@@ -37,7 +37,7 @@ def own_diff(task: SearchTask, variant: Variant) -> str:
 def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:
     """Return the user's source and the source with the variant's changes, or None."""
     spec = task.spec
-    if spec is None or not builds_extension(variant.language) or not spec.is_extension:
+    if spec is None or not holds_cpp(variant.language, variant.source) or not spec.is_extension:
         return None
     plain = spec.source.rstrip()
     start = file_of(read_variant(task.start)).cpp

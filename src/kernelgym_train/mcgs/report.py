@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.trials import SearchTrial
 
@@ -179,7 +179,7 @@ def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, s
         ("risk of the best", result["risk"]),
     ]
     start = state.variants[state.start]
-    if builds_extension(start.language):
+    if holds_cpp(start.language, start.source):
         rows += [("loop not read", str(each)) for each in unread_loops(file_of(start).cpp)]
     for name, shares in (result.get("counters") or {}).items():
         told = ", ".join(f"{each} {share:.0%}" for each, share in shares.items())

@@ -45,7 +45,8 @@ def optimize(
     Raises:
         UsageError: If the kernel is wrong or cannot be searched, or `outdir` holds another search.
     """
-    return search(task_of(problem, kernel), evaluator, Path(outdir), config, resume=resume)
+    task = task_of(problem, kernel, any_form=config.writer is not None)
+    return search(task, evaluator, Path(outdir), config, resume=resume)
 
 
 def optimize_spec(
@@ -69,7 +70,8 @@ def optimize_spec(
     Raises:
         UsageError: As `optimize`, or if the spec cannot be used.
     """
-    return search(task_of_spec(spec), evaluator, Path(outdir), config, resume=resume)
+    task = task_of_spec(spec, any_form=config.writer is not None)
+    return search(task, evaluator, Path(outdir), config, resume=resume)
 
 
 def search(

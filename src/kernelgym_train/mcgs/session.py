@@ -36,13 +36,14 @@ from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices
 from kernelgym_train.mcgs.limiting import shares_of
-from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
+from kernelgym_train.mcgs.moves.cpp.parallelise import PARALLELISE, parallelise
+from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
 from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import builds_extension, holds_cpp, is_read
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
@@ -83,9 +84,13 @@ def rules_for(
     Raises:
         UnknownName: If there is no such move.
     """
-    start = start or read_variant(task.start)
+    start = start or read_variant(task.start, any_form=True)
+    known = known_moves(start.language)
+    if not known or not is_read(start.language, start.source):
+        knobs = (WRITTEN_KNOB,)
+        return RuleProposer(start, approximate=approximate, moves=(), static=False, more=knobs)
     more = (WRITTEN_KNOB, *launch_choices(task.spec, start.language))
-    if builds_extension(start.language):
+    if PARALLELISE.id in known:
         more = (*more, parallelise(len(os.sched_getaffinity(0))))
         if moves:
             more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
@@ -151,14 +156,16 @@ class SearchSession:
             # One entry a line, so that a refusal names what has changed: device, compiler, ...
             **{line.partition(" ")[0]: line for line in can.provenance},
         }
-        start = read_variant(task.start)
+        start = read_variant(task.start, any_form=config.writer is not None)
         self.state = SearchState.begin(state_key(start), start)
         self.proposer = self._proposer()
         language = start.language
-        if builds_extension(language):
+        if holds_cpp(language, start.source):
             family = family_of(cost_of(file_of(start).cpp))
-        else:
+        elif is_read(language, start.source) and not builds_extension(language):
             family = family_of_module(read_module(start.source))
+        else:
+            family = language
         self.tactics_key = TacticsKey(family, can.device_kind)
         self.tactics = config.tactics or tactics_path(outdir)
         self.around = SelectionContext(

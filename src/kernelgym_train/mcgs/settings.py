@@ -133,6 +133,11 @@ class SearchSettings(Settings):
     """Go on with the search in outdir."""
 
     @property
+    def has_writer(self) -> bool:
+        """Whether a model, or what takes its place, writes kernels."""
+        return not self.no_llm and bool(self.llm_model or self.proposer)
+
+    @property
     def budget(self) -> Budget:
         """The limits.
 

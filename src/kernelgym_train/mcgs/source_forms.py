@@ -1,12 +1,14 @@
 """`SourceForm`: how a search reads and writes a kernel's module, by language.
 
 Kernels that ``load_inline`` builds hold the compiler's text and flags in a module
-(`EXTENSION`); kernels that a decorator compiles are the module itself (`SCRIPT`). Pure.
+(`EXTENSION`); kernels that a decorator compiles are the module itself (`SCRIPT`). A module that is
+neither is a text (`PLAIN`), which rules cannot change and a writer can. Pure.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Sequence
 from typing import Protocol
@@ -84,13 +86,41 @@ class _Script:
         return plain_module(source)
 
 
+class _Plain(_Script):
+    """Form of modules that a search does not understand."""
+
+    def flags(self, source: str) -> tuple[str, ...]:
+        return ()
+
+
 EXTENSION: SourceForm = _Extension()
 SCRIPT: SourceForm = _Script()
+PLAIN: SourceForm = _Plain()
 
 
-def form_of(language: str) -> SourceForm:
-    """Return the form of a language's modules."""
+def form_of(language: str, source: str) -> SourceForm:
+    """Return the form of a module in a language."""
+    return own_form(language) if is_read(language, source) else PLAIN
+
+
+def own_form(language: str) -> SourceForm:
+    """Return the form that modules of a language have, if a search understands them."""
     return EXTENSION if builds_extension(language) else SCRIPT
+
+
+@functools.lru_cache(maxsize=4096)
+def is_read(language: str, source: str) -> bool:
+    """Return True if a search understands a module, so that rules can change it."""
+    try:
+        own_form(language).flags(source)
+    except UsageError:
+        return False
+    return True
+
+
+def holds_cpp(language: str, source: str) -> bool:
+    """Return True if a module holds C++ that a search understands."""
+    return builds_extension(language) and is_read(language, source)
 
 
 def builds_extension(language: str) -> bool:

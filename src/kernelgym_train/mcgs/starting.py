@@ -19,7 +19,7 @@ from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import build_key, build_s, is_busy, judge_s
 from kernelgym_train.mcgs.session import SearchSession, turn_logs
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.tactics import read_tactics
@@ -145,7 +145,7 @@ def _ask_report(session: SearchSession) -> None:
     """
     state, language = session.state, session.task.start.language
     start = state.variants[state.start]
-    takes = hasattr(session.proposer, "take_report") and builds_extension(language)
+    takes = hasattr(session.proposer, "take_report") and holds_cpp(language, start.source)
     if session.builds is None or not takes or state.report is not None:
         return
     reporting = dataclasses.replace(start, flags=(*start.flags, REPORT_FLAG))

@@ -20,7 +20,7 @@ from kernelgym_train.mcgs.cpp.cost import LoopCost, cost_of
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.variant import Variant
 
 LEAST, MOST = 0.25, 4.0
@@ -67,7 +67,7 @@ def read_report(variant: Variant, log: str) -> VectorReport | None:
         log: `kernelgym.types.Build.log` of a build with that flag. Lines on headers and on code
             outside of loops are passed over.
     """
-    if not builds_extension(variant.language):
+    if not holds_cpp(variant.language, variant.source):
         return None
     found = [(int(each[1]), int(each[2])) for each in _VECTORISED.finditer(log)]
     loops: dict[str, int] = {}
@@ -91,7 +91,7 @@ def static_weights(
         weights: Weights by id of the move.
         report: Compiler's report on the kernel, or on a kernel that differs a little from it.
     """
-    if not builds_extension(variant.language):
+    if not holds_cpp(variant.language, variant.source):
         return dict(weights)
     found = factors(cost_of(file_of(variant).cpp))
     if report is not None:

@@ -55,27 +55,36 @@ class SearchTask:
         return text_digest(f"{self.problem.digest}\0{self.start.digest}{shapes}")
 
 
-def task_of(problem: Problem, start: Kernel, name: str = "") -> SearchTask:
+def task_of(
+    problem: Problem, start: Kernel, name: str = "", *, any_form: bool = False
+) -> SearchTask:
     """Return the task of a problem and a start kernel.
+
+    Args:
+        problem: The problem.
+        start: The kernel.
+        name: Name of the task; made of the problem's if empty.
+        any_form: Whether a writer changes the kernel, so that rules need not be able to.
 
     Raises:
         UsageError: If a search cannot change the kernel.
     """
     if start.language not in LANGUAGES:
         raise UnknownName("language", start.language, LANGUAGES)
-    if start.language not in LANGUAGES_WITH_MOVES:
+    if start.language not in LANGUAGES_WITH_MOVES and not any_form:
         known = ", ".join(LANGUAGES_WITH_MOVES)
         raise UsageError(f"language={start.language} cannot be searched; those that can: {known}")
-    read_variant(start)
+    read_variant(start, any_form=any_form)
     name = name or problem.name or problem.id
     return SearchTask(re.sub(r"[^\w.-]+", "_", name).strip("._") or "kernel", problem, start)
 
 
-def task_of_spec(given: KernelSpec | str | Path) -> SearchTask:
+def task_of_spec(given: KernelSpec | str | Path, *, any_form: bool = False) -> SearchTask:
     """Return the task of a kernel spec.
 
     Args:
         given: The spec, or its file.
+        any_form: Whether a writer changes the kernel, so that rules need not be able to.
 
     Raises:
         UsageError: If the file is no spec, or a search cannot change its kernel.
@@ -93,11 +102,13 @@ def task_of_spec(given: KernelSpec | str | Path) -> SearchTask:
         for shape, problem in zip(spec.shapes, suite.problems(), strict=True)
     )
     shown = next((each for each in shapes if not each.kept), shapes[0])
-    plain = task_of(shown.problem, suite.kernel, spec.name)
+    plain = task_of(shown.problem, suite.kernel, spec.name, any_form=any_form)
     return dataclasses.replace(plain, shapes=shapes, spec=spec)
 
 
-def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTask:
+def read_task(
+    given: str, problem: str, kernel: str, language: str, *, any_form: bool = False
+) -> SearchTask:
     """Return the task that a command names.
 
     Args:
@@ -105,6 +116,7 @@ def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTas
         problem: Id or file of a problem, or empty.
         kernel: File of the start kernel, or empty.
         language: The kernel's language; read from its text if empty.
+        any_form: Whether a writer changes the kernel, so that rules need not be able to.
 
     Raises:
         UsageError: Unless either `given`, or `problem` with `kernel`, is given and exists.
@@ -112,7 +124,7 @@ def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTas
     if given and (problem or kernel):
         raise UsageError("give input= or problem= with kernel=, not both")
     if given.endswith(".json"):
-        return task_of_spec(given)
+        return task_of_spec(given, any_form=any_form)
     if given:
         kind, _, name = given.partition(":")
         if kind != "example":
@@ -130,7 +142,7 @@ def read_task(given: str, problem: str, kernel: str, language: str) -> SearchTas
             "input=SPEC.json, or problem=ID_or_FILE and kernel=FILE"
         )
     path = Path(kernel)
-    return task_of(get_problem(problem), read_kernel(path, language), path.stem)
+    return task_of(get_problem(problem), read_kernel(path, language), path.stem, any_form=any_form)
 
 
 def read_kernel(path: Path, language: str) -> Kernel:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgym import Kernel
-from kernelgym_train.mcgs.source_forms import form_of
+from kernelgym_train.mcgs.source_forms import form_of, own_form
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,17 +47,22 @@ class Variant:
 
     def kernel(self) -> Kernel:
         """Return the variant as a kernel."""
-        form = form_of(self.language)
+        form = form_of(self.language, self.source)
         return Kernel(form.rendered(self.source, self.flags, self.launch), self.language)
 
 
-def read_variant(kernel: Kernel) -> Variant:
-    """Return the variant that a search starts from.
+def read_variant(kernel: Kernel, *, any_form: bool = False) -> Variant:
+    """Return a kernel as a variant without steps.
+
+    Args:
+        kernel: The kernel.
+        any_form: Whether the module may be one that rules cannot change.
 
     Raises:
-        UsageError: If a search cannot read the kernel's module.
+        UsageError: If a search does not understand the kernel's module.
     """
-    flags = form_of(kernel.language).flags(kernel.source)
+    form = form_of(kernel.language, kernel.source) if any_form else own_form(kernel.language)
+    flags = form.flags(kernel.source)
     return Variant(kernel.source, kernel.language, flags=flags)
 
 
@@ -70,7 +75,7 @@ def steps_in_words(steps: Iterable[MoveStep]) -> str:
 def _key(
     source: str, language: str, flags: tuple[str, ...], launch: tuple[tuple[str, int], ...]
 ) -> str:
-    module, extension = form_of(language).normal(source, launch)
+    module, extension = form_of(language, source).normal(source, launch)
     state = {
         "language": language,
         "module": module,
@@ -91,7 +96,8 @@ def launch_key(variant: Variant) -> str:
     The modules of such variants run the same Python code, and compiler flags do not count, so that
     with equal machine code they do the same.
     """
-    text = form_of(variant.language).host(variant.source, variant.flags, variant.launch)
+    form = form_of(variant.language, variant.source)
+    text = form.host(variant.source, variant.flags, variant.launch)
     return _digest({"language": variant.language, "module": text})
 
 

@@ -99,8 +99,8 @@ def read_answer(
         )
     source, form = _source(plain, parent)
     try:
-        variant = read_variant(Kernel(source, parent.language))
-        same = state_key(variant) == state_key(read_variant(parent))
+        variant = read_variant(Kernel(source, parent.language), any_form=True)
+        same = state_key(variant) == state_key(read_variant(parent, any_form=True))
     except (UsageError, SyntaxError, ValueError, RecursionError) as error:
         raise AnswerRefused("unreadable", str(error)) from None
     if same:

@@ -32,7 +32,7 @@ def make_writer(settings: SearchSettings) -> KernelWriter | None:
         UnknownName: If there is no such policy.
         UsageError: If it lacks a key or a package, or an option does not fit.
     """
-    if settings.no_llm or not (settings.llm_model or settings.proposer):
+    if not settings.has_writer:
         return None
     try:
         policy = _policy(settings)
