@@ -50,8 +50,6 @@ def together(variants: Sequence[Variant]) -> list[Kernel] | None:
         parts.append(part)
         includes |= dict.fromkeys(line for line in file.cpp.split("\n") if _INCLUDE.match(line))
     cpp = "\n".join([*includes, *parts])
-    if any("\ud800" <= mark <= "\udfff" for mark in cpp):
-        return None  # half of a character cannot be written in UTF-8
     language = variants[0].language
     return [
         Kernel(first.choosing(cpp, len(files), number).source, language)

@@ -91,12 +91,6 @@ def test_what_a_namespace_changes_is_built_alone(text: str) -> None:
     )
 
 
-def test_half_a_character_shares_no_build() -> None:
-    half = TASK.start.source.replace("#include <torch", '#include "\\ud800.h"\n#include <torch')
-    variant = read_variant(Kernel(half, "cpp"))
-    assert together([variant, variant]) is None
-
-
 def test_other_modules_or_flags_share_no_build() -> None:
     other = dataclasses.replace(START, source=START.source.replace("forward(self", "forward(this"))
     assert together([START, other]) is None

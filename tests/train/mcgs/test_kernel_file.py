@@ -17,6 +17,14 @@ MATMUL = EXAMPLES["matmul"][1].source
 INLINE = "import x\next = x.load_inline(name='é', cpp_sources=['int a;'], functions=['f'])  # é\n"
 
 
+def test_half_a_character_is_refused() -> None:
+    half = EXAMPLES["matmul"][1].source.replace(
+        "#include <torch", '#include "\\ud800.h"\n#include <torch'
+    )
+    with pytest.raises(UsageError, match="half of a character"):
+        read_kernel_file(half)
+
+
 def test_kernel_file_unchanged_keeps_the_text() -> None:
     file = read_kernel_file(MATMUL)
     assert file.with_flags(file.flags).with_cpp(file.cpp).source == MATMUL

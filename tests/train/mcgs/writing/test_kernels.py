@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import collections
 import re
 from pathlib import Path
 
 import pytest
 
 from kernelgym import Kernel, LocalEvaluator, UsageError
-from kernelgym.cli.redteam import load_corpus
-from kernelgym.redteam.corpus import CorpusEntry
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator, verdict
-from kernelgym.types import Evaluator, Problem, Verdict
+from kernelgym.types import Problem, Verdict
 from kernelgym_train.mcgs import optimize
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.writing.writer import KernelWriter
 from support import searches, writers
+from support.offered import Offered, offer
 from support.writers import WholePolicy
 
+CPP = Offered("cpp", "cpu")
 MARK = "FASTER = 1\n\n\nclass ModelNew"
 UNREAD = """
 import torch
@@ -99,61 +98,28 @@ def test_tuner_sets_the_knobs_of_a_written_kernel(tmp_path: Path) -> None:
     assert {row["node"] for row in rows if row.get("move") == "tune"} == {written}
 
 
-ENTRIES, PROBLEMS = load_corpus(Path(__file__).parents[3] / "adversarial")
-STARTS: dict[str, CorpusEntry] = {}
-EXPLOITS: dict[str, list[CorpusEntry]] = collections.defaultdict(list)
-for each in ENTRIES:
-    if each.language == "cpp" and each.runs_on("cpu") and not each.open:
-        if each.kind == "honest":
-            STARTS.setdefault(each.problem, each)
-        else:
-            EXPLOITS[each.problem].append(each)
-OFFERED = sorted(set(EXPLOITS) & set(STARTS), key=lambda name: (-len(EXPLOITS[name]), name))
-
-
-def offer(name: str, evaluator: Evaluator, outdir: Path) -> dict[str, int]:
-    """Offer a problem's exploits by a writer, and check that none is the best."""
-    start, offered = STARTS[name].kernel, [entry.kernel for entry in EXPLOITS[name]]
-    with KernelWriter(WholePolicy(offered), repairs=0) as writer:
-        config = SearchConfig(
-            Budget(3 * len(offered)),
-            algo="best_first",
-            approximate=True,
-            workers=1,
-            writer=writer,
-            moves=("unroll",),
-        )
-        result = optimize(PROBLEMS[name], start, evaluator, outdir, config)
-    best = (outdir / result["best"]["path"]).read_bytes().decode()
-    cheats = {kernel.digest for kernel in offered}
-    assert Kernel(best, "cpp").digest not in cheats
-    assert not [move for move, *_ in result["best"]["moves"] if move.startswith("written:")]
-    outcomes: dict[str, int] = result["writer"]["outcomes"]
-    return outcomes
-
-
 def test_lucky_exploits_of_a_writer_are_not_promoted(tmp_path: Path) -> None:
     """Each passes once, and is caught when it is judged again."""
     seen: set[str] = set()
-    name = OFFERED[0]
+    name = CPP.names[0]
 
     def lucky(problem: Problem, kernel: Kernel) -> Verdict:
-        if kernel.digest == STARTS[name].kernel.digest:
+        if kernel.digest == CPP.starts[name].kernel.digest:
             return verdict("correct", speedup=0.5)
         if kernel.digest in seen:
             return verdict("wrong", message="it had learnt the first inputs")
         seen.add(kernel.digest)
         return verdict("correct", speedup=40.0)
 
-    outcomes = offer(name, ScriptedEvaluator(lucky), tmp_path)
+    outcomes = offer(CPP, name, ScriptedEvaluator(lucky), tmp_path)
     assert outcomes["proposed"] >= 3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OFFERED[:3])
+@pytest.mark.parametrize("name", ["matmul", "row_sum"])
 def test_exploits_of_a_writer_are_not_promoted_by_the_judge(name: str, tmp_path: Path) -> None:
     with LocalEvaluator() as evaluator:
-        assert offer(name, evaluator, tmp_path)["proposed"] >= 3
+        assert offer(CPP, name, evaluator, tmp_path)["proposed"] >= 3
 
 
 def test_task_of_a_language_without_moves_needs_a_writer() -> None:
