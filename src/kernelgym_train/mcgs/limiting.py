@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelgym_train.mcgs.bottleneck_priors import estimated
-from kernelgym_train.mcgs.source_forms import builds_extension
+from kernelgym_train.mcgs.source_forms import is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.triton.module import read_module
 
@@ -21,7 +21,7 @@ def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
     if profile is not None:
         return dict(profile["bottlenecks"])
     variant = state.variants[key]
-    if builds_extension(variant.language):
+    if not is_script(variant.language, variant.source):
         return {}
     return estimated(read_module(variant.source), state.floor_share)
 
@@ -30,7 +30,8 @@ def share_source(state: SearchState, key: str) -> str:
     """Return where `shares_of` come from: ``ncu``, ``text``, or empty if there are none."""
     if _profile_of(state, key) is not None:
         return "ncu"
-    return "" if builds_extension(state.variants[key].language) else "text"
+    variant = state.variants[key]
+    return "text" if is_script(variant.language, variant.source) else ""
 
 
 def _profile_of(state: SearchState, key: str) -> Mapping[str, Any] | None:

@@ -40,6 +40,8 @@ def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:
     if spec is None or not holds_cpp(variant.language, variant.source) or not spec.is_extension:
         return None
     plain = spec.source.rstrip()
+    if not holds_cpp(task.start.language, task.start.source):
+        return None
     start = file_of(read_variant(task.start)).cpp
     before, found, after = start.partition(plain)
     changed = file_of(dataclasses.replace(variant, launch=())).cpp

@@ -43,7 +43,7 @@ from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
-from kernelgym_train.mcgs.source_forms import builds_extension, holds_cpp, is_read
+from kernelgym_train.mcgs.source_forms import holds_cpp, is_read, is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
@@ -162,7 +162,7 @@ class SearchSession:
         language = start.language
         if holds_cpp(language, start.source):
             family = family_of(cost_of(file_of(start).cpp))
-        elif is_read(language, start.source) and not builds_extension(language):
+        elif is_script(language, start.source):
             family = family_of_module(read_module(start.source))
         else:
             family = language

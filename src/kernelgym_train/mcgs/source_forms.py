@@ -123,6 +123,11 @@ def holds_cpp(language: str, source: str) -> bool:
     return builds_extension(language) and is_read(language, source)
 
 
+def is_script(language: str, source: str) -> bool:
+    """Return True if a module is compiled by its decorators, and a search understands it."""
+    return not builds_extension(language) and is_read(language, source)
+
+
 def builds_extension(language: str) -> bool:
     """Return True if kernels of a language hold C++ that ``load_inline`` builds."""
     return "load_inline" in LANGUAGES[language].own_kernel.builders
