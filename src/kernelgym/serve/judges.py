@@ -74,8 +74,11 @@ class Judges:
         rules, timed = self._rules(label, can.ruleset), can.timed if timing is None else timing
         if timed != can.timed and (self._make is None or timed):
             does = "times correct kernels" if can.timed else "times no kernel"
+            fix = "without" if timed else "with"
             raise Refusal(
-                422, "timing", f"timing={timing} was asked for; this server {does} (--no-timing)"
+                422,
+                "timing",
+                f"timing={timing} was asked for; this server {does}; start it {fix} --no-timing",
             )
         return dataclasses.replace(can, ruleset=rules, timed=timed)
 
