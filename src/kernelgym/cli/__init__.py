@@ -125,8 +125,8 @@ def _run(arguments: list[str], interrupted: InterruptCode) -> int:
         return command.run()
     except SystemExit:  # help was printed
         return 0
-    except KeyboardInterrupt:
-        _say("interrupted")
+    except KeyboardInterrupt as interrupt:
+        _say(str(interrupt) or "interrupted")
         return interrupted.value
     except UsageError as error:
         _say(f"error: {error}", verbose)

@@ -127,15 +127,19 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                 )
             episodes = len(problems) * plan.samples
             with progress_bar("episodes", episodes, _ended_before(folder)) as advance:
-                done = run_plan(
-                    plan,
-                    problems,
-                    folder,
-                    policy,
-                    evaluator,
-                    concurrency=self.concurrency,
-                    on_episode=advance,
-                )
+                try:
+                    done = run_plan(
+                        plan,
+                        problems,
+                        folder,
+                        policy,
+                        evaluator,
+                        concurrency=self.concurrency,
+                        on_episode=advance,
+                    )
+                except KeyboardInterrupt:
+                    told = f"interrupted; the same command goes on with {folder}"
+                    raise KeyboardInterrupt(told) from None
             why = f"; stopped: {done.stopped}" if done.stopped else ""
             LOG.info("%d of %d episodes ended%s", done.ended, done.episodes, why)
         _tell(done, folder)
