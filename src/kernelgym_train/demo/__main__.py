@@ -18,6 +18,7 @@ from rich.console import Console
 
 from kernelgym import LocalEvaluator, UsageError
 from kernelgym.interruption import ended_by_sigterm
+from kernelgym.records.run_logs import run_logs, tell
 from kernelgym_train.backends.backend import BACKENDS
 from kernelgym_train.demo.demonstration import demonstrate
 from kernelgym_train.demo.introduction import introduce
@@ -88,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     on_terminal = sys.stderr.isatty()
     _use_one_thread()
-    with quiet_frameworks():
+    with quiet_frameworks(), run_logs(folder / "main"):
         shown = demonstrate(
             folder,
             plan,
@@ -167,7 +168,7 @@ def _fitting() -> Callable[[FitProgress], None]:
 
 
 def _say(text: str) -> None:
-    print(f"demo: {text}", file=sys.stderr, flush=True)
+    tell(text, "demo: ")
 
 
 if __name__ == "__main__":

@@ -212,6 +212,8 @@ def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(found["curves"]["reward"]) == TINY_PLAN.steps
     assert "A small model learns" in (folder / "report.html").read_text()
     assert (folder / "main" / "model" / "adapter_model.safetensors").is_file()
+    log = (folder / "main" / "logs.log").read_text()
+    assert "INFO playing the held-out problems before training" in log and "INFO ended" in log
     assert not (folder / "merged" / "adapter_config.json").exists()
 
     from transformers import AutoModelForCausalLM
