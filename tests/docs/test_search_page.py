@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_train.mcgs.moves.table import CPP_MOVES
+from kernelgym_train.mcgs.moves.table import CPP_MOVES, TRITON_MOVES
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from support import searches
 
@@ -27,7 +27,8 @@ def names(head: str) -> list[str]:
 
 def test_page_lists_every_move_with_its_risk() -> None:
     assert names("move | what it does | risk |") == list(CPP_MOVES)
-    for move in CPP_MOVES.values():
+    assert names("move on Triton kernels | what it does | risk |") == list(TRITON_MOVES)
+    for move in (*CPP_MOVES.values(), *TRITON_MOVES.values()):
         assert re.search(rf"^\| `{move.id}` \| .* \| {move.risk} \|$", PAGE, re.MULTILINE)
 
 

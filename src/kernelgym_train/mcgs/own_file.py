@@ -1,8 +1,8 @@
 """`own_diff`: a variant's difference from the file that the user wrote.
 
-A kernel spec names a C++ source, from which the judge is given a Python module. The difference is
-of the source. Compiler flags and choices of meta-parameters, which are not in the source, stand in
-lines before it, which `git apply` and ``patch`` pass over. Pure.
+A kernel spec names a C++ or Triton source, from which the judge is given a Python module. The
+difference is of the source. Compiler flags, choices of meta-parameters and launches, which are not
+in the source, stand in lines before it, which `git apply` and ``patch`` pass over. Pure.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ def own_diff(task: SearchTask, variant: Variant) -> str:
     It is a diff of the start's module where the user wrote a module, or where a variant's C++ text
     does not hold the source's surroundings unchanged.
     """
+    if (script := _own_script(task, variant)) is not None:
+        return script
     texts = _own_texts(task, variant)
     if texts is None:
         return diff_of(task.start.source, variant.kernel().source)
@@ -32,6 +34,27 @@ def own_diff(task: SearchTask, variant: Variant) -> str:
         told.insert(0, f"# compiler flags: {' '.join(variant.flags)}\n")
     name = spec.path or f"{spec.name}.cpp"
     return "".join([*told, diff_of(*texts, name=name.lstrip("/"))])
+
+
+def _own_script(task: SearchTask, variant: Variant) -> str | None:
+    """Return the difference of a spec's Triton source, or None.
+
+    The module that is judged is the source, and after it the generated launch.
+    """
+    spec = task.spec
+    if spec is None or spec.is_extension or spec.entry == "ModelNew":
+        return None
+    plain = spec.source.rstrip()
+    tail = task.start.source[len(plain) :]
+    head = tail.partition("class ModelNew")[0]  # the imports before the generated class
+    changed, found, rest = variant.source.rpartition(head)
+    if not (task.start.source.startswith(plain) and head.strip() and found):
+        return None
+    before = tail.removeprefix(head).splitlines()
+    told = [f"# launch: {line.strip()}\n" for line in rest.splitlines() if line not in before]
+    name = spec.path or f"{spec.name}.py"
+    after = changed + spec.source[len(plain) :]
+    return "".join([*told, diff_of(spec.source, after, name=name.lstrip("/"))])
 
 
 def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:

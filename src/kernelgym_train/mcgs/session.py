@@ -34,7 +34,7 @@ from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
-from kernelgym_train.mcgs.launch_choices import launch_choices
+from kernelgym_train.mcgs.launch_choices import launch_choices, listed_choices
 from kernelgym_train.mcgs.limiting import shares_of
 from kernelgym_train.mcgs.moves.cpp.parallelise import PARALLELISE, parallelise
 from kernelgym_train.mcgs.moves.table import known_moves
@@ -47,6 +47,7 @@ from kernelgym_train.mcgs.source_forms import holds_cpp, is_read, is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
+from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.limits import fits
 from kernelgym_train.mcgs.triton.module import read_module
 from kernelgym_train.mcgs.variant import (
@@ -98,12 +99,20 @@ def rules_for(
     if moves:
         more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
     item_bytes = _HALF_BYTES if _HALF.search(task.problem.source) else _FLOAT_BYTES
+    listed = listed_choices(task.spec)
+
+    def fitting(variant: Variant) -> bool:
+        module = read_module(variant.source)
+        return fits(module, item_bytes) and all(
+            knob.value in (None, *listed.get(knob.name, (knob.value,))) for knob in knobs_of(module)
+        )
+
     return RuleProposer(
         start,
         approximate=approximate,
         moves=moves or None,
         more=more,
-        fits=lambda variant: fits(read_module(variant.source), item_bytes),
+        fits=fitting,
         partly=True,
     )
 

@@ -82,7 +82,8 @@ def profile_kernel(
         Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8", errors="replace")
         for _ in range(2):
             output = Path(folder, "counters.csv")
-            program = [sys.executable, "-B", profiled_call.__file__, f"{folder}/job.json"]
+            # -P: the folder of the program has a package named triton of its own.
+            program = [sys.executable, "-P", "-B", profiled_call.__file__, f"{folder}/job.json"]
             running = compiler_process.start(
                 command(ncu, asked, output, program), _plan(folder, ncu), ZYGOTE
             )

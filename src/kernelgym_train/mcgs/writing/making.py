@@ -13,6 +13,7 @@ from kernelgym.benchmark.run.policies import EvalPolicy, make_policy
 from kernelgym.benchmark.run.spending import SpendingCap, priced
 from kernelgym.paths import cache_folder
 from kernelgym_train.mcgs.settings import SearchSettings
+from kernelgym_train.mcgs.task import read_kernel
 from kernelgym_train.mcgs.writing.policies import CommandPolicy, SearchReplayPolicy
 from kernelgym_train.mcgs.writing.writer import KernelWriter
 
@@ -88,7 +89,11 @@ def _policy(settings: SearchSettings) -> EvalPolicy:
     if kind in _SERVED:
         given["timeout_s"] = settings.llm_timeout_s
     known = {name: value for name, value in given.items() if value is not None}
-    options = PolicyOptions(**known, language=settings.language, device=settings.device)
+    language = settings.language
+    if not language and settings.kernel:
+        language = read_kernel(Path(settings.kernel), "").language
+    language = language or "cpp"
+    options = PolicyOptions(**known, language=language, device=settings.devices(language)[0])
     return make_policy(named, options)
 
 
