@@ -126,11 +126,6 @@ SECTIONS = (
     Section(
         "What does a verdict service cost, and what does it lose?",
         ResultTable(
-            "service_cost_cpu.json",
-            "python -m benchmarks.service.cost --untimed --out FILE",
-            service.cost,
-        ),
-        ResultTable(
             "service_cost_gpu.json",
             "python -m benchmarks.service.cost --device cuda:0 --workers 4 --parts verdicts "
             "--many 16 --kernelbench-root DIR --out FILE",
@@ -143,8 +138,8 @@ SECTIONS = (
             service.cost_on_gpus,
         ),
         ResultTable(
-            "service_rate.json",
-            "python -m benchmarks.service.cost --parts scripted,fairness --out FILE",
+            "service_cost.json",
+            "python -m benchmarks.service.cost --untimed --out FILE",
             service.rate,
         ),
         ResultTable(
@@ -293,12 +288,6 @@ SECTIONS = (
             models.driver,
         ),
         ResultTable(
-            "report_size.json",
-            "python -m benchmarks.env.report_size --out FILE",
-            models.report,
-        ),
-        ResultTable("device_gpu.json", f"{_SHOWS} --parts device --out FOLDER", verdicts.device),
-        ResultTable(
             "baselines_gpu.json",
             f"{_SHOWS} --parts baselines --out FOLDER",
             verdicts.baselines,
@@ -311,6 +300,8 @@ ELSEWHERE = {
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
+    "report_size.json": "what `kernelgym report` of 1,000 episodes takes",
+    "device_gpu.json": "rates of copies, matrix products and launches of a GPU",
     "speed_paths.json": "what each path that makes verdicts quicker saves on the CPU",
     "strict_cost.json": "what the rules on interpreted kernels cost",
 }

@@ -22,7 +22,6 @@ __all__ = [
     "learning_gpu",
     "learning_tinker",
     "offline",
-    "report",
     "searches",
 ]
 
@@ -209,12 +208,3 @@ def driver(data: Any) -> str:
         f"episodes, and takes {overlap['over_slower']:.2f} times as long as the slower of policy "
         "and judge alone."
     )
-
-
-def report(data: Any) -> str:
-    """Return what making a large run's report takes."""
-    forms = " and ".join(
-        f"{each['seconds']:.0f} s and {each['max_rss_bytes'] / 1e6:.0f} MB as {form}"
-        for form, each in data["forms"].items()
-    )
-    return f"`kernelgym report` of {data['episodes']:,} episodes of {data['turns']} turns: {forms}."

@@ -37,15 +37,16 @@ def cost_on_gpus(data: Any) -> str:
 
 
 def rate(data: Any) -> str:
-    """Return how many verdicts the service itself passes on, and how fair it is."""
+    """Return how many verdicts the service itself passes on, how fair it is, and its cost."""
     found, fair = data["scripted"], data["fairness"]
+    added = f" {cost(data)}" if "verdicts" in data else ""
     return (
         f"With an evaluator that takes no time, one server passes on "
         f"{whole(found['sequence_per_s'])} verdicts a second sent as a sequence, and "
         f"{whole(found['single_per_s'])} sent one by one by 32 threads. Ten verdicts of "
         f"{1e3 * fair['verdict_s']:.0f} ms on {fair['workers']} workers take "
         f"{number(fair['idle_s'])} s, and {number(fair['beside_s'])} s while another key has "
-        f"{whole(fair['queued'])} jobs queued."
+        f"{whole(fair['queued'])} jobs queued.{added}"
     )
 
 

@@ -19,7 +19,6 @@ __all__ = [
     "conformance",
     "cpu_build",
     "cpu_hour",
-    "device",
     "groups",
     "host_capacity",
     "interval_coverage",
@@ -267,13 +266,4 @@ def baselines(data: Any) -> str:
         f"On {len(ratios)} problems at fp32 the fastest mode of `torch.compile` is "
         f"{statistics.median(ratios.values()):.2f} times as fast as eager PyTorch in the median, "
         f"{ratios[most]:.1f} times at most ({most}); on {slower} it is slower by more than 2 %."
-    )
-
-
-def device(data: Any) -> str:
-    """Return the measured rates of a device."""
-    rates = ", ".join(f"{rate:.0f} in {name}" for name, rate in data["matmul_tflops"].items())
-    return (
-        f"Copies run at {whole(data['copy_gb_s'])} GB/s, matrix products of 8192 rows at {rates} "
-        f"TFLOP/s; a launch takes {data['launch_us']:.1f} us."
     )
