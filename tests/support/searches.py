@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,32 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
     if "-mprefer-vector-width=512" in kernel.source:
         return verdict("wrong")
     return verdict("correct", speedup=speedup(kernel))
+
+
+SearchScript = Callable[[Problem, Kernel], Verdict]
+
+
+def timed(kernel: Kernel, reference: float = 1.0, noise: float = 1.0) -> Verdict:
+    """Return a verdict in turns by the table, beside a reference that takes `reference` ms."""
+    turn_ms = noise / speedup(kernel)
+    made = verdict("correct", speedup=reference / turn_ms)
+    assert made.timing is not None
+    return dataclasses.replace(made, timing=dataclasses.replace(made.timing, turn_ms=turn_ms))
+
+
+class InTurns(ScriptedEvaluator):
+    """Judges in turns by one script, and alone by another."""
+
+    def __init__(self, alone: SearchScript, turns: SearchScript) -> None:
+        super().__init__(alone, workers=3)
+        self.turns, self.rounds = turns, list[tuple[Kernel, ...]]()
+
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
+        self.rounds.append(tuple(kernels))
+        found = tuple(self.turns(problem, kernel) for kernel in kernels)
+        return None if any(each.status == "unavailable" for each in found) else found
 
 
 def evaluator(script: Callable[[Problem, Kernel], Verdict] = judged) -> ScriptedEvaluator:

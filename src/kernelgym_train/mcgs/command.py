@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import NAME
 from kernelgym_train.mcgs.task import SearchTask, read_task
 from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.worker import read_control, repeat
 from kernelgym_train.mcgs.writing.making import check_writer, make_writer
 from kernelgym_train.mcgs.writing.writer import KernelWriter
 
@@ -66,6 +69,8 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
         KeyboardInterrupt: If Ctrl-C ended the search in order, after the result is printed.
     """
     settings = read_search_settings(given)
+    if settings.worker:
+        return _repeat(settings)
     if settings.input and Path(settings.input).is_dir():
         if settings.problem or settings.kernel:
             raise UsageError("give input= or problem= with kernel=, not both")
@@ -97,6 +102,23 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
     print(sentence(result, SearchFolder(outdir, task.name)))
     _tell_interrupt(result)
     return 0
+
+
+def _repeat(settings: SearchSettings) -> int:
+    """Repeat one evaluation of a search, and return the exit code: 1 if it is not correct."""
+    asked = read_control(Path(settings.worker))
+    with _Evaluators(settings) as evaluators:
+        return 0 if repeat(asked, evaluators(asked.task), print).correct else 1
+
+
+def _command(settings: SearchSettings) -> str:
+    """Return the command that begins this search again in another folder."""
+    given = settings.model_dump(exclude_defaults=True, exclude={"resume"})
+    texts = []
+    for name, value in given.items():
+        plain = value if isinstance(value, str) else json.dumps(value)
+        texts.append(f"{name}={plain}")
+    return shlex.join(["kernelgym-train", "--backend", "mcgs", *texts])
 
 
 def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
@@ -163,6 +185,7 @@ def _config(
         writer=writer,
         moves=settings.moves,
         tactics=Path(settings.tactics) if settings.tactics else cache_folder() / NAME,
+        command=_command(settings),
         say=say,
         watch=watch,
     )

@@ -86,6 +86,8 @@ class SearchConfig:
     """Ids of the moves that rules make and the writer is asked for; all if empty."""
     compare: CompareKernels = duel
     """Function that compares two kernels."""
+    command: str = ""
+    """Command that repeats the search, for ``pull_request.md``; empty if there is none."""
     say: Callable[[str], None] = lambda line: None
     """Function that is given each line for the reader at the terminal."""
     watch: Callable[[SearchState], None] = lambda state: None

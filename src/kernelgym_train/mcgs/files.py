@@ -11,10 +11,12 @@
         trace.md                evaluations and comparisons, for a reader
         report.html             the same with drawings, in one file
         episode.jsonl           the steps to the best, see `kernelgym_train.mcgs.episode`
-        baseline/               the start: kernel_module.py, result.json, its library
+        pull_request.md         the best as a proposed change; missing if the start is the best
+        baseline/               the start: run.json, kernel_module.py, result.json, log.txt, its
+                                library, and kernel.s, the library's machine code
         variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json, and
                                 log.txt with the output of compiler and kernel, if any;
-                                for the best also its library extension.so
+                                for the best also extension.so and kernel.s
         best                    a link to the variant that won, or to baseline
 
 Contract: a file is written under another name and then renamed, so that a reader never finds half
@@ -111,9 +113,21 @@ class SearchFolder:
         texts = {"kernel_module.py": start.source}
         if verdict is not None:
             texts["result.json"] = _json(verdict.to_dict())
+            if log := _log_of(verdict):
+                texts["log.txt"] = log
         for name, text in texts.items():
             write_whole(folder / name, text)
             self._begun.append(folder / name)
+
+    def write_run(self, run: Mapping[str, Any]) -> None:
+        """Write what the start, and every variant, is judged on."""
+        write_whole(self.run, _json(run))
+        self._begun.append(self.run)
+
+    @property
+    def run(self) -> Path:
+        """Path of the file that says what kernels are judged on."""
+        return self.path / "baseline" / "run.json"
 
     def forget(self) -> None:
         """Remove the log, the lock and the start that this search wrote, and nothing else.
@@ -147,8 +161,7 @@ class SearchFolder:
         """Write a variant's verdict."""
         folder = self.path / "variants" / key
         write_whole(folder / "result.json", _json(verdict.to_dict()))
-        built = verdict.build.log if verdict.build is not None else ""
-        if log := "\n".join(filter(None, (verdict.log, built))):
+        if log := _log_of(verdict):
             write_whole(folder / "log.txt", log)
 
     def read_verdict(self, key: str) -> Verdict | None:
@@ -189,6 +202,14 @@ class SearchFolder:
         else:
             write_records(path, [record])
 
+    def write_pull_request(self, text: str | None) -> None:
+        """Write the best as a proposed change; remove an earlier one if there is none."""
+        path = self.path / "pull_request.md"
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_whole(path, text)
+
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write the search's state."""
         write_whole(self.path / "search_state.json", _json(state))
@@ -202,6 +223,12 @@ class SearchFolder:
 def write_result_of_all(outdir: Path, result: Mapping[str, Any]) -> None:
     """Write the result of all kernels of a folder of results."""
     write_whole(outdir / "result.json", _json(result))
+
+
+def _log_of(verdict: Verdict) -> str:
+    """Return the output of the kernel and of its compilers."""
+    built = verdict.build.log if verdict.build is not None else ""
+    return "\n".join(filter(None, (verdict.log, built)))
 
 
 def _json(data: object) -> str:

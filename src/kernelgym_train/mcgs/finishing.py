@@ -41,6 +41,7 @@ from typing import Any
 from kernelgym import Kernel, UsageError
 from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import is_busy
+from kernelgym_train.mcgs.disassembly import with_assembly
 from kernelgym_train.mcgs.episode import episode_of
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
@@ -50,6 +51,7 @@ from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.state_json import plain_state
+from kernelgym_train.mcgs.story import pull_request
 from kernelgym_train.mcgs.tactics import add_tactics
 from kernelgym_train.mcgs.variant import MoveStep
 
@@ -128,9 +130,10 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "counters": counters,
     }
     if (builds := session.builds) is not None:
-        folder.write_built(None, builds.artifacts(task.start))
+        folder.write_built(None, with_assembly(builds.artifacts(task.start)))
         if best is not None:
-            folder.write_built(best, builds.artifacts(state.variants[best].kernel()))
+            built = builds.artifacts(state.variants[best].kernel())
+            folder.write_built(best, with_assembly(built))
     session.record("finished", {"result": result})
     write_result(session, result)
     try:
@@ -245,10 +248,17 @@ def write_result(session: SearchSession, result: Mapping[str, Any]) -> None:
             device=session.evaluator.capabilities.device,
             ruleset=session.evaluator.capabilities.ruleset,
         )
+    proposed = None
+    if diff:
+        control = str(folder.best.with_name("control.json"))
+        proposed = pull_request(state, result, diff, session.config.command, control)
     folder.write_result(result)
+    folder.write_pull_request(proposed)
     folder.write_episode(way)
     folder.write_state(plain_state(state))
-    folder.write_report(trace(state, said), report(state, result, said, diff))
+    folder.write_report(
+        trace(state, said, result["best"]["state"]), report(state, result, said, diff)
+    )
 
 
 def _shapes(

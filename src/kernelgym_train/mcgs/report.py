@@ -17,8 +17,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
+from kernelgym_train.mcgs.markdown import escaped, markdown_table
 from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.story import way_lines
 from kernelgym_train.mcgs.trials import SearchTrial
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -28,25 +30,26 @@ _COMPARED_WITH = {
     "confirmed": "the start",
     "reduced": "the best, which has one step more",
 }
-_MARKUP = frozenset("\\|`*_<>&[]#")
 
 
-def trace(state: SearchState, title: str) -> str:
-    """Return the evaluations, failures and comparisons as Markdown.
+def trace(state: SearchState, title: str, best: str) -> str:
+    """Return the way to the best, evaluations, failures and comparisons as Markdown.
 
     Args:
         state: The search.
         title: Heading: the task and its result.
+        best: Key of the best.
     """
-    lines = [f"# {_cell(title)}", "", "## Evaluations", "", *_markdown(_evaluations(state))]
+    lines = [f"# {escaped(title)}", "", "## The way to the best", *way_lines(state, best)]
+    lines += ["", "## Evaluations", "", *markdown_table(*_evaluations(state))]
     for heading, table in (
         ("Failures", _failures(state)),
         ("Correct, not timed", _untimed(state)),
         ("Comparisons", _comparisons(state)),
     ):
         if table[1]:
-            lines += ["", f"## {heading}", "", *_markdown(table)]
-    ended = f"Ended by: {_cell(state.stopped)}." if state.stopped else "Not ended."
+            lines += ["", f"## {heading}", "", *markdown_table(*table)]
+    ended = f"Ended by: {escaped(state.stopped)}." if state.stopped else "Not ended."
     refused = (
         f"{state.duplicates} proposals of known states were refused, and {state.pruned} were left "
         "out since too little was expected of their moves; they cost nothing."
@@ -92,11 +95,10 @@ def _evaluations(state: SearchState) -> _Table:
             _speedup(state, trial),
             state.steps(trial.proposed),
             state.risks[trial.proposed],
-            trial.proposed,
         )
         for number, trial in enumerate(state.evaluated, 1)
     ]
-    return ("evaluation", "seconds", "speedup over the start", "steps", "risk", "state"), rows
+    return ("evaluation", "seconds", "speedup over the start", "steps", "risk"), rows
 
 
 def _speedup(state: SearchState, trial: SearchTrial) -> str:
@@ -200,15 +202,3 @@ def _interval(data: Mapping[str, Any]) -> str:
         return "not measured"
     low, high = data["speedup_low"], data["speedup_high"]
     return f"{data['speedup']:.3g} (95 %: {low:.3g} to {high:.3g})"
-
-
-def _markdown(table: _Table) -> list[str]:
-    head, rows = table
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    return lines + [f"| {' | '.join(map(_cell, row))} |" for row in rows]
-
-
-def _cell(text: str) -> str:
-    """Return a text as one line that Markdown shows as it is."""
-    line = " ".join(text.split())
-    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in line)

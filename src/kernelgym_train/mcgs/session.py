@@ -17,14 +17,14 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kernelgym import UsageError
 from kernelgym.evaluators.abilities import Builds, Duels, Profiles
 from kernelgym.evaluators.duel import Duel
-from kernelgym.types import Evaluator, Verdict
+from kernelgym.types import Evaluator, Kernel, Verdict
 from kernelgym_train.mcgs.bottleneck_priors import family_of_module
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
@@ -42,7 +42,7 @@ from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
 from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
-from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.shapes import ShapesEvaluator, times_by_shape
 from kernelgym_train.mcgs.source_forms import holds_cpp, is_read, is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
@@ -391,6 +391,7 @@ class SearchSession:
             "rounds": found.rounds,
             "decided": found.decided,
             "logs": turn_logs(pairs),
+            "ms": self._times(first, one, other, pairs),
             "verdicts": len(pairs),
             "busy": sum(is_busy(pair) for pair in pairs),
             "took_s": round(self.config.clock() - began, 3),
@@ -404,6 +405,19 @@ class SearchSession:
             self._by_shape[name, second] = gains
         self.record(name, {**fields, **more(found)})
         return found
+
+    def _times(
+        self,
+        first: str,
+        one: Kernel,
+        other: Kernel,
+        pairs: Sequence[tuple[Verdict, Verdict]],
+    ) -> dict[str, list[float]]:
+        """Return the times of the start and another kernel in the last round, by shown shape."""
+        if first != self.state.start or not turn_logs(pairs[-1:]):
+            return {}
+        found = times_by_shape(self.evaluator, self.task.problem, (one, other), pairs[-1])
+        return {name: list(times) for name, times in found.items()}
 
     def by_shape(self, name: str, key: str) -> Mapping[str, float]:
         """Return a state's speedup over the start by shape, from the duels of this process.

@@ -131,6 +131,8 @@ class SearchSettings(Settings):
     """Rules of the judge."""
     resume: bool = False
     """Go on with the search in outdir."""
+    worker: str = ""
+    """Path of a variant's control.json, whose evaluation is repeated; no search begins."""
 
     @property
     def has_writer(self) -> bool:

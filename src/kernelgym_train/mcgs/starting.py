@@ -24,6 +24,7 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.static_priors import REPORT_FLAG
 from kernelgym_train.mcgs.tactics import read_tactics
 from kernelgym_train.mcgs.variant import launch_key
+from kernelgym_train.mcgs.worker import run_of
 
 _QUIET = 0.10  # share by which two verdicts of one kernel may differ
 _VERDICTS = 2  # on the start
@@ -46,6 +47,7 @@ def begin(session: SearchSession) -> None:
     if new:
         fields = {"context": session.context, "algo": config.algo, "seed": config.seed}
         session.record("search", {**fields, "tactics": tactics})
+        session.folder.write_run(run_of(session.task, session.context["ruleset"]))
     try:
         _judge_start(session)
         _time_start(session)

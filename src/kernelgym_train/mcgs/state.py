@@ -248,13 +248,16 @@ class SearchState:
             return
         if logs := given.get("beside"):
             self.beside[key] = list(logs)
-            self.times[key] = {name: (one, own) for name, (one, own) in given["ms"].items()}
+            self._keep_times(key, given["ms"])
         elif given.get("speedup"):
             self.over[key] = math.log(given["speedup"])
         self._find_leader()
         if value > self.leads[-1][1]:
             self.leads.append((self.evaluations, value))
             self.floor_share = given["floor_share"]
+
+    def _keep_times(self, key: str, given: Mapping[str, Any]) -> None:
+        self.times[key] = {name: (one, own) for name, (one, own) in given.items()}
 
     def _find_leader(self) -> None:
         leader = self.graph.ranked()[0].key
@@ -354,6 +357,8 @@ class SearchState:
             )
         )
         self._count(fields)
+        if fields.get("ms"):  # with the start
+            self._keep_times(fields["second"], fields["ms"])
 
     def _reduced(self, event: SearchEvent) -> None:
         given = event.fields

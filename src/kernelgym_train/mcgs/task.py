@@ -33,6 +33,8 @@ class SearchTask:
     """Shapes of a kernel spec; empty for a task without a spec."""
     spec: KernelSpec | None = None
     """Kernel spec of the task; None for a task without one."""
+    file: str = ""
+    """Path of the spec's file; empty if the spec was not read from one."""
 
     @property
     def approximate(self) -> bool:
@@ -103,7 +105,8 @@ def task_of_spec(given: KernelSpec | str | Path, *, any_form: bool = False) -> S
     )
     shown = next((each for each in shapes if not each.kept), shapes[0])
     plain = task_of(shown.problem, suite.kernel, spec.name, any_form=any_form)
-    return dataclasses.replace(plain, shapes=shapes, spec=spec)
+    file = "" if isinstance(given, KernelSpec) else str(Path(given).resolve())
+    return dataclasses.replace(plain, shapes=shapes, spec=spec, file=file)
 
 
 def read_task(

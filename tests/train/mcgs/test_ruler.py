@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernelgym.evaluators.duel import Duel
-from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym.testing import verdict
 from kernelgym.types import Finding, Kernel, Problem, Verdict
 from kernelgym.verdict import HOST_BUSY
 from kernelgym_train.mcgs.events import SearchEvent
@@ -20,33 +20,9 @@ from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.variant import plain_variant, read_variant
 from support import searches
-from support.searches import rows
+from support.searches import InTurns, rows, timed
 
 START = read_variant(searches.TASK.start)
-Judge = Callable[[Problem, Kernel], Verdict]
-
-
-def timed(kernel: Kernel, reference: float = 1.0, noise: float = 1.0) -> Verdict:
-    """Return a verdict in turns by the table, beside a reference that takes `reference` ms."""
-    turn_ms = noise / searches.speedup(kernel)
-    made = verdict("correct", speedup=reference / turn_ms)
-    assert made.timing is not None
-    return dataclasses.replace(made, timing=dataclasses.replace(made.timing, turn_ms=turn_ms))
-
-
-class InTurns(ScriptedEvaluator):
-    """Judges in turns by one script, and alone by another."""
-
-    def __init__(self, alone: Judge, turns: Judge) -> None:
-        super().__init__(alone, workers=3)
-        self.turns, self.rounds = turns, list[tuple[Kernel, ...]]()
-
-    def duel_round(
-        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
-    ) -> tuple[Verdict, ...] | None:
-        self.rounds.append(tuple(kernels))
-        found = tuple(self.turns(problem, kernel) for kernel in kernels)
-        return None if any(each.status == "unavailable" for each in found) else found
 
 
 def moving(_: Problem, kernel: Kernel) -> Verdict:

@@ -1,0 +1,83 @@
+"""`with_assembly`: the machine code of a kernel's library, as text.
+
+Functions of libraries that C++ text instantiates are left out. Where there is no disassembler, or
+it fails, there is no text.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+_PROGRAMS = {
+    ".so": ("objdump", "-d", "--no-show-raw-insn"),
+    ".cubin": ("cuobjdump", "-sass"),
+}
+"""Disassembler with its options, by the end of a file's name."""
+_FOREIGN = re.compile(
+    r"_Z+N[KVRO]*(St|2at|3c10|5torch|8pybind11|9kernelgym|9__gnu_cxx)|_ZSt|_ZT|_ZL\d+pybind11_"
+    r"|_GLOBAL__|_init|_fini|__|\.plt|deregister_tm|register_tm|frame_dummy|kernelgym_|pybind11_"
+    r"|Py[A-Z]"
+)
+_FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
+_MOST_BYTES = 4 << 20
+_LONGEST_S = 60.0
+
+
+def with_assembly(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return built files, with the machine code of each library beside it.
+
+    Args:
+        files: Files by name, such as ``extension.so``, whose code is ``kernel.s``; that of
+            ``extension_2.so`` is ``kernel_2.s``.
+    """
+    found = dict(files)
+    for name, data in files.items():
+        path = Path(name)
+        program = _PROGRAMS.get(path.suffix)
+        if program is None or shutil.which(program[0]) is None:
+            continue
+        if text := _disassembled(program, path.suffix, data):
+            end = "sass" if path.suffix == ".cubin" else "s"
+            kernel = path.stem.replace("extension", "kernel")
+            found[f"{kernel}.{end}"] = text.encode()[:_MOST_BYTES]
+    return found
+
+
+def _disassembled(program: tuple[str, ...], suffix: str, data: bytes) -> str:
+    with tempfile.NamedTemporaryFile(suffix=suffix) as file:
+        file.write(data)
+        file.flush()
+        try:
+            made = subprocess.run(
+                [*program, file.name],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LONGEST_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+    if made.returncode:
+        return ""
+    return own_functions(made.stdout) if suffix == ".so" else made.stdout
+
+
+def own_functions(listing: str) -> str:
+    """Return the functions of a listing of objdump that are no library's.
+
+    Args:
+        listing: Output of ``objdump -d``, in which an empty line ends each function.
+    """
+    kept = []
+    for block in listing.split("\n\n"):
+        head, _, rest = block.lstrip("\n").partition("\n")
+        found = _FUNCTION.match(head)
+        if found is not None and rest and not _FOREIGN.match(found[1]):
+            kept.append(f"{head}\n{rest}")
+    return "\n\n".join(kept) + ("\n" if kept else "")
