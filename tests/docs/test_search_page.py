@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from kernelgym_train.mcgs.moves.table import CPP_MOVES, TRITON_MOVES
-from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
+from kernelgym_train.mcgs.settings import (
+    SearchSettings,
+    read_search_settings,
+    spelt_as_settings,
+)
 from support import searches
 
 PAGE = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
@@ -36,7 +40,7 @@ def test_page_commands_have_settings_that_there_are() -> None:
     commands = re.findall(r"^kernelgym-train --backend mcgs (.*)$", PAGE, re.MULTILINE)
     assert len(commands) == 6
     for command in commands:
-        read_search_settings(shlex.split(command))
+        read_search_settings(spelt_as_settings(shlex.split(command)))
     for name in re.findall(r"`(\w+)=\w*`", PAGE):
         assert name in SearchSettings.model_fields
 

@@ -78,9 +78,10 @@ def read_control(path: Path) -> RepeatedEvaluation:
         start = _kernel(root / "baseline", str(run["language"]))
         kernel = _kernel(folder, str(control["language"]))
         if run["problem"] is not None:
-            task = task_of(Problem(**run["problem"]), start, str(run["task"]))
+            problem = Problem(**run["problem"])
+            task = task_of(problem, start, str(run["task"]), any_form=True)
         elif run["spec"]:
-            task = dataclasses.replace(task_of_spec(run["spec"]), start=start)
+            task = dataclasses.replace(task_of_spec(run["spec"], any_form=True), start=start)
         else:
             raise UsageError(
                 f"{root / 'baseline' / 'run.json'} names no file of a spec, since the search was "
