@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
+from kernelgym.counters import Counters
+
 UNCONFIRMED_SPEED = "speedup_not_confirmed"
 """Code of the finding on a correct verdict whose speed was too good to believe, measured again,
 and withheld. Any other correct verdict without a timing lacks it for reasons of ours."""
@@ -377,6 +379,9 @@ class Verdict:
     build: Build | None = None
     """Result of compiling the kernel; None if nothing was built, as for interpreted kernels, or if
     a build failed (then `log` has the compiler's log)."""
+    counters: Counters | None = None
+    """Hardware counters of one call; None unless they were asked for, and for kernels that are not
+    correct. They decide nothing."""
 
     def __post_init__(self) -> None:
         if self.mismatch is not None and self.status is not Status.WRONG:
@@ -456,6 +461,8 @@ class Verdict:
             values["profile"] = Profile.from_dict(values["profile"])
         if values.get("build") is not None:
             values["build"] = Build.from_dict(values["build"])
+        if values.get("counters") is not None:
+            values["counters"] = Counters.from_dict(values["counters"])
         return cls(**values)
 
 

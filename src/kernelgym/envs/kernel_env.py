@@ -38,6 +38,7 @@ from kernelgym.envs.spaces import KernelText
 from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.stopping import StopRule, check_stop_rule
 from kernelgym.errors import UnknownName, UsageError
+from kernelgym.evaluators.counting import CountingEvaluator
 from kernelgym.evaluators.remote import evaluator_at
 from kernelgym.feedback import FEEDBACK_TOKENS
 from kernelgym.languages import check_language
@@ -100,6 +101,8 @@ class KernelEnv(gym.Env[str, str]):
             (``synthetic``), a `kernelgym.retrieval.prompt_part.Retrieval`, or a mapping of its
             fields; None for none.
         feedback_level: Level of detail of the feedback: ``minimal``, ``standard`` or ``profile``.
+        profile: ``ncu`` to read hardware counters of correct kernels on a GPU, which feedback of
+            the level ``profile`` then tells; each takes some ten seconds. Empty for none.
         feedback_tokens: Largest number of tokens of one turn's feedback.
         count_tokens: Function that counts a text's tokens, for these budgets and
             ``info["prompt_tokens"]``; four characters are taken for one if None.
@@ -140,6 +143,7 @@ class KernelEnv(gym.Env[str, str]):
         prompt_tokens: int | None = None,
         retrieval: str | Path | Retrieval | Mapping[str, Any] | None = None,
         feedback_level: str = "standard",
+        profile: str = "",
         feedback_tokens: int = FEEDBACK_TOKENS,
         count_tokens: TokenCounter | None = None,
         gamma: float = GAMMA,
@@ -151,6 +155,10 @@ class KernelEnv(gym.Env[str, str]):
             raise UnknownName("option", name, _options())
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise UnknownName("render mode", render_mode, RENDER_MODES)
+        if profile not in ("", "ncu"):
+            raise UnknownName("profile", profile, ("ncu",))
+        if profile and feedback_level != "profile":
+            raise UsageError(f"profile={profile!r} needs feedback_level='profile'")
         if not isinstance(gamma, int | float) or not 0.0 <= gamma <= 1.0:
             raise UsageError(f"gamma must be a number in [0, 1], got {gamma!r}")
         given = None if isinstance(evaluator, str) else evaluator
@@ -203,6 +211,9 @@ class KernelEnv(gym.Env[str, str]):
         # Built once here so that a wrong option fails now and not at the first reset.
         trial = Episode(self.problems[0], self._config)
         self.max_turns = max_turns
+        self._profile = profile
+        if profile and evaluator is not None:
+            evaluator = CountingEvaluator(evaluator)
         self._evaluator = evaluator
         self._owns_evaluator = False
         self.reward = trial.reward
@@ -251,9 +262,10 @@ class KernelEnv(gym.Env[str, str]):
         if self._evaluator is None:
             from kernelgym.judge import shared_evaluator
 
-            self._evaluator = shared_evaluator(
+            shared = shared_evaluator(
                 device=self.device, ruleset=self.ruleset, memory_bytes=self.memory_bytes
             )
+            self._evaluator = CountingEvaluator(shared, owns=True) if self._profile else shared
             self._owns_evaluator = True
         return self._evaluator
 

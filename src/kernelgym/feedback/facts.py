@@ -7,6 +7,7 @@ value. A factor is told only where the judge found that the reference varies (se
 
 from __future__ import annotations
 
+from kernelgym.counters import Counters
 from kernelgym.types import Finding, Mismatch, Severity, Status, Timing, Verdict
 
 _NOTES, _NOTE_CHARS = 8, 240
@@ -113,7 +114,21 @@ def figures(verdict: Verdict) -> list[str]:
             share = _percent(min(1.0, kernel.ms / verdict.profile.call_ms))
             times = f"{kernel.launches} launches" if kernel.launches > 1 else "1 launch"
             told.append(f"    {kernel.name}: {times}, {kernel.ms:.4g} ms ({share})")
+    if verdict.counters is not None:
+        told += _counters(verdict.counters)
     return told
+
+
+def _counters(counters: Counters) -> list[str]:
+    """Return what hardware counters say, the strongest limits first."""
+    if counters.status != "measured":
+        return [f"No hardware counters ({counters.status}): {counters.message}"]
+    limits = sorted(counters.bottlenecks.items(), key=lambda each: -each[1])
+    shares = ", ".join(f"{name} {_percent(share)}" for name, share in limits)
+    return [
+        f"Hardware counters of {counters.kernel}, shares of each limit: {shares}.",
+        *(f"    {name}: {value:.4g}" for name, value in counters.values.items()),
+    ]
 
 
 def notes(findings: tuple[Finding, ...], least: Severity) -> list[str]:
