@@ -76,7 +76,7 @@ class RayCluster:
                 f"no Ray head answers at {address}: it is gone, or the address is wrong; {_START}"
             )
         if address == _LOCAL and "RAY_AUTH_MODE" not in os.environ:
-            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         logger = logging.getLogger("ray")
         level = logger.level
         logger.setLevel(logging.ERROR)  # it warns of the handlers that it does not set
@@ -89,7 +89,7 @@ class RayCluster:
                 include_dashboard=False if address == _LOCAL else None,
             )
         except Exception as error:
-            said = " ".join(str(error).split())
+            said = " ".join(str(error).split())[:300]
             raise UsageError(
                 f"cannot use the Ray cluster at {address!r}: {said}; {_START}"
             ) from None
