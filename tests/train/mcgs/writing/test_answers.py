@@ -1,0 +1,140 @@
+"""Answers: what is read from them, and why they are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym.testing import SAMPLE_KERNELS
+from kernelgym.types import Kernel
+from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
+from kernelgym_train.mcgs.variant import read_variant
+from kernelgym_train.mcgs.writing.answers import AnswerRefused, read_answer
+from support import searches
+from support.writers import flag_line, replace
+
+START = searches.TASK.start
+LINE = flag_line(START.source)
+FASTER = replace(LINE, LINE.replace("-O2", "-O3"))
+
+
+def refused(text: str, **given: object) -> str:
+    with pytest.raises(AnswerRefused) as caught:
+        read_answer(text, START, **given)  # type: ignore[arg-type]
+    assert str(caught.value)
+    return caught.value.kind
+
+
+def whole(source: str) -> str:
+    return f"<KERNEL>\n```python\n{source}\n```\n</KERNEL>"
+
+
+def test_patch_and_its_header_are_read() -> None:
+    text = FASTER.replace("GAIN:", "**MOVE:** `hoist`\nGAIN:")
+    found = read_answer(text, START, moves=["hoist"])
+    assert found.form == "patch" and found.variant.flags == ("-O3",)
+    assert (found.move, found.predicted_gain, found.summary) == ("hoist", 0.5, "other flags")
+
+
+def test_whole_module_is_the_fallback() -> None:
+    found = read_answer(whole(START.source.replace("-O2", "-O3")), START)
+    assert found.form == "whole" and found.predicted_gain is None and not found.summary
+
+
+@pytest.mark.parametrize(
+    ("told", "gain"),
+    [
+        ("0.25", 0.25),
+        ("25 %", 0.25),
+        ("1.25x", 0.25),
+        ("about 0.1, I think", 0.1),
+        ("much", None),
+        ("", None),
+        ("-3", None),
+        ("9e9 %", None),
+    ],
+)
+def test_gain_is_a_share(told: str, gain: float | None) -> None:
+    text = FASTER.replace("GAIN: 0.5", f"GAIN: {told}")
+    found = read_answer(text, START).predicted_gain
+    assert found == (None if gain is None else pytest.approx(gain))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", "no_answer"),
+        ("I would use tiles.", "no_answer"),
+        (replace("nowhere", "x"), "not_found"),
+        (whole(START.source), "no_change"),
+        (whole(f"# a comment\n{START.source}"), "no_change"),
+        (FASTER.replace('"-O3"', '"-O3", "-ffast-math"'), "approximate"),
+        (FASTER.replace("-O3", "-Ofast"), "approximate"),
+        (replace("import torch.nn as nn", "import torch.nn as nn ("), "unreadable"),
+        (FASTER.replace("GAIN:", "MOVE: magic\nGAIN:"), "unknown_move"),
+    ],
+)
+def test_answer_that_gives_no_kernel_is_refused(text: str, kind: str) -> None:
+    assert refused(text, moves=["hoist"]) == kind
+
+
+def test_answer_at_its_limit_of_tokens_is_refused() -> None:
+    assert refused(FASTER, cut_off=True) == "cut_off"
+
+
+def test_approximate_flags_need_leave() -> None:
+    text = FASTER.replace('"-O3"', '"-O3", "-ffast-math"')
+    assert "-ffast-math" in read_answer(text, START, approximate=True).variant.flags
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        found = read_answer(text, START)
+    except AnswerRefused:
+        return
+    assert found.variant.source != START.source
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_any_patch_is_read_or_refused(old: str, new: str) -> None:
+    try:
+        found = read_answer(replace(old, new), START)
+    except AnswerRefused:
+        return
+    assert found.variant.source != START.source
+
+
+KNOBS = """
+import torch
+BLOCK = 128  # knob: 64, 128, 256
+WARPS: int = 4  # knob: 2,4
+SAME = 1  # knob: 1, 2
+SAME = 1  # knob: 1, 2
+OTHER = 3  # knob: many
+#define TILE 8  // knob: 8, -1
+  constexpr int DEEP = 2;  // knob: 2, 3
+"""
+
+
+def test_listed_values_of_constants_are_knobs() -> None:
+    plain = read_variant(SAMPLE_KERNELS["triton"])
+    variant = dataclasses.replace(plain, source=KNOBS)
+    found = [(each.target, each.choice) for each in WRITTEN_KNOB.realise(variant)]
+    assert found == [
+        ("BLOCK", "64"),
+        ("BLOCK", "256"),
+        ("WARPS", "2"),
+        ("TILE", "-1"),
+        ("DEEP", "3"),
+    ]
+    made = next(iter(WRITTEN_KNOB.realise(variant))).variant.source
+    assert made == KNOBS.replace("BLOCK = 128", "BLOCK = 64")
+
+
+def test_parent_in_any_language_is_patched() -> None:
+    parent = Kernel("x = 1\nclass ModelNew: pass\n", "hip")
+    assert read_answer(replace("x = 1", "x = 2"), parent).variant.source.startswith("x = 2")
