@@ -44,7 +44,10 @@ from kernelgym_train.mcgs.variant import Variant
 
 def diff_of(before: str, after: str, name: str = "kernel_module.py") -> str:
     """Return a unified diff of two texts of a file, which `git apply` takes."""
-    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+    # As git does: `patch` takes a space for the end of a name unless a tab follows.
+    end = "\t" if " " in name else ""
+    names = f"a/{name}{end}", f"b/{name}{end}"
+    lines = difflib.unified_diff(_lines(before), _lines(after), *names)
     unfinished = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + unfinished for line in lines)
 

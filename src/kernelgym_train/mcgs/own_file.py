@@ -19,8 +19,9 @@ from kernelgym_train.mcgs.variant import Variant, read_variant
 def own_diff(task: SearchTask, variant: Variant) -> str:
     """Return a unified diff, with the user's file as its first side.
 
-    It is a diff of the start's module where the user wrote a module, or where a variant's C++ text
-    does not hold the source's surroundings unchanged.
+    It is a diff of the start's module where the user wrote a module, where a variant's C++ text
+    does not hold the source's surroundings unchanged, or where the source did not change: a diff
+    without a change is one that `git apply` refuses.
     """
     if (script := _own_script(task, variant)) is not None:
         return script
@@ -32,6 +33,8 @@ def own_diff(task: SearchTask, variant: Variant) -> str:
     told = [f"# launch: {name}={value}\n" for name, value in variant.launch]
     if set(variant.flags) != set(spec.launch.flags):
         told.insert(0, f"# compiler flags: {' '.join(variant.flags)}\n")
+    if texts[0] == texts[1]:
+        return "".join([*told, diff_of(task.start.source, variant.kernel().source)])
     name = spec.path or f"{spec.name}.cpp"
     return "".join([*told, diff_of(*texts, name=name.lstrip("/"))])
 

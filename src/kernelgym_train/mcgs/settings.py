@@ -76,7 +76,7 @@ class SearchSettings(Settings):
     """Whether to search by rules alone, whatever model is named."""
     proposer: str = ""
     """Writer of kernels in place of llm_model: command:CMD, replay:FOLDER of another search, or a
-    policy of `kernelgym eval`, such as hf:MODEL+ADAPTER."""
+    policy of `kernelgym eval`, such as hf:MODEL+ADAPTER, or tinker:PATH with llm_model=BASE."""
     free_moves: bool = False
     """Whether a model may make any change, not only the moves that the search knows."""
     max_usd: float | None = None
@@ -200,7 +200,8 @@ def _check_writer(settings: SearchSettings) -> None:
     for move in settings.moves:
         if move not in known:
             raise UnknownName("move", move, known)
-    if settings.llm_model and settings.proposer:
+    kind = settings.proposer.partition(":")[0]
+    if settings.llm_model and kind in ("command", "replay"):
         raise UsageError(
             f"llm_model={settings.llm_model} and proposer={settings.proposer} are two writers of "
             "kernels; give one"

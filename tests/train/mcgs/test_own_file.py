@@ -38,7 +38,11 @@ def test_diff_of_a_spec_applies_to_the_source_it_names(
         diff = own_diff(task, proposal.variant)
         (tmp_path / "src/product.cpp").write_text(source)
         if move == "compiler_flags":
-            assert diff.startswith("# compiler flags: -") and "@@" not in diff
+            assert diff.startswith("# compiler flags: -") and "product.cpp" not in diff
+            (tmp_path / "kernel_module.py").write_text(task.start.source)
+            subprocess.run(["git", "apply", "-"], cwd=tmp_path, check=True, input=diff.encode())
+            module = (tmp_path / "kernel_module.py").read_text()
+            assert module == proposal.variant.kernel().source
             continue
         assert "--- a/src/product.cpp" in diff and "kernel_module" not in diff
         (tmp_path / "own.diff").write_text(diff)

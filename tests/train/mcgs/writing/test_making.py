@@ -18,7 +18,7 @@ from kernelgym_train.mcgs import command
 from kernelgym_train.mcgs.settings import read_search_settings
 from kernelgym_train.mcgs.writing.making import make_writer
 from kernelgym_train.mcgs.writing.policies import CommandPolicy, SearchReplayPolicy
-from support import writers
+from support import tiny, writers
 from support.chat_server import chat_server
 from support.writers import new_flags
 
@@ -170,3 +170,17 @@ def test_replay_of_several_kernels_is_refused(tmp_path: Path) -> None:
 def test_command_is_named_in_settings() -> None:
     found: dict[str, Any] = dict(CommandPolicy("python3 'a b.py'").settings)
     assert found["command"] == ["python3", "a b.py"]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_trained_policy_is_a_writer(tmp_path: Path) -> None:
+    """A model of two layers writes no kernel; each of its answers is refused and counted."""
+    saved, out = tmp_path / "model", tmp_path / "out"
+    words = tiny.tokenizer()
+    tiny.model(len(words)).save_pretrained(saved)
+    words.save_pretrained(saved)
+    given = [f"proposer=hf:{saved}", "llm_max_tokens=8", "llm_tokens=100000", "llm_repairs=0"]
+    assert main([*MATMUL, f"outdir={out}", *given, "budget_builds=3", "moves=[unroll]"]) == 0
+    told = json.loads((out / "result.json").read_text())["writer"]
+    assert told["outcomes"]["refused"] >= 1 and told["usd"] is None
+    assert 0 < told["tokens"] < 100000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,17 @@ def test_written_diff_is_applied_by_git_and_patch(
         (folder / NAME).write_bytes(old.encode())
         subprocess.run(command, cwd=folder, check=True, input=diff)
         assert (folder / NAME).read_bytes() == new.encode(), command
+
+
+@pytest.mark.parametrize("name", ["kernel.cpp", "my kernel.cpp", "src/a b/k.cpp"])
+@pytest.mark.parametrize("command", ["git apply -", "patch -p1 -s"])
+def test_written_diff_of_any_name_is_applied(name: str, command: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("a\nb\n")
+    diff = diff_of("a\nb\n", "a\nc", name).encode()
+    subprocess.run(command.split(), cwd=tmp_path, check=True, input=diff)
+    assert file.read_text() == "a\nc"
 
 
 def test_diff_with_wrong_numbers_is_applied_by_its_lines() -> None:
