@@ -7,15 +7,14 @@ kernel, it takes back changed lines in place of steps.
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from kernelgym import Kernel, UsageError
 from kernelgym_train.mcgs.knobs import KnobSpace
 from kernelgym_train.mcgs.moves.definition import Risk
 from kernelgym_train.mcgs.proposing import Proposal
 from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
+from kernelgym_train.mcgs.writing.hunks import without_each_hunk
 
 _MOVE = "text"
 
@@ -81,24 +80,3 @@ class TextProposer:
     def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
         """Return None: there is nothing to tune."""
         return None
-
-
-def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
-    """Yield, for each change of a text, the text without that change; the last change first.
-
-    Args:
-        before: Text without the changes.
-        after: Text with all changes.
-
-    Yields:
-        (changed lines of `before` in words, digest of the change, text without the change).
-    """
-    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for kind, i1, i2, j1, j2 in reversed(matcher.get_opcodes()):
-        if kind == "equal":
-            continue
-        change = "".join(["-", *old[i1:i2], "+", *new[j1:j2]])
-        digest = hashlib.blake2b(change.encode(), digest_size=8).hexdigest()
-        where = f"line {i1 + 1}" if i2 <= i1 + 1 else f"lines {i1 + 1} to {i2}"
-        yield where, digest, "".join([*new[:j1], *old[i1:i2], *new[j2:]])

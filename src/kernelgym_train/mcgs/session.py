@@ -214,7 +214,7 @@ class SearchSession:
         if config.writer is None:
             return found
 
-        def rules_of(start: Variant) -> Proposer:
+        def rules_of(start: Variant) -> RuleProposer:
             return rules_for(task, self.approximate, config.moves, start)
 
         return MixedProposer(found, rules_of, self.state.variants, self.state.risks)

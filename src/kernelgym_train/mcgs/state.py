@@ -363,7 +363,8 @@ class SearchState:
     def _reduced(self, event: SearchEvent) -> None:
         given = event.fields
         self._compared(event)
-        self.variants[given["second"]] = variant_of(given["variant"])
+        if given["gone"] or given["second"] not in self.variants:
+            self.variants[given["second"]] = variant_of(given["variant"])
         if given["gone"]:
             self.minimal = given["second"]
             self.risks[given["second"]] = given["risk"]

@@ -5,6 +5,9 @@ after the last such step is a base: rules read its text anew, and the steps afte
 from there. Constants that a writer marked as knobs are steps of the rules
 (`kernelgym_train.mcgs.moves.written_knobs`), so that a tuner sets them.
 
+To minimise a kernel, the changed lines of its last written text take the place of steps, after the
+steps of the rules.
+
 Contract: as of `kernelgym_train.mcgs.proposing.Proposer`.
 """
 
@@ -13,12 +16,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from kernelgym import UsageError
+from kernelgym import Kernel, UsageError
 from kernelgym_train.mcgs.knobs import KnobSpace
 from kernelgym_train.mcgs.moves.definition import RISKS, Risk
-from kernelgym_train.mcgs.proposing import Proposal, Proposer, source_of
-from kernelgym_train.mcgs.variant import MoveStep, Variant
-from kernelgym_train.mcgs.writing.asks import is_written
+from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer, source_of
+from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
+from kernelgym_train.mcgs.writing.asks import PREFIX, is_written
+from kernelgym_train.mcgs.writing.hunks import without_each_hunk
+
+_WITHOUT = f"{PREFIX}without"
+_MOST_HUNKS = 8  # changed places of a text; each takes a comparison to minimise
 
 _Steps = tuple[MoveStep, ...]
 
@@ -36,7 +43,7 @@ class MixedProposer:
     def __init__(
         self,
         rules: Proposer | None,
-        rules_of: Callable[[Variant], Proposer],
+        rules_of: Callable[[Variant], RuleProposer],
         variants: Mapping[str, Variant],
         risks: Mapping[str, str],
     ) -> None:
@@ -71,11 +78,32 @@ class MixedProposer:
         return self._joined(steps, rules.propose(own, move, attempt))
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
-        """Return one variant for each step of the rules after the last text that was written."""
+        """Return variants without one step of the rules, then without one changed place."""
         steps, own = _split(variant)
         rules = self._proposer(steps)
         found = [] if rules is None else [self._joined(steps, each) for each in rules.simpler(own)]
-        return [each for each in found if each is not None]
+        whole = [each for each in found if each is not None]
+        return [*whole, *self._without_hunks(steps, own)] if steps else whole
+
+    def _without_hunks(self, steps: _Steps, own: Variant) -> Sequence[Proposal]:
+        """Return the variants without one changed place of the last written text."""
+        last = max(place for place, step in enumerate(steps) if step.move != _WITHOUT)
+        base, risk = self._base(steps)
+        before = next((v for v in self._variants.values() if v.applied == steps[:last]), base)
+        hunks = list(without_each_hunk(before.kernel().source, base.kernel().source))
+        found = []
+        for where, digest, source in hunks if 1 < len(hunks) <= _MOST_HUNKS else ():
+            try:
+                less = read_variant(Kernel(source, base.language), any_form=True)
+                made = self._rules_of(less).replay(own.applied)
+            except UsageError:
+                continue  # the rest of the change is no kernel
+            if made is not None:
+                variant, _ = made
+                applied = (*steps, MoveStep(_WITHOUT, where, digest), *variant.applied)
+                variant = dataclasses.replace(variant, applied=applied)
+                found.append(Proposal(MoveStep("hunk", where, digest), variant, risk))
+        return found
 
     def space(self) -> KnobSpace:
         """Return the space of all steps of the start."""

@@ -122,6 +122,21 @@ def test_exploits_of_a_writer_are_not_promoted_by_the_judge(name: str, tmp_path:
         assert offer(CPP, name, evaluator, tmp_path)["proposed"] >= 3
 
 
+def test_changed_places_that_gain_nothing_are_taken_back(tmp_path: Path) -> None:
+    source = searches.TASK.start.source.replace('"-O2"', '"-O3"').replace(
+        "#include <torch/extension.h>", "#include <torch/extension.h>\nint unused() { return 1; }"
+    )
+
+    def only_o3(problem: Problem, kernel: Kernel) -> Verdict:
+        return verdict("correct", speedup=3.0 if '"-O3"' in kernel.source else 1.0)
+
+    policy, judge = WholePolicy([Kernel(source, "cpp")]), searches.evaluator(only_o3)
+    result = writers.run(tmp_path, policy, judge, builds=3)
+    best = (tmp_path / result["best"]["path"]).read_text()
+    assert result["speedup"] == pytest.approx(3.0) and result["minimised"]["done"]
+    assert best == searches.TASK.start.source.replace('"-O2"', '"-O3"')
+
+
 def test_task_of_a_language_without_moves_needs_a_writer() -> None:
     start = Kernel(UNREAD, "hip")
     with pytest.raises(UsageError, match="language=hip cannot be searched"):

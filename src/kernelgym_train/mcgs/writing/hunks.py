@@ -1,0 +1,28 @@
+"""`without_each_hunk`: a changed text without each of its changes. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterator
+
+
+def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
+    """Yield, for each change of a text, the text without that change; the last change first.
+
+    Args:
+        before: Text without the changes.
+        after: Text with all changes.
+
+    Yields:
+        (changed lines of `before` in words, digest of the change, text without the change).
+    """
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for kind, i1, i2, j1, j2 in reversed(matcher.get_opcodes()):
+        if kind == "equal":
+            continue
+        change = "".join(["-", *old[i1:i2], "+", *new[j1:j2]])
+        digest = hashlib.blake2b(change.encode(), digest_size=8).hexdigest()
+        where = f"line {i1 + 1}" if i2 <= i1 + 1 else f"lines {i1 + 1} to {i2}"
+        yield where, digest, "".join([*new[:j1], *old[i1:i2], *new[j2:]])
