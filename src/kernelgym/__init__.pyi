@@ -8,6 +8,8 @@ from kernelgym.benchmark.numbers.rates import pass_at_k as pass_at_k
 from kernelgym.benchmark.numbers.speeds import geometric_mean_speedup as geometric_mean_speedup
 from kernelgym.envs.drivers import play_episode as play_episode
 from kernelgym.envs.drivers import play_episodes as play_episodes
+from kernelgym.envs.drivers import step_async as step_async
+from kernelgym.envs.infos import as_json as as_json
 from kernelgym.envs.kernel_env import KernelEnv as KernelEnv
 from kernelgym.envs.recording import (
     RecordTrajectories as RecordTrajectories,

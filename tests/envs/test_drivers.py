@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,8 @@ from gymnasium.error import InvalidAction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym.envs.drivers import play_episode, play_episodes
+from kernelgym.envs.drivers import play_episode, play_episodes, step_async
+from kernelgym.envs.infos import as_json
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.envs.recording import RecordTrajectories
 from kernelgym.envs.vector import KernelVectorEnv
@@ -357,3 +359,88 @@ def test_wrapper_that_takes_other_actions_is_played() -> None:
     env = gym.wrappers.TransformAction(env, lambda number: answer("wrong", number), numbered)
     played = asyncio.run(play_episode(env, saying(1, 2)))  # type: ignore[arg-type]
     assert ["NUMBER = 1" in turn.action for turn in played.turns] == [True, False]
+
+
+# -- one step ------------------------------------------------------------------------------------
+
+
+def environment(evaluator=None, **options):
+    env = KernelEnv(
+        problems=[SAMPLE_PROBLEM],
+        language="cpp",
+        evaluator=evaluator or ScriptedEvaluator(),
+        context="transcript",
+        **options,
+    )
+    env.reset(seed=1)
+    return env
+
+
+def stepped(env, text, judge, cut_off=False):
+    async def step():
+        async with AwaitedEvaluator(judge) as awaited:
+            return await step_async(env, text, awaited, cut_off)
+
+    return asyncio.run(step())
+
+
+@given(st.lists(st.one_of(texts, st.sampled_from([answer("wrong"), answer("correct")]))))
+@settings(max_examples=20)
+def test_awaited_step_gives_what_a_step_gives(answers):
+    one, other = environment(max_turns=3), environment(max_turns=3)
+    for text in answers:
+        if other.episode.over:
+            break
+        found, known = stepped(one, text, ScriptedEvaluator()), other.step(text)
+        assert found[:4] == known[:4]
+        assert as_json(found[4]) == as_json(known[4]) == json.loads(json.dumps(as_json(known[4])))
+
+
+@given(st.lists(st.one_of(texts, st.just(answer("wrong"))), max_size=3))
+@settings(max_examples=20)
+def test_news_are_the_only_message_that_a_step_adds_beside_the_answer(answers):
+    env = environment(max_turns=4)
+    conversation = list(env.messages)
+    assert env.news == conversation[-1]
+    for text in answers:
+        if env.episode.over:
+            break
+        env.step(text)
+        assert list(env.messages[:-2]) == conversation
+        assert env.messages[-2].role == "assistant" and env.news.role == "user"
+        conversation += [env.messages[-2], env.news]
+
+
+def test_news_of_a_context_that_rewrites_messages_is_refused():
+    env = KernelEnv(problems=[SAMPLE_PROBLEM], language="cpp", evaluator=ScriptedEvaluator())
+    env.reset(seed=1)
+    with pytest.raises(UsageError, match="context='transcript'"):
+        _ = env.news
+
+
+def test_awaited_step_of_a_cut_off_answer_has_the_defect():
+    env = environment(max_turns=2)
+    stepped(env, answer("wrong"), ScriptedEvaluator(), cut_off=True)
+    assert env.episode.turns[0].reply.defects == ("cut_off",)
+
+
+def test_awaited_step_whose_judge_fails_can_be_taken_again():
+    env = environment(max_turns=2)
+
+    async def broken(problem, kernel):
+        raise OSError("the judge is gone")
+
+    with pytest.raises(OSError, match="the judge is gone"):
+        asyncio.run(step_async(env, answer("correct"), broken))
+    assert not env.episode.turns
+    assert stepped(env, answer("correct"), ScriptedEvaluator())[4]["correct"]
+
+
+def test_info_with_an_object_of_a_wrapper_is_no_plain_data():
+    with pytest.raises(TypeError, match="info\\['seen'\\] holds a object"):
+        as_json({"seen": object()})
+
+
+def test_step_of_another_environment_is_refused():
+    with pytest.raises(UsageError, match="an environment of kernelgym"):
+        asyncio.run(step_async(gym.make("CartPole-v1"), "", ScriptedEvaluator().evaluate))

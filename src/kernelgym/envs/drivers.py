@@ -1,7 +1,8 @@
 """Episodes for frameworks that await: environments, played by the loop of `episodes.playing`.
 
 `play_episode` plays one episode of an environment with a policy that is awaited, `play_episodes`
-several side by side. Contract:
+several side by side; `step_async` takes one step, for frameworks whose own loop asks the model.
+Contract:
 
 - the environment stays an ordinary one, stepped by `step`, with all of its wrappers. The kernel is
   judged before the step, without blocking the event loop, so that `step` finds the verdict;
@@ -21,11 +22,11 @@ from typing import Any, Literal, cast
 
 import gymnasium as gym
 
-from kernelgym.envs.kernel_env import KernelEnv
-from kernelgym.episodes.playing import Policy, play_turns, side_by_side
+from kernelgym.envs.kernel_env import KernelEnv, StepResult
+from kernelgym.episodes.playing import Judge, Policy, play_turns, side_by_side
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
-from kernelgym.types import Evaluator, Kernel, Problem, Trajectory, Verdict
+from kernelgym.types import Answer, Evaluator, Kernel, Problem, Trajectory, Verdict
 
 Game = Problem | gym.Env[str, str]
 
@@ -86,6 +87,39 @@ async def play_episode(
         )
         seat = _EnvSeat(env, core, None if reads == "messages" else observation)
         return await play_turns(seat, policy, judge.evaluate)
+
+
+async def step_async(
+    env: gym.Env[str, str],
+    answer: str,
+    judge: Judge | AwaitedEvaluator,
+    cut_off: bool = False,
+) -> StepResult:
+    """Take one step of an environment that was reset, awaiting the verdict.
+
+    Steps of several environments that share a judge are judged together.
+
+    Args:
+        env: The environment, with its wrappers.
+        answer: The model's text.
+        judge: Evaluator, or awaited function of a problem and a kernel.
+        cut_off: Whether sampling stopped at a limit of tokens before the model ended its answer.
+
+    Returns:
+        Observation, reward, terminated, truncated and info, as `step` returns them.
+
+    Raises:
+        InvalidAction: If `answer` is not a string.
+        ResetNeeded: If the episode is over, or none was begun.
+        Exception: What the judge raises. No turn is recorded then: the step may be taken again.
+    """
+    core = _core(env)
+    seat = _EnvSeat(env, core, None)
+    asks = judge.evaluate if isinstance(judge, AwaitedEvaluator) else judge
+    if cut_off and isinstance(answer, str):
+        answer = Answer(answer, cut_off=True)
+    kernel = seat.read(answer)
+    return seat.step(answer, None if kernel is None else await asks(core.problem, kernel))
 
 
 async def play_episodes(
@@ -159,11 +193,15 @@ class _EnvSeat:
         return self._kernel
 
     def take(self, answer: str, verdict: Verdict | None) -> None:
-        if self._kernel is not None and verdict is not None:
-            self._core.episode.remember(self._kernel, verdict)
-        shown, _, terminated, truncated, _ = self._env.step(answer)
+        shown, _, terminated, truncated, _ = self.step(answer, verdict)
         self._text = None if self._text is None else shown
         self.over = terminated or truncated
+
+    def step(self, answer: str, verdict: Verdict | None) -> StepResult:
+        """Step the environment, whose evaluator is not asked for what was judged already."""
+        if self._kernel is not None and verdict is not None:
+            self._core.episode.remember(self._kernel, verdict)
+        return cast(StepResult, self._env.step(answer))
 
 
 def _environment(
@@ -182,9 +220,7 @@ def _environment(
             f"{names}: not beside an environment, which has its own options and wrappers; give "
             "them to gym.make, or give a problem"
         )
-    core = game.unwrapped
-    if not isinstance(core, KernelEnv):
-        raise UsageError(f"a problem or an environment of kernelgym is played, got {game!r}")
+    core = _core(game)
     can = None if judge is None else judge.capabilities
     if can is not None and (can.device, can.ruleset) != (core.device, core.ruleset):
         raise UsageError(
@@ -192,3 +228,11 @@ def _environment(
             f"by {core.ruleset.label!r} on {core.device!r}"
         )
     return game
+
+
+def _core(env: gym.Env[str, str]) -> KernelEnv:
+    """Return the environment inside of wrappers."""
+    core = getattr(env, "unwrapped", None)
+    if not isinstance(core, KernelEnv):
+        raise UsageError(f"a problem or an environment of kernelgym is played, got {env!r}")
+    return core

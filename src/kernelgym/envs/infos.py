@@ -19,11 +19,12 @@ is an empty string, 0, 0.0, False or an empty tuple:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from kernelgym.episodes.episode import Episode
 from kernelgym.rewards import PARTS
-from kernelgym.types import ReturnVariant, Turn
+from kernelgym.types import ReturnVariant, Turn, Verdict
 
 
 def episode_info(
@@ -87,6 +88,34 @@ def episode_info(
     if verdict is not None:
         info["verdict"] = verdict
     return info
+
+
+def as_json(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an info as plain data that `json.dumps` takes: lists for tuples, a dict for a verdict.
+
+    Args:
+        info: The info of a reset or step of a single environment.
+
+    Raises:
+        TypeError: If a value is not one that kernelgym's environments put there, such as an object
+            that a wrapper added.
+    """
+    return {str(key): _plain(value, key) for key, value in info.items()}
+
+
+def _plain(value: Any, key: object) -> Any:
+    if isinstance(value, Verdict):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner, key) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, key) for inner in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(
+        f"info[{key!r}] holds a {type(value).__name__}, which is no plain data: leave it out, or "
+        "turn it into numbers and texts first"
+    )
 
 
 class RenderedText(str):

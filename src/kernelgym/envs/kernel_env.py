@@ -292,6 +292,23 @@ class KernelEnv(gym.Env[str, str]):
         return self.observer.observe(episode.problem, episode.turns, start=self._start)
 
     @property
+    def news(self) -> Message:
+        """The user message that follows the last answer: its feedback and what is asked next.
+
+        A framework that keeps the conversation itself appends it. After a reset it is the first
+        user message; the system message stands before it in `messages`.
+
+        Raises:
+            UsageError: If `context` rewrites earlier messages; only ``transcript`` does not.
+        """
+        if not self.observer.is_append_only:
+            raise UsageError(
+                "news needs a conversation whose messages never change: make the environment with "
+                "context='transcript', or send the whole of `messages` at every turn"
+            )
+        return self.messages[-1]
+
+    @property
     def retrieved(self) -> tuple[str, ...]:
         """Ids of the entries of an index that `messages` shows."""
         return self._retrieved()[0]

@@ -158,11 +158,13 @@ class Observer:
 
         The episode is cut then. Arguments are those of `observe`.
         """
-        if not turns or not self._is_append_only():
+        if not turns or not self.is_append_only:
             return False
         return len(self._prompt(problem, turns, budget, start).messages) < 2 * len(turns) + 2
 
-    def _is_append_only(self) -> bool:
+    @property
+    def is_append_only(self) -> bool:
+        """Whether each prompt is the one before, the answer to it, and one new user message."""
         return bool(getattr(context_policy(self.context), "append_only", False))
 
     def _transcript(
@@ -215,7 +217,7 @@ class Observer:
     ) -> Prompt:
         """Return the prompt, divided among its claims where it has a limit."""
         room = self.context_tokens if budget is None else budget
-        if self._is_append_only():
+        if self.is_append_only:
             return self._transcript(problem, turns, room, start)
         before, after = self._fixed(problem, start)
 
