@@ -15,6 +15,7 @@ HOMES = (
     ROOT / "judge" / "untrusted",  # beside the candidate, where nothing of ours is imported
     ROOT / "suites" / "synthetic",  # writes kernels: a writer a language
     TRAIN / "demo",
+    TRAIN / "mcgs" / "triton",  # reads and edits Triton's modules
 )
 """Where code may know a language by its name."""
 
