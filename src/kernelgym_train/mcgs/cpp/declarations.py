@@ -13,17 +13,14 @@ from collections.abc import Mapping
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.expressions import NotRead, Walk
-from kernelgym_train.mcgs.cpp.forms import WHOLE, CppPlace
+from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE, CppPlace
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.scope import (
     NUMBERS,
     CppScope,
     CppText,
     Known,
-    constants,
     declared_names,
-    fields_in,
-    types_in,
     vector_of,
 )
 from kernelgym_train.mcgs.cpp.syntax import children, declared_name, plain_text, text_of, walk
@@ -32,6 +29,75 @@ from kernelgym_train.mcgs.cpp.whole import NARROW_LIMIT
 _ACCESSOR = re.compile(
     r"(?:torch|at)::(?:Generic)?(?:Packed)?TensorAccessor(?:32|64)?<([\w:]+),(\d+)"
 )
+
+
+def types_in(root: Node) -> frozenset[str]:
+    """Return the names that mean a number's type in a text."""
+    found = {*NUMBERS, "auto"}
+    for node in walk(root):
+        if node.type == "operator_cast" or (
+            node.type == "operator_name" and plain_text(node) != "operator()"
+        ):
+            return frozenset(NUMBERS)  # arithmetic may mean anything
+        if node.type == "struct_specifier" and _is_aggregate(node):
+            found.add(text_of(node.child_by_field_name("name")))
+        if node.type == "type_parameter_declaration":
+            found |= {text_of(each) for each in node.named_children}
+        if node.type == "alias_declaration":
+            if text_of(node.child_by_field_name("type")) in NUMBERS:
+                found.add(text_of(node.child_by_field_name("name")))
+        if node.type == "identifier" and text_of(node).startswith("AT_DISPATCH_"):
+            found.add("scalar_t")
+    return frozenset(found)
+
+
+def _is_aggregate(structure: Node) -> bool:
+    """Return True for a structure of numbers without functions."""
+    body = structure.child_by_field_name("body")
+    fields = [] if body is None else children(body)
+    return bool(fields) and all(
+        each.type == "field_declaration"
+        and text_of(each.child_by_field_name("type")) in NUMBERS
+        and all(
+            part.type == "field_identifier" for part in each.children_by_field_name("declarator")
+        )
+        for each in fields
+    )
+
+
+def fields_in(root: Node) -> dict[str, str]:
+    """Return the types of the numbers in structures and classes, by name; those with one type."""
+    found: dict[str, set[str]] = {}
+    for node in walk(root):
+        if node.type == "field_declaration":
+            kind = text_of(node.child_by_field_name("type"))
+            for each in node.children_by_field_name("declarator"):
+                plain = each.type == "field_identifier" and kind in NUMBERS
+                found.setdefault(text_of(each), set()).add(kind if plain else "")
+    return {name: min(kinds) for name, kinds in found.items() if len(kinds) == 1 and min(kinds)}
+
+
+def constants(root: Node) -> dict[str, Known]:
+    """Return the numbers and arrays that the text declares as constants outside of functions."""
+    found: dict[str, Known] = {}
+    for node in children(root):
+        if node.type == "namespace_definition":
+            body = node.child_by_field_name("body")
+            found |= {} if body is None else constants(body)
+        words = {text_of(child) for child in node.children if child.type == "type_qualifier"}
+        kind = text_of(node.child_by_field_name("type"))
+        if node.type == "declaration" and words & {"const", "constexpr"}:
+            vector = vector_of(kind)
+            for part in node.children_by_field_name("declarator"):
+                target, name = part.child_by_field_name("declarator"), text_of(declared_name(part))
+                if part.type == "init_declarator" and target is not None:
+                    if target.type == "identifier" and kind in (*WHOLE, *FLOATS):
+                        found[name] = kind
+                    elif target.type == "identifier" and vector:
+                        found[name] = CppPlace(name, vector)
+                    elif target.type == "array_declarator" and kind in NUMBERS:
+                        found[name] = CppPlace(name, kind, dims=plain_text(target).count("["))
+    return found
 
 
 def text_in(root: Node, numbers: Mapping[str, int]) -> CppText:
@@ -165,8 +231,14 @@ def _members(function: Node) -> dict[str, Known]:
     return found
 
 
-def scope_of(node: Node, text: CppText) -> CppScope | None:
-    """Return what a function declares outside of loops; None if it cannot be parsed."""
+def scope_of(node: Node, text: CppText, *, inside: bool = True) -> CppScope | None:
+    """Return what a function declares outside of loops; None if it cannot be parsed.
+
+    Args:
+        node: The function's definition.
+        text: What the text declares.
+        inside: Whether the declarations in its body count, beside its parameters.
+    """
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     while declarator is not None and declarator.type in (
         "reference_declarator",
@@ -187,7 +259,7 @@ def scope_of(node: Node, text: CppText) -> CppScope | None:
             scope.names[name], scope.pointers[name] = place, order.index(name)
     for name, kind in _members(node).items():
         scope.names.setdefault(name, kind)
-    for statement in children(body):
+    for statement in children(body) if inside else ():
         if statement.type == "declaration":
             scope.names |= declared_in(statement, scope, {})
             scope.values |= _values(statement)

@@ -8,23 +8,32 @@ those that are polynomials of unchanging whole numbers are recorded as such. Pur
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.forms import WHOLE, ZERO, CppElement, CppPlace
+from kernelgym_train.mcgs.cpp.forms import (
+    WHOLE,
+    ZERO,
+    CppElement,
+    CppPlace,
+    CppSummary,
+)
+from kernelgym_train.mcgs.cpp.pointers import pointer_of
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+from kernelgym_train.mcgs.cpp.proofs import carried
 from kernelgym_train.mcgs.cpp.scope import (
-    ACCESSORS,
-    POINTERS,
     READS_RANGE,
     WRITES_RANGE,
     CppScope,
     Known,
+    called_name,
     owner_of,
     vector_of,
 )
+from kernelgym_train.mcgs.cpp.summaries import elements_of
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
     declared_name,
@@ -164,7 +173,7 @@ class Walk:
                 return None
             return self._moved(found, index, "+")
         if node.type == "call_expression":
-            return self._pointer_of(node)
+            return pointer_of(node, self._scope, self.known)
         return None
 
     def _moved(self, place: CppPlace, by: Node, sign: str) -> CppPlace:
@@ -173,29 +182,6 @@ class Walk:
         if place.offset is not None and step is not None:
             offset = place.offset + step if sign == "+" else place.offset - step
         return CppPlace(place.array, place.element, offset)
-
-    def _pointer_of(self, node: Node) -> CppPlace | None:
-        """Return where ``x.data_ptr<float>()`` and the like lead to."""
-        text, given = plain_text(node.child_by_field_name("function")), plain_text(node)
-        cast = re.fullmatch(r"(?:static|reinterpret)_cast<(?:const)?([\w:]+)\*>", text)
-        if cast and cast[1] in self._scope.text.types:
-            owner = owner_of(_only(node) or node, ("data_ptr",))
-            return None if owner is None else CppPlace(text_of(owner), cast[1])
-        owner = owner_of(node, (*POINTERS, *ACCESSORS))
-        if owner is None:
-            return None
-        name, place = text_of(owner), self._scope.lookup(text_of(owner), self.known)
-        if isinstance(place, CppPlace):
-            return place if given.endswith((".data()", ".begin()", ".end()", ".get()")) else None
-        if "data_ptr" in self._scope.text.own:
-            return None
-        found = re.search(r"data_ptr<(?:const)?([\w:]+)>$", text)
-        if found and found[1] in self._scope.text.types and given.endswith("()"):
-            return CppPlace(name, found[1])
-        found = re.search(r"accessor(?:32|64)?<([\w:]+),(\d+)(?:,.*)?>$", text)
-        if found and found[1] in self._scope.text.types and given.endswith("()"):
-            return CppPlace(name, found[1], dims=int(found[2]), strided=True)
-        return None
 
     def bound(self, node: Node) -> Polynomial:
         """Return a bound that is evaluated without effects, and that no recognised body changes."""
@@ -282,13 +268,13 @@ class Walk:
         call = node.child_by_field_name("argument")
         if node.type != "pointer_expression" or call is None or call.type != "call_expression":
             return False
-        if _word_of(call) not in ("max_element", "min_element"):
+        if called_name(call) not in ("max_element", "min_element"):
             return False
         self._call(call)
         return True
 
     def _call(self, node: Node) -> None:
-        text, word = plain_text(node.child_by_field_name("function")), _word_of(node)
+        text, word = plain_text(node.child_by_field_name("function")), called_name(node)
         given = node.child_by_field_name("arguments")
         parts = [] if given is None else children(given)
         own, types = self._scope.text.own, self._scope.text.types
@@ -305,6 +291,9 @@ class Walk:
             for each in parts:
                 self.value(each)
             return
+        if (summary := self._scope.text.summaries.get(word)) and text.partition("<")[0] == word:
+            self._called(node, summary, parts)
+            return
         if word in own or not text.startswith(("std::", "mem")):
             raise NotRead(node)
         if word not in READS_RANGE and word not in WRITES_RANGE:
@@ -320,6 +309,30 @@ class Walk:
                 raise NotRead(node)
             else:
                 self.value(each)
+
+    def _called(self, node: Node, summary: CppSummary, given: list[Node]) -> None:
+        """Record what a function of the text accesses through the pointers that it is given."""
+        places, values = dict[str, CppPlace](), dict[str, Polynomial]()
+        if len(given) != len(summary.parameters):
+            raise NotRead(node)
+        for (name, kind), each in zip(summary.parameters.items(), given, strict=True):
+            place = self.place(each) if isinstance(kind, CppPlace) else None
+            if isinstance(kind, str):
+                self.value(each)
+                found = polynomial(each, self._scope, self.known)
+                values |= {} if found is None else {name: found}
+            elif place is None or (place.dims, place.strided) != (kind.dims, kind.strided):
+                raise NotRead(node)
+            else:
+                kept = self._scope.memory.setdefault(place.array, place.element) == place.element
+                places[name] = place if kept else dataclasses.replace(place, offset=None)
+        constants = frozenset(self._scope.text.constants)
+        elements = elements_of(node, summary, places, values, constants)
+        if elements is None:
+            raise NotRead(node)
+        self.elements += elements
+        if LEAVES in carried(summary.body):
+            self.assigned.add(LEAVES)
 
     def declaration(self, node: Node) -> None:
         """Read a declaration of numbers, pointers, arrays or vectors."""
@@ -482,15 +495,3 @@ class Walk:
                     self._effect(each)
         if (body := node.child_by_field_name("body")) is not None:
             self.statement(body)
-
-
-def _only(call: Node) -> Node | None:
-    given = call.child_by_field_name("arguments")
-    parts = [] if given is None else children(given)
-    return parts[0] if len(parts) == 1 else None
-
-
-def _word_of(call: Node) -> str:
-    """Return the name of a called function, without namespaces and a template's arguments."""
-    text = plain_text(call.child_by_field_name("function")).partition("<")[0]
-    return text.rpartition("::")[2]

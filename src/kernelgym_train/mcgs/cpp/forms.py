@@ -66,6 +66,8 @@ class CppElement:
     """Subscripts; None for one that is no polynomial of unchanging names. Accessors have a 0 before
     their subscripts."""
     writes: bool
+    loops: tuple[CppLoop, ...] = ()
+    """Loops around the access in a function that the statement calls."""
 
     @property
     def flat(self) -> Polynomial | None:
@@ -217,6 +219,16 @@ class CppLoop:
 
 
 CppStatement = CppLet | CppAssign | CppBuffer | CppOther | CppLoop
+
+
+@dataclass(frozen=True, slots=True)
+class CppSummary:
+    """What a function does that is given pointers, in place of its calls."""
+
+    parameters: Mapping[str, str | CppPlace]
+    body: tuple[CppStatement, ...]
+    locals: frozenset[str]
+    """Arrays and vectors that the function declares."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,13 +49,16 @@ from kernelgym_train.mcgs.cpp.forms import (
     CppOther,
     CppPlace,
     CppStatement,
+    CppSummary,
     UnreadLoop,
     inner_loops,
     walk_loops,
 )
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
+from kernelgym_train.mcgs.cpp.proofs import carried
 from kernelgym_train.mcgs.cpp.scope import (
     CppScope,
+    CppText,
     Known,
     calls_of,
     declared_names,
@@ -113,6 +116,8 @@ def _read(cpp: str) -> tuple[tuple[CppFunction, ...], tuple[UnreadLoop, ...]]:
     found: list[CppFunction] = []
     for node, scope in scopes.items():
         loops = tuple(_outermost(scope.body, scope, function_name(node), {}, {}))
+        if scope.pointers and text.own[function_name(node)] == 1:
+            _summarise(node, text)
         unread |= scope.unread
         if loops:
             kinds = {**text.constants, **scope.names}
@@ -197,6 +202,24 @@ def _outermost(
         elif child.type == "declaration" and node != scope.body:
             known |= declared_in(child, scope, known)
         pragmas = []
+
+
+def _summarise(function: Node, text: CppText) -> None:
+    """Keep what a function with pointers does, if all of it is understood."""
+    declarator = function.child_by_field_name("declarator")
+    scope = scope_of(function, text, inside=False)
+    if scope is None or declarator is None:
+        return
+    given = [each for each in walk(declarator) if each.type == "parameter_declaration"]
+    parameters = parameters_of(declarator, text)
+    places = {name for name, kind in parameters.items() if isinstance(kind, CppPlace)}
+    if len(given) != len(parameters) or places & scope.written:
+        return
+    try:
+        body = _statements(scope.body, scope, function_name(function), {}, returns=True)
+    except NotRead:
+        return
+    text.summaries[function_name(function)] = CppSummary(parameters, body, frozenset(scope.locals))
 
 
 def _refuse(loop: Node, scope: CppScope, known: Mapping[str, Known]) -> None:
@@ -293,6 +316,8 @@ def _loop(
     number = "" if counts[variable] == 1 else str(counts[variable])
     name = f"{path}/{variable}{number}"
     statements = _statements(body, scope, name, {**outer, variable: kind})
+    if variable in carried(statements):
+        raise NotRead(node, f"counter `{variable}` that the body changes")
     if any("collapse" in pragma for pragma in pragmas):
         # OpenMP takes both loops as one: nothing may come between them.
         statements = tuple(
@@ -322,14 +347,24 @@ def _step(update: Node, variable: str, scope: CppScope) -> int | None:
 
 
 def _statements(
-    body: Node, scope: CppScope, path: str, known: Mapping[str, Known]
+    body: Node, scope: CppScope, path: str, known: Mapping[str, Known], *, returns: bool = False
 ) -> tuple[CppStatement, ...]:
     """Return a body's statements.
+
+    Args:
+        body: The body.
+        scope: What the function declares outside of its loops.
+        path: Name of the loop or the function.
+        known: Names that the loops around declare.
+        returns: Whether the last statement may return a number.
 
     Raises:
         NotRead: If one of them is not understood.
     """
     nodes = children(body) if body.type == "compound_statement" else [body]
+    last = None
+    if returns and nodes and nodes[-1].type == "return_statement":
+        (*nodes, last) = nodes
     found: list[CppStatement] = []
     pragmas: list[str] = []
     counts: dict[str, int] = {}
@@ -351,6 +386,10 @@ def _statements(
         if node.type != "declaration" and _holds_loop(node):
             raise NotRead(node, _told(node))
         found += _plain(node, scope, known)
+    if last is not None:
+        walked = Walk(scope, known, may_return=True)
+        walked.statement(last)
+        found.append(_other(last, walked))
     return tuple(found)
 
 

@@ -57,7 +57,7 @@ def _accesses(
         elif not isinstance(statement, CppBuffer):
             for each in statement.elements:
                 index = tuple(one and one.replaced(numbers) for one in each.index)
-                yield ElementAccess(each.array, index, loops, each.writes)
+                yield ElementAccess(each.array, index, (*loops, *each.loops), each.writes)
         if isinstance(statement, CppLet) and statement.exact is not None:
             numbers[statement.name] = statement.exact.replaced(numbers)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE, CppArray, CppElement, CppPlace
+from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE, CppArray, CppElement, CppPlace, CppSummary
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
@@ -67,77 +67,10 @@ class CppText:
     """Functions of the text whose result depends on their arguments alone, without effects."""
     scopes: dict[str, CppScope] = field(default_factory=dict)
     """Functions whose names are declared once."""
+    summaries: dict[str, CppSummary] = field(default_factory=dict)
+    """Functions that may be called in a recognised loop for what they do to memory."""
     calls: dict[int, list[tuple[CppScope, Node] | None]] = field(default_factory=dict)
     """Calls by the id of the function's scope; None for another use of a function's name."""
-
-
-def types_in(root: Node) -> frozenset[str]:
-    """Return the names that mean a number's type in a text."""
-    found = {*NUMBERS, "auto"}
-    for node in walk(root):
-        if node.type == "operator_cast" or (
-            node.type == "operator_name" and plain_text(node) != "operator()"
-        ):
-            return frozenset(NUMBERS)  # arithmetic may mean anything
-        if node.type == "struct_specifier" and _is_aggregate(node):
-            found.add(text_of(node.child_by_field_name("name")))
-        if node.type == "type_parameter_declaration":
-            found |= {text_of(each) for each in node.named_children}
-        if node.type == "alias_declaration":
-            if text_of(node.child_by_field_name("type")) in NUMBERS:
-                found.add(text_of(node.child_by_field_name("name")))
-        if node.type == "identifier" and text_of(node).startswith("AT_DISPATCH_"):
-            found.add("scalar_t")
-    return frozenset(found)
-
-
-def _is_aggregate(structure: Node) -> bool:
-    """Return True for a structure of numbers without functions."""
-    body = structure.child_by_field_name("body")
-    fields = [] if body is None else children(body)
-    return bool(fields) and all(
-        each.type == "field_declaration"
-        and text_of(each.child_by_field_name("type")) in NUMBERS
-        and all(
-            part.type == "field_identifier" for part in each.children_by_field_name("declarator")
-        )
-        for each in fields
-    )
-
-
-def fields_in(root: Node) -> dict[str, str]:
-    """Return the types of the numbers in structures and classes, by name; those with one type."""
-    found: dict[str, set[str]] = {}
-    for node in walk(root):
-        if node.type == "field_declaration":
-            kind = text_of(node.child_by_field_name("type"))
-            for each in node.children_by_field_name("declarator"):
-                plain = each.type == "field_identifier" and kind in NUMBERS
-                found.setdefault(text_of(each), set()).add(kind if plain else "")
-    return {name: min(kinds) for name, kinds in found.items() if len(kinds) == 1 and min(kinds)}
-
-
-def constants(root: Node) -> dict[str, Known]:
-    """Return the numbers and arrays that the text declares as constants outside of functions."""
-    found: dict[str, Known] = {}
-    for node in children(root):
-        if node.type == "namespace_definition":
-            body = node.child_by_field_name("body")
-            found |= {} if body is None else constants(body)
-        words = {text_of(child) for child in node.children if child.type == "type_qualifier"}
-        kind = text_of(node.child_by_field_name("type"))
-        if node.type == "declaration" and words & {"const", "constexpr"}:
-            vector = vector_of(kind)
-            for part in node.children_by_field_name("declarator"):
-                target, name = part.child_by_field_name("declarator"), text_of(declared_name(part))
-                if part.type == "init_declarator" and target is not None:
-                    if target.type == "identifier" and kind in (*WHOLE, *FLOATS):
-                        found[name] = kind
-                    elif target.type == "identifier" and vector:
-                        found[name] = CppPlace(name, vector)
-                    elif target.type == "array_declarator" and kind in NUMBERS:
-                        found[name] = CppPlace(name, kind, dims=plain_text(target).count("["))
-    return found
 
 
 def vector_of(kind: str) -> str | None:
@@ -336,7 +269,7 @@ class CppScope:
                 return node == parent.child_by_field_name("left")
             elif parent.type == "argument_list":
                 called = parent.parent
-                word = "" if called is None else _called(called)
+                word = "" if called is None else called_name(called)
                 if called is None or word in READS_RANGE or word in WRITES_RANGE:
                     return called is not None
                 if word != "static_cast":
@@ -419,7 +352,8 @@ def _word(text: str) -> str:
     return text.partition("<")[0].rpartition("::")[2].removeprefix("template").strip()
 
 
-def _called(call: Node) -> str:
+def called_name(call: Node) -> str:
+    """Return the name of a called function, without namespaces and a template's arguments."""
     return _word(text_of(call.child_by_field_name("function")))
 
 
@@ -446,7 +380,7 @@ def calls_of(
             above = above.parent
         if call is None or call.type != "call_expression" or above not in scopes:
             yield None
-        elif _called(call) == name:
+        elif called_name(call) == name:
             yield scopes[above], call
         else:
             yield None
@@ -496,5 +430,6 @@ def _written(body: Node, *, steps: bool = True) -> set[str]:
         if first is not None and loop is not None and node == loop.child_by_field_name("update"):
             if first.type == "declaration" and text_of(target) in identifiers(first):
                 continue
+        names |= identifiers(target) if target and target.type.startswith("paren") else set()
         names.add(text_of(target))
     return names

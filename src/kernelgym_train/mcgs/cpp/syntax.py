@@ -83,9 +83,9 @@ def polynomial_of(
             return (
                 one + other if operator == "+" else one - other if operator == "-" else one * other
             )
-    inner = node.child_by_field_name("argument")
-    if node.type == "unary_expression" and text_of(node).startswith("-") and inner is not None:
-        found = polynomial_of(inner, atom)
+    negated = node.child_by_field_name("argument")
+    if node.type == "unary_expression" and text_of(node).startswith("-") and negated is not None:
+        found = polynomial_of(negated, atom)
         return None if found is None else Polynomial.number(0) - found
     name = atom(node)
     return None if name is None else Polynomial.name(name)

@@ -382,3 +382,36 @@ def test_loops_of_lambdas_and_branches_are_read() -> None:
     body = f"auto g = [&](int64_t from) {{ {inner} }}; "
     body += f"if (n > 3) {{ const int64_t from = 0; {inner} }}"
     assert list(loops(body)) == ["f/j", "f/j2"]
+
+
+_SHIFT = "static void row(const float* from, float* to, int64_t count) {{ {} }}\n"
+_EACH = "for (int64_t k = 0; k < count; ++k) to[k] = from[k];"
+
+
+@pytest.mark.parametrize(
+    ("helper", "call", "wanted"),
+    [
+        (_EACH, "row(x + i * m, y + i * m, m)", True),
+        (_EACH, "row(x, &y[i * m], m)", True),
+        (f"float part[4] = {{}}; part[0] = from[1]; {_EACH}", "row(x, y + i * m, m)", True),
+        ("to[0] = from[count];", "row(x, y + i, m)", True),
+        (_EACH, "row(x + i * m, y + i * m, n)", False),
+        (_EACH, "row(x + i * m, y + i, m)", False),
+        (_EACH, "row(x + i * m, y, m)", False),
+        (_EACH, "row(y, y + i * m, m)", False),
+        (f"{_EACH} to[count] = 1.0f;", "row(x, y + i * m, m)", False),
+        (f"count += 1; {_EACH}", "row(x, y + i * m, m)", False),
+        (f"to += 1; {_EACH}", "row(x, y + i * m, m)", None),
+        (f"static int calls = 0; {_EACH}", "row(x, y + i * m, m)", None),
+        (f"kept = to; {_EACH}", "row(x, y + i * m, m)", None),
+        (f"if (count > 9) return; {_EACH}", "row(x, y + i * m, m)", None),
+        (f"if (count > 9) throw 1; {_EACH}", "row(x, y + i * m, m)", False),
+        (f"if (count > 9) row(from, to, 2); {_EACH}", "row(x, y + i * m, m)", None),
+    ],
+)
+def test_call_of_a_helper_accesses_what_it_is_given(
+    helper: str, call: str, wanted: bool | None
+) -> None:
+    found = loops(f"for (int64_t i = 0; i < n; ++i) {{ {call}; }}", _SHIFT.format(helper))
+    assert ("f/i" in found) == (wanted is not None)
+    assert wanted is None or has_independent_iterations(*found["f/i"]) == wanted
