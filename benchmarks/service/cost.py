@@ -138,7 +138,9 @@ def run_verdicts(options: argparse.Namespace) -> dict[str, Any]:
 
     def measure(evaluator: Evaluator, mark: str) -> dict[str, Any]:
         workers = evaluator.capabilities.workers
-        evaluator.evaluate_many(jobs(f"first {mark}", 2 * workers))
+        for verdict in evaluator.evaluate_many(jobs(f"first {mark}", workers)):
+            if not verdict.correct:
+                print(f"{mark}: {verdict.status.value}: {verdict.message[:300]}", flush=True)
         alone, outside = [], []
         for job in jobs(f"alone {mark}", options.alone):
             started = time.perf_counter()
