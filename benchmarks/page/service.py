@@ -16,7 +16,7 @@ def cost(data: Any) -> str:
     """Return what single verdicts and throughput lose through the service."""
     found = data["verdicts"]
     where = "an H100" if "gpu" in data["machine"] else "the CPU"
-    what = "sixteen kernels of L1/36" if "gpu" in data["machine"] else "one problem's kernels"
+    what = f"{found['many']} kernels of {found['problem'].removeprefix('KernelBench/')}"
     rates = found["many_per_s"]
     return (
         f"On {where}, `kernelgym serve` on loopback adds {number(found['added_outside_ms'])} ms to "

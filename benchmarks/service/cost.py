@@ -45,7 +45,6 @@ from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
 from kernelgym.types import Evaluator, Job, Kernel, Verdict
 
 PARTS = ("verdicts", "stream", "scripted", "fairness")
-GPU_CASE = "l1_036_rms_norm"
 THREADS = 32
 QUEUED = 5000
 
@@ -131,7 +130,7 @@ def run_verdicts(options: argparse.Namespace) -> dict[str, Any]:
         served = dataclasses.replace(SAMPLE_PROBLEM, id="Sample/1_sample")  # as of its folder
         base = Job(served, SAMPLE_KERNELS["triton"])
     else:
-        base = read_case(GPU_CASE, options.kernelbench_root)
+        base = read_case(options.case, options.kernelbench_root)
 
     def jobs(mark: str, count: int) -> list[Job]:
         return [Job(base.problem, unseen(base.kernel, f"{mark} {n}")) for n in range(count)]
@@ -170,6 +169,7 @@ def run_verdicts(options: argparse.Namespace) -> dict[str, Any]:
     }
     return {
         **{"workers": options.workers, "many": options.many, "timed": not options.untimed},
+        "problem": base.problem.id,
         **{"alone_s": alone, "outside_s": outside},
         "added_ms": 1e3 * (alone[other] - alone["local"]),
         "added_outside_ms": 1e3 * (outside[other] - outside["local"]),
@@ -295,6 +295,7 @@ def main() -> int:
     parser.add_argument("--parts", default="verdicts,scripted,fairness")
     parser.add_argument("--against", default="service", choices=tuple(OTHERS))
     parser.add_argument("--kernelbench-root", type=Path)
+    parser.add_argument("--case", default="l1_036_rms_norm", help="kernel judged on a GPU")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--alone", type=int, default=10, help="verdicts one after the other")
