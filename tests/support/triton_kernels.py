@@ -172,6 +172,30 @@ class ModelNew(nn.Module):
         rms_norm_kernel[(x.shape[0],)](x, y, x.shape[1])
         return y
 """
+_OUTER = """
+
+@triton.jit
+def outer_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(K):
+        a = tl.load(a_ptr + rows * K + k, mask=rows < M, other=0.0)
+        b = tl.load(b_ptr + k * N + cols, mask=cols < N, other=0.0)
+        acc += a[:, None] * b[None, :]
+    inside = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        M, K = a.shape
+        N = b.shape[1]
+        c = torch.empty((M, N), device=a.device, dtype=a.dtype)
+        grid = (triton.cdiv(M, 16), triton.cdiv(N, 16))
+        outer_kernel[grid](a, b, c, M, N, K, BLOCK_M=16, BLOCK_N=16)
+        return c
+"""
 _PRODUCT = "torch.randn(37, 50), torch.randn(50, 41)"
 _RMS = "x * torch.rsqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)"
 _HEAD = """\
@@ -213,6 +237,7 @@ TRITON_KERNELS: dict[str, tuple[Problem, Kernel]] = {
             "a @ b",
             "a, b",
         ),
+        "outer": (_OUTER, _PRODUCT, "a @ b", "a, b"),
         "softmax": (_SOFTMAX, "torch.randn(5, 333)", "torch.softmax(x, dim=1)", "x"),
         "total": (_TOTAL, "torch.randn(1000)", "x.sum().reshape(1)", "x"),
         "gelu": (_GELU, "torch.randn(1000)", "torch.nn.functional.gelu(x)", "x"),

@@ -106,6 +106,7 @@ def test_families_and_estimates_of_kernels_follow_from_their_calls() -> None:
     assert families == {
         "matmul": "product",
         "naive_matmul": "reduction",
+        "outer": "elementwise",
         "softmax": "exponentials",
         "total": "reduction",
         "gelu": "elementwise",

@@ -49,3 +49,44 @@ def test_triton_proposals_are_distinct_programs(name: str) -> None:
     start = STARTS[name]
     keys = [state_key(each.variant) for made in proposals(start).values() for each in made]
     assert len(set(keys)) == len(keys) and state_key(start) not in keys
+
+
+def test_outer_products_become_a_tile_that_other_moves_set() -> None:
+    proposer = RuleProposer(STARTS["outer"])
+    made = proposer.propose(STARTS["outer"], "switch_to_mma_or_wgmma", 0)
+    assert made is not None and "acc += tl.dot(a, b" in made.variant.source
+    tiled = proposer.propose(made.variant, "tensor_core_tile", 0)
+    assert tiled is not None and "TILE_K: tl.constexpr = 64" in tiled.variant.source
+    assert "triton.cdiv(M, 128), triton.cdiv(N, 128)" in tiled.variant.source
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("range(K)", "range(1, K)"),
+        ("a[:, None] * b[None, :]", "a[:, None] + b[None, :]"),
+        ("other=0.0)\n        b", "other=1.0)\n        b"),
+        ("BLOCK_M=16, BLOCK_N=16", "BLOCK_M=8, BLOCK_N=8"),
+        ("acc += a", "acc -= a"),
+    ],
+)
+def test_other_loops_are_no_outer_products(old: str, new: str) -> None:
+    source = STARTS["outer"].source.replace(old, new)
+    assert source != STARTS["outer"].source
+    start = Variant(source, "triton")
+    assert RuleProposer(start).propose(start, "switch_to_mma_or_wgmma", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("triton.cdiv(M, 16)", "M // 16"),
+        ("triton.cdiv(M, 16)", "triton.cdiv(M, size)"),
+    ],
+)
+def test_block_size_whose_grid_does_not_follow_is_not_set(old: str, new: str) -> None:
+    source = STARTS["outer"].source.replace(old, new)
+    assert source != STARTS["outer"].source
+    made = proposals(Variant(source, "triton"))["change_block_sizes"]
+    assert not [each for each in made if each.step.choice.startswith("BLOCK_M")]
+    assert [each for each in made if each.step.choice.startswith("BLOCK_N")]

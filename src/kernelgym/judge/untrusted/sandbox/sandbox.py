@@ -50,6 +50,8 @@ OWN_FAILURE = 213
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 4096
+_OF_THE_MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
 _PR_SET_CHILD_SUBREAPER = 36
@@ -79,8 +81,9 @@ class SandboxPlan:
     """True if it may use NVIDIA devices. Address space cannot be limited then, so `memory_bytes`
     limits private writable memory instead."""
     sockets: bool = False
-    """True for a profiler only, whose parts talk through sockets: without a network namespace they
-    would reach other programs."""
+    """True for a profiler only, whose parts talk through sockets, and whose processes use the GPU
+    after an exec. Only for the strongest tier: without namespaces they would reach other
+    programs."""
 
 
 def _check(result: int, what: str) -> int:
@@ -117,6 +120,15 @@ def mount_private(plan: SandboxPlan) -> None:
     _check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None), "mount(private)")
     quiet = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _check(_libc.mount(b"proc", b"/proc", b"proc", quiet, None), "mount(/proc)")
+    if plan.sockets:
+        # The driver writes to /proc/PID of each process that the profiler starts, so all of /proc
+        # has to be writable, without what belongs to the whole machine.
+        for name in _OF_THE_MACHINE:
+            path = f"/proc/{name}".encode()
+            if os.path.exists(path):
+                _check(_libc.mount(path, path, None, _MS_BIND | _MS_REC, None), "mount(bind)")
+                flags = quiet | _MS_BIND | _MS_REMOUNT | _MS_RDONLY
+                _check(_libc.mount(None, path, None, flags, None), "mount(read-only)")
     if not plan.exec_allowed:
         options = f"size={plan.scratch_bytes},mode=700".encode()
         target = os.fsencode(plan.scratch)
@@ -226,7 +238,7 @@ def _restrict_files(plan: SandboxPlan) -> None:
         _allow(ruleset, own, _LL_READ | _LL_READ_DIR, all_rights)
         if plan.gpu:  # the CUDA driver names its threads there
             rights = _LL_READ | _LL_READ_DIR | _LL_WRITE | _LL_TRUNCATE
-            _allow(ruleset, "/proc/self", rights, all_rights)
+            _allow(ruleset, "/proc" if plan.sockets else "/proc/self", rights, all_rights)
         for path in ("/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system"):
             _allow(ruleset, path, _LL_READ | _LL_READ_DIR, all_rights)
         _check(_libc.syscall(_LL_RESTRICT, ruleset, 0), "landlock_restrict_self")

@@ -1,8 +1,9 @@
 """`switch_to_mma_or_wgmma`: computes sums of products by tensor cores.
 
-``tl.sum(a[:, :, None] * b[None, :, :], axis=1)`` becomes ``tl.dot(a, b)``. Operands that were
-converted to floats for ``tl.dot`` are given as they are: products of half-precision numbers are
-exact in floats. Both compute floats as IEEE does.
+A sum ``tl.sum(a[:, :, None] * b[None, :, :], axis=1)`` becomes ``tl.dot(a, b)``. A loop that adds
+the outer product of one column and one row at a time takes a block of them at a time, masked at the
+end. Operands that were converted to floats for ``tl.dot`` are given as they are: products of
+half-precision numbers are exact in floats. All compute floats as IEEE does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.triton.outer_products import in_blocks
+from kernelgym_train.mcgs.triton.loops import loops_of
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in, read_module
 from kernelgym_train.mcgs.variant import Variant
 
@@ -39,6 +42,15 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                     f"sum {number + 1} of {function.name}",
                     "tl.dot",
                     dataclasses.replace(variant, source=text),
+                    "reassociates",
+                )
+        for loop in loops_of(module, function):
+            blocks = in_blocks(module, function, loop)
+            if blocks is not None:
+                yield Realisation(
+                    f"loop {loop.number + 1} of {function.name}",
+                    "outer products in blocks",
+                    dataclasses.replace(variant, source=blocks),
                     "reassociates",
                 )
         for number, call in enumerate(calls_in(function.node, "dot")):
