@@ -1,4 +1,4 @@
-"""The profiler's sandbox: its processes may name threads and use sockets, and reach nothing else."""
+"""The sandbox of the profiler: its processes name threads, use sockets, and reach nothing else."""
 
 from __future__ import annotations
 
