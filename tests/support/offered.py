@@ -39,7 +39,13 @@ class Offered:
 
 
 def offer(
-    corpus: Offered, name: str, evaluator: Evaluator, outdir: Path, *, workers: int = 1
+    corpus: Offered,
+    name: str,
+    evaluator: Evaluator,
+    outdir: Path,
+    *,
+    workers: int = 1,
+    **given: Any,
 ) -> dict[str, Any]:
     """Offer a problem's exploits by a writer, check that none is the best; return the outcomes."""
     start = corpus.starts[name].kernel
@@ -52,6 +58,7 @@ def offer(
             workers=workers,
             writer=writer,
             moves=("cache_policy_cg",),
+            **given,
         )
         result = optimize(corpus.problem(name), start, evaluator, outdir, config)
     best = (outdir / result["best"]["path"]).read_bytes().decode()

@@ -17,7 +17,7 @@ from kernelgym.prompts.observer import Observer, render
 from kernelgym.rewards import reward_preset, score
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Trajectory, Turn, Verdict, text_digest
-from kernelgym_train.mcgs.moves.table import known_moves
+from kernelgym_train.mcgs.recipes import recipe_of
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import Variant
@@ -97,11 +97,10 @@ def episode_of(
 
 def _answer(before: Variant, variant: Variant) -> str:
     """Return the changes in words, and the kernel's text."""
-    moves = known_moves(variant.language)
     said = []
     for step in variant.applied:
         if step not in before.applied:
-            recipe = moves[step.move].recipe if step.move in moves else ""
+            recipe = recipe_of(step.move, variant.language)
             said.append(" ".join(filter(None, (f"{step.move} ({step.choice}).", recipe))))
     for step in before.applied:
         if step not in variant.applied:

@@ -42,10 +42,13 @@ def cells(state: SearchState, builds: int) -> dict[str, str]:
         best = f"{speedup:.3g}x ({low:.3g} to {high:.3g})"
         best += ", confirmed" if leader == state.incumbent else ""
     failures = ", ".join(f"{count} {why}" for why, count in sorted(state.failures.items()))
+    asks = state.asks
+    asked = {"asked": f"{len(asks.asks)}, {asks.usd:.2f} USD"} if asks.asks else {}
     return {
         "evaluations": f"{state.evaluations} of {builds}",
         "best so far": best,
         "failures": failures or "none",
+        **asked,
     }
 
 

@@ -186,6 +186,12 @@ def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, s
     for name, shares in (result.get("counters") or {}).items():
         told = ", ".join(f"{each} {share:.0%}" for each, share in shares.items())
         rows.append((f"limits of the {name} by counters", told))
+    if asked := result.get("writer"):
+        usd = "" if asked["usd"] is None else f", {asked['usd']:.4f} USD"
+        outcomes = ", ".join(f"{count} {name}" for name, count in asked["outcomes"].items())
+        rows.append(("kernels asked for", f"{outcomes}; {asked['tokens']} tokens{usd}"))
+        if asked["closed"]:
+            rows.append(("no more were asked for", asked["closed"]))
     if without := result["without_approximate"]:
         rows.append(("without approximate moves", _interval(without)))
     return rows + [(f"context: {name}", str(said)) for name, said in result["context"].items()]

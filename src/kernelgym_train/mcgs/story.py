@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelgym_train.mcgs.episode import way_to
 from kernelgym_train.mcgs.markdown import escaped, markdown_table
-from kernelgym_train.mcgs.moves.table import known_moves
+from kernelgym_train.mcgs.recipes import recipe_of
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.variant import MoveStep, steps_in_words
@@ -143,10 +143,10 @@ def _words(added: Sequence[MoveStep], removed: Sequence[MoveStep]) -> str:
 
 def _recipes(state: SearchState, steps: Sequence[MoveStep]) -> list[str]:
     """Return what each move does, as a list."""
-    moves = known_moves(state.variants[state.start].language)
+    language = state.variants[state.start].language
     told = [
         f"- **{escaped(step.move)}** ({escaped(step.choice)}). "
-        f"{escaped(moves[step.move].recipe) if step.move in moves else ''}".rstrip()
+        f"{escaped(recipe_of(step.move, language))}".rstrip()
         for step in steps
     ]
     return [*told, ""] if told else []
