@@ -19,9 +19,9 @@ _PROGRAMS = {
 }
 """Disassembler with its options, by the end of a file's name."""
 _FOREIGN = re.compile(
-    r"_Z+N[KVRO]*(St|2at|3c10|5torch|8pybind11|9kernelgym|9__gnu_cxx)|_ZSt|_ZT|_ZL\d+pybind11_"
-    r"|_GLOBAL__|_init|_fini|__|\.plt|deregister_tm|register_tm|frame_dummy|kernelgym_|pybind11_"
-    r"|Py[A-Z]"
+    r"_Z+N[KVRO]*(S[a-z]|St|2at|3c10|5torch|8pybind11|9kernelgym|9__gnu_cxx)|_ZS[a-z]|_ZT|_Zd|_Zn"
+    r"|_ZZ?L?\d+(pybind11_|__)|_ZN12_GLOBAL__N_1(7convert|7produce|4call|4read)|_GLOBAL__|_init|_fini|_start"
+    r"|__|deregister_tm|register_tm|frame_dummy|kernelgym_|pybind11_|_?Py|.*@plt$"
 )
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _MOST_BYTES = 4 << 20
