@@ -300,6 +300,7 @@ ELSEWHERE = {
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
+    "service_training.json": "rewards of a training run whose service was killed twice",
     "report_size.json": "what `kernelgym report` of 1,000 episodes takes",
     "device_gpu.json": "rates of copies, matrix products and launches of a GPU",
     "speed_paths.json": "what each path that makes verdicts quicker saves on the CPU",

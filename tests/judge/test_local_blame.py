@@ -68,15 +68,26 @@ def judged(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("failure", [*LOST, DEVICE_LOST], ids=repr)
-def test_a_kernel_that_takes_two_workers_down_failed_if_the_reference_passes(judged, failure):
-    verdict, workers = judged([failure, failure])
+def test_a_kernel_that_takes_three_workers_down_failed_if_the_reference_passes(judged, failure):
+    verdict, workers = judged([failure] * 3)
     assert verdict.status is Status.RUNTIME_ERROR and verdict.valid
-    assert "twice on this kernel and on no other" in verdict.message
-    assert workers.languages == ["triton", "triton", REFERENCE_LANGUAGE]
+    assert "each time on this kernel and on no other" in verdict.message
+    assert workers.languages == ["triton", "triton", REFERENCE_LANGUAGE, "triton"]
     assert workers.started == 3  # each was replaced, and none that failed judged the reference
-    problem, reference, seed = workers.asked[-1]
+    problem, reference, seed = workers.asked[2]
     assert problem is AFFINE and seed == ""
     assert reference.source.startswith(AFFINE.source) and "ModelNew = Model\n" in reference.source
+
+
+def test_kernel_whose_workers_were_killed_by_others_has_the_verdict_of_the_third(judged):
+    verdict, workers = judged([EOFError("killed"), EOFError("killed"), WRONG], seed="00ff")
+    assert verdict is WRONG
+    assert [seed for *_, seed in workers.asked] == ["00ff", "00ff", "", "00ff"]
+
+
+def test_bug_of_ours_in_the_third_attempt_blames_nobody(judged):
+    verdict, _ = judged([EOFError("killed"), EOFError("killed"), OUR_BUG])
+    assert verdict.status is Status.UNAVAILABLE and "a bug of ours" in verdict.message
 
 
 @pytest.mark.parametrize("reference", [*LOST, DEVICE_LOST, OUR_BUG, WRONG], ids=repr)

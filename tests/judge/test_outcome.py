@@ -165,4 +165,4 @@ def test_failures_are_unavailable_unless_blamed() -> None:
     assert (verdict.message, verdict.findings[0].code) == ("killed", "worker_lost")
     blamed = verdict_of_failures(failures, at, blamed=True)
     assert blamed.status is Status.RUNTIME_ERROR and blamed.valid
-    assert "twice on this kernel and on no other: killed" in blamed.message
+    assert "each time on this kernel and on no other: killed" in blamed.message

@@ -194,6 +194,14 @@ class LocalEvaluator(EvaluatorBase):
         suspect = all(failure.may_be_the_kernels for failure in answer)
         devices = list(dict.fromkeys(failure.device for failure in answer))
         blamed = suspect and self._blames(problem, kernel, devices)
+        if blamed:
+            # Something else on the machine may have killed both workers: in a soak that killed one
+            # every 30 s, 1 of 500 kernels was blamed for it.
+            again = self._pool.judge(_verdict_on(problem, kernel, seed), attempts=1)
+            if isinstance(again, Verdict):
+                return again
+            answer, blamed = [*answer, *again], all(each.may_be_the_kernels for each in again)
+            self._pool.forgive({each.device for each in again if each.device})
         return verdict_of_failures(answer, circumstances, blamed)
 
     def duel_round(

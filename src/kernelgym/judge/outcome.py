@@ -289,7 +289,7 @@ def verdict_of_failures(
         return unavailable(last.message, last.code, at.device, at.ruleset, at.wall_s)
     return Verdict(
         Status.RUNTIME_ERROR,
-        message=f"the judge failed twice on this kernel and on no other: {last.message}",
+        message=f"the judge failed each time on this kernel and on no other: {last.message}",
         findings=(Finding(last.code, last.message, Severity.INFO),),
         device=at.device,
         ruleset=at.ruleset,
