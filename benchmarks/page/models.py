@@ -130,6 +130,25 @@ def searches(data: Any) -> str:
     return table([*head, "evaluations"], rows)
 
 
+def gpu_searches(data: Any) -> str:
+    """Return what searches of Triton kernels on a GPU gained, a search a row."""
+    rows = [
+        [
+            row["task"],
+            row["algorithm"],
+            f"{number(row['speedup'])} ({number(row['speedup_low'])} to "
+            f"{number(row['speedup_high'])})",
+            number(row["over_torch"]),
+            f"{row['floor_share']:.0%}",
+            str(row["evaluations"]),
+            f"{row['seconds']:.0f} s",
+        ]
+        for row in data["rows"]
+    ]
+    head = ["task", "algorithm", "over the start", "over torch", "share of copy bandwidth"]
+    return table([*head, "evaluations", "time"], rows)
+
+
 def offline(data: Any) -> str:
     """Return the optimum's share that each algorithm has after 60 evaluations of a table."""
     some = [row for row in data["rows"] if (row["failing"], row["noise"]) == (0.3, 0.05)]

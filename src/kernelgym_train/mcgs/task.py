@@ -75,7 +75,10 @@ def task_of(
         raise UnknownName("language", start.language, LANGUAGES)
     if start.language not in LANGUAGES_WITH_MOVES and not any_form:
         known = ", ".join(LANGUAGES_WITH_MOVES)
-        raise UsageError(f"language={start.language} cannot be searched; those that can: {known}")
+        raise UsageError(
+            f"language={start.language} has no moves by rules, so that only a model can change its "
+            f"kernels; give llm_model= or proposer= (with moves by rules: {known})"
+        )
     read_variant(start, any_form=any_form)
     name = name or problem.name or problem.id
     return SearchTask(re.sub(r"[^\w.-]+", "_", name).strip("._") or "kernel", problem, start)

@@ -118,6 +118,10 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
+        (
+            ["problem=Synthetic/L1/2", "kernel=TRITON", "language=cuda"],
+            "language=cuda has no moves by rules, so that only a model can change its kernels",
+        ),
         ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, input=SPEC"),
         (["input=example:matmul", "problem=p.py"], "not both"),
         (["input=example:matmull"], "did you mean matmul?"),

@@ -139,6 +139,6 @@ def test_changed_places_that_gain_nothing_are_taken_back(tmp_path: Path) -> None
 
 def test_task_of_a_language_without_moves_needs_a_writer() -> None:
     start = Kernel(UNREAD, "hip")
-    with pytest.raises(UsageError, match="language=hip cannot be searched"):
+    with pytest.raises(UsageError, match="language=hip has no moves by rules"):
         task_of(SAMPLE_PROBLEM, start)
     assert task_of(SAMPLE_PROBLEM, start, any_form=True).start == start
