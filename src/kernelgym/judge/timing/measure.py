@@ -300,19 +300,22 @@ class Stopwatch:
                 break
             run = []
             windows.reserve(calls)
-            if not self._on_device and not self._in_turns:
-                break
             if not self._on_device:
-                pairs = windows.pairs()
-                single_ms = min(
-                    max(p.kernel_run_ms, p.reference_ms / _SLOW_REFERENCE) for p in pairs
-                )
+                # A first call takes several times as long as later ones. Windows of too few calls
+                # would mostly hold the time in which a process wakes up.
+                single_ms = self._single_ms(windows.pairs())
                 continue
             windows.pairs()  # without this, a graph would capture the set-up of a first call
             if single_ms < protocol.graph_below_ms:
                 captured = self._capture(calls)
             single_ms = min(pair.shorter_ms for pair in windows.pairs())
         return captured, run[1:] if self._on_device else []
+
+    def _single_ms(self, pairs: Sequence[WindowPair]) -> float:
+        """Return the milliseconds of a call by which the length of windows on the CPU is chosen."""
+        if self._in_turns:
+            return min(max(p.kernel_run_ms, p.reference_ms / _SLOW_REFERENCE) for p in pairs)
+        return min(pair.shorter_ms for pair in pairs)
 
     def _capture(self, calls: int) -> set[int]:
         """Capture the calls of all sides that can be captured; return these sides."""
