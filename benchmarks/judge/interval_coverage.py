@@ -13,9 +13,8 @@ leaves everything untimed can be told from one that measures.
 
 Use a machine that is idle else. On one that others use, ``--real-time`` gives the processes of the
 quiet verdicts real-time priority (SCHED_RR): other programs get the processors only while the judge
-needs none. Threads of one parallel region wait for each other under it, so only the kernels and
-references of one thread have a quiet speedup there. `processors_used` is the mean number of busy
-processors of the machine during a verdict.
+needs none. Threads of one parallel region wait for each other under it, so set OMP_NUM_THREADS=1
+there. `processors_used` is the mean number of busy processors of the machine during a verdict.
 """
 
 from __future__ import annotations
@@ -241,6 +240,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "kernels_at_once": min(len(places), len(results)),
         "spinning": given.spinning,
         "quiet_has_real_time_priority": given.real_time,
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS", ""),
         "verdicts": total,
         "timed": sum(count["timed"] for count in counts),
         "good_share": good / total,
