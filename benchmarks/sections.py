@@ -236,24 +236,18 @@ SECTIONS = (
             "search_cpu.json",
             "python -m benchmarks.search.cpu --out FILE",
             models.searches,
-            "Speedup of `best_first` over a plain C++ kernel, by duels of a search's best with its "
-            "start on a busy host of two cores, 60 evaluations or 360 s a search. Over torch is "
-            "the best kernel's speedup over PyTorch.",
+            "`best_first` from plain C++ kernels, busy two-core host, 60 evaluations or 360 s.",
         ),
         ResultTable(
             "search_gpu.json",
             "python -m benchmarks.search.gpu --out FILE",
             models.gpu_searches,
-            "Triton kernels on a GPU that other programs used as well, one search each, cut off "
-            "after about a minute: products of 4096 from blocks of 16 (goals: 0.75 and 0.85 of "
-            "torch), a softmax of three passes (goal: 95 % of copy bandwidth).",
         ),
         ResultTable(
             "search_offline.json",
             "python -m benchmarks.search.compare --processes 16 --out FILE",
             models.offline,
-            "Share of the optimum's speed after 60 evaluations of measured tables, of which 30 % "
-            "fail and whose times vary by 5 %; median of 50 seeds.",
+            "Share of the optimum's speed after 60 evaluations; 30 % fail, 5 % noise; 50 seeds.",
         ),
         ResultTable(
             "search_decisions.json",

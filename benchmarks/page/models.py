@@ -131,22 +131,14 @@ def searches(data: Any) -> str:
 
 
 def gpu_searches(data: Any) -> str:
-    """Return what searches of Triton kernels on a GPU gained, a search a row."""
-    rows = [
-        [
-            row["task"],
-            row["algorithm"],
-            f"{number(row['speedup'])} ({number(row['speedup_low'])} to "
-            f"{number(row['speedup_high'])})",
-            number(row["over_torch"]),
-            f"{row['floor_share']:.0%}",
-            str(row["evaluations"]),
-            f"{row['seconds']:.0f} s",
-        ]
+    """Return what searches of Triton kernels on a GPU gained, in a sentence."""
+    told = [
+        f"{row['task']} {number(row['speedup'])} times over its start and "
+        f"{number(row['over_torch'])} of torch after {row['evaluations']} evaluations"
         for row in data["rows"]
     ]
-    head = ["task", "algorithm", "over the start", "over torch", "share of copy bandwidth"]
-    return table([*head, "evaluations", "time"], rows)
+    about = "Searches of Triton kernels, a minute each on a GPU that others used too"
+    return f"{about}: {'; '.join(told)}."
 
 
 def offline(data: Any) -> str:
