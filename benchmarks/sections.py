@@ -113,6 +113,16 @@ SECTIONS = (
         ),
         ResultTable("noise_gpu.json", f"{_SHOWS} --parts noise --out FOLDER", verdicts.noise),
         ResultTable(
+            "interval_coverage.json",
+            "python -m benchmarks.judge.interval_coverage --out FILE",
+            verdicts.interval_coverage,
+            "Verdicts on the CPU, each beside two spinning processes on the two cores that it may "
+            "use; a kernel without a time was left untimed because the host was busy. The quiet "
+            "speedup is the median of verdicts between them, with their range. The run was ended "
+            "early, and its quiet verdicts said `host_busy`, too: windows of short kernels were "
+            "still too short and counted wake-ups as waiting.",
+        ),
+        ResultTable(
             "busy_host.json",
             "python -m benchmarks.search.busy_host --out FILE",
             verdicts.busy_host,

@@ -177,8 +177,11 @@ def interval_coverage(data: Any) -> str:
     rows = []
     for name, found in data["kernels"].items():
         beside, width = found["beside"], found["beside"]["width"]
-        spread = f"{found['quiet_lowest']:.2f} to {found['quiet_highest']:.2f}"
-        cells = [f"{found['quiet_speedup']:.2f} ({spread})", str(beside["verdicts"])]
+        quiet = "-"
+        if found["quiet_speedup"]:
+            spread = f"{found['quiet_lowest']:.2f} to {found['quiet_highest']:.2f}"
+            quiet = f"{found['quiet_speedup']:.2f} ({spread})"
+        cells = [quiet, str(beside["verdicts"])]
         cells += [str(beside["timed"]), str(beside["held"]), f"{width:.1f}" if width else "-"]
         rows.append([name.replace("_", ", "), *cells])
     head = ["kernel", "quiet speedup", "verdicts", "timed", "hold it", "high over low"]
