@@ -37,6 +37,7 @@ from kernelgym.cli.index import (
     IndexInfoCommand,
     IndexQueryCommand,
 )
+from kernelgym.cli.languages import LanguagesCommand
 from kernelgym.cli.lint import LintCommand
 from kernelgym.cli.ls import LsCommand
 from kernelgym.cli.options import Command
@@ -71,6 +72,7 @@ COMMANDS: dict[str, type[Command]] = {
     "lint": LintCommand,
     "baseline": BaselineCommand,
     "device": DeviceCommand,
+    "languages": LanguagesCommand,
     "redteam": RedteamCommand,
     "eval": EvalCommand,
     "show-trajectory": ShowTrajectoryCommand,
