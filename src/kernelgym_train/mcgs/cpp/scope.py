@@ -240,17 +240,24 @@ class CppScope:
             return parent is not None
         if node == parent.child_by_field_name("declarator"):
             return parent.type != "reference_declarator"
-        place, is_pointer = self.names.get(name), True
+        place = self.names.get(name)
+        is_tensor = name in self.tensors or name in self._made or name in self.parameters
+        if self._is_returned(node):
+            return True
         if parent.type == "field_expression":
             method = text_of(parent.child_by_field_name("field"))
             if _word(method) not in (*POINTERS, *ACCESSORS):
                 return method in _ASKS or name in self.locals
-            node = parent.parent or parent
-        elif name in self.tensors or name in self._made or name in self.parameters:
-            is_pointer = False  # the tensor itself
-        if any(each.type == "return_statement" for each in _parents(node)):
-            return True
-        return is_pointer and self._leads_on(node, place.dims if isinstance(place, CppPlace) else 1)
+            node, is_tensor = parent.parent or parent, False
+        dims = place.dims if isinstance(place, CppPlace) else 1
+        return not is_tensor and self._leads_on(node, dims)
+
+    def _is_returned(self, node: Node) -> bool:
+        """Return True if a value is returned, and passed to no function of the text on the way."""
+        above = list(_parents(node))
+        calls = [each for each in above if each.type == "call_expression"]
+        returned = any(each.type == "return_statement" for each in above)
+        return returned and not any(called_name(each) in self.text.own for each in calls)
 
     def _leads_on(self, node: Node, dims: int) -> bool:
         """Return True if what becomes of a pointer's value is followed."""

@@ -88,6 +88,8 @@ def test_loop_with_its_own_stretch_is_independent(body: str) -> None:
         "float* z = y + 1; for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; z[i] = x[i]; }",
         "auto z = out.data_ptr<double>(); for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; "
         "z[i] = 1.0; }",
+        "auto f = [](float* p) { p[0] = 1.0f; }; auto g = [&] { return f(y); }; "
+        "for (int64_t i = 0; i < n; ++i) { y[i] = x[i]; }",
         "for (int64_t i = 0; i < n; ++i) { y[i % m] = x[i]; }",
         "int64_t at = 0; for (int64_t i = 0; i < n; ++i) { y[at++] = x[i]; }",
         "int64_t at = 0; for (int64_t i = 0; i < n; ++i) { const int64_t to = i + at; at += 1; "
