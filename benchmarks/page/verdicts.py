@@ -21,7 +21,6 @@ __all__ = [
     "cpu_hour",
     "groups",
     "host_capacity",
-    "interval_coverage",
     "noise",
     "one_verdict",
     "red_team",
@@ -170,22 +169,6 @@ def noise(data: Any) -> str:
         f"{faster} called the reference faster than itself with a whole interval, {slower} slower. "
         f"The speedup's standard deviation was {min(deviations):.4f} to {max(deviations):.4f}."
     )
-
-
-def interval_coverage(data: Any) -> str:
-    """Return how often intervals measured beside spinning processes hold the quiet speedup."""
-    rows = []
-    for name, found in data["kernels"].items():
-        beside, width = found["beside"], found["beside"]["width"]
-        quiet = "-"
-        if found["quiet_speedup"]:
-            spread = f"{found['quiet_lowest']:.2f} to {found['quiet_highest']:.2f}"
-            quiet = f"{found['quiet_speedup']:.2f} ({spread})"
-        cells = [quiet, str(beside["verdicts"])]
-        cells += [str(beside["timed"]), str(beside["held"]), f"{width:.1f}" if width else "-"]
-        rows.append([name.replace("_", ", "), *cells])
-    head = ["kernel", "quiet speedup", "verdicts", "timed", "hold it", "high over low"]
-    return table(head, rows)
 
 
 def busy_host(data: Any) -> str:

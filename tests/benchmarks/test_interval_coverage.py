@@ -1,11 +1,10 @@
-"""Counts of verdicts beside spinning processes, and the table that is made of them."""
+"""Counts of verdicts beside spinning processes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.judge.interval_coverage import coverage, kernels
-from benchmarks.page.verdicts import interval_coverage
+from benchmarks.judge.interval_coverage import coverage
 
 
 def row(low: float | None = None, high: float | None = None, busy: bool = False) -> dict[str, Any]:
@@ -22,11 +21,3 @@ def test_coverage_counts_untimed_verdicts_as_good_and_apart() -> None:
     assert found["good_share"] == 0.75 and found["width"] == 2.0
     none = coverage([row(busy=True)], 1.2)
     assert none["good_share"] == 1.0 and none["timed"] == 0 and none["width"] is None
-
-
-def test_table_has_a_row_for_each_kernel() -> None:
-    quiet = {"quiet_speedup": 1.2, "quiet_lowest": 1.1, "quiet_highest": 1.3}
-    found = {name: quiet | {"beside": coverage(ROWS, 1.2)} for name in kernels()}
-    text = interval_coverage({"kernels": found})
-    assert "| cpp, short | 1.20 (1.10 to 1.30) | 4 | 3 | 2 | 2.0 |" in text
-    assert text.count("\n") == len(kernels()) + 1
