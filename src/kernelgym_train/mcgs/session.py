@@ -204,7 +204,8 @@ class SearchSession:
             raise
         self._began = config.clock() - self.state.seconds
         if config.writer is not None:
-            config.writer.add_spent(self.state.asks.tokens, self.state.asks.usd)
+            asks = self.state.asks
+            config.writer.add_spent(self.folder.path, asks.tokens, asks.usd)
         self.tell_report()
 
     def _proposer(self) -> Proposer:

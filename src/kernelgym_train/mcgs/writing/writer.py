@@ -78,6 +78,7 @@ class KernelWriter:
     ) -> None:
         self.policy, self.repairs, self.free_moves = policy, repairs, free_moves
         self.retrieval = retrieval
+        self._served: set[Path] = set()
         self._cache, self._seed = cache, seed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -91,9 +92,17 @@ class KernelWriter:
         """
         self._run(self.policy.check()).result()
 
-    def add_spent(self, tokens: int, usd: float) -> None:
-        """Count what a search spent before it was resumed."""
-        if isinstance(self.policy, PricedPolicy):
+    def add_spent(self, folder: Path, tokens: int, usd: float) -> None:
+        """Count what a search spent before it was resumed, unless this writer was asked then.
+
+        Args:
+            folder: Folder of the search.
+            tokens: Tokens that it spent.
+            usd: US dollars that it spent.
+        """
+        is_new = folder.resolve() not in self._served
+        self._served.add(folder.resolve())
+        if is_new and isinstance(self.policy, PricedPolicy):
             self.policy.token_cap.spent += tokens
             self.policy.cap.spent += usd
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,9 @@ import pytest
 from kernelgym.testing import verdict
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.folders import search_folder
+from kernelgym_train.mcgs.writing.writer import KernelWriter
 from support import searches, writers
 from support.chat_server import Faults, chat_server
 from support.writers import (
@@ -226,3 +230,30 @@ def test_limit_of_time_gives_a_request_up(tmp_path: Path) -> None:
         result = run(tmp_path, policy, judge, budget=Budget(500, seconds=2.5))
     assert result["stopped"] == "seconds" and result["seconds"] < 30.0
     assert result["writer"]["outcomes"]["failed"] == 1
+
+
+def test_kernels_of_a_folder_share_one_cap(tmp_path: Path) -> None:
+    tasks = [dataclasses.replace(searches.TASK, name=name) for name in ("a", "b")]
+    with (
+        chat_server(reply=new_flags()) as server,
+        KernelWriter(priced(client(server), usd=0.02)) as writer,
+    ):
+        config = SearchConfig(
+            Budget(20, min_pred_gain=0.0), algo="best_first", writer=writer, moves=writers.DULL
+        )
+        for resume in (False, True):
+            budget = Budget(26 if resume else 20, min_pred_gain=0.0)
+            found = search_folder(
+                tasks,
+                lambda task: writers.evaluator(),
+                tmp_path,
+                dataclasses.replace(config, budget=budget),
+                resume=resume,
+            )
+            spent = sum(
+                (each["writer"] or {"usd": 0.0})["usd"] for each in found["kernels"].values()
+            )
+            assert not found["failed"] and found["evaluations"] == budget.builds
+            assert 0.0 < spent <= 0.02
+            cap = writer.policy.cap  # type: ignore[attr-defined]
+            assert cap.spent == pytest.approx(spent)
