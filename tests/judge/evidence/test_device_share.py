@@ -91,6 +91,18 @@ def test_instances_in_an_extension_are_own():
     assert "kernel" not in own
 
 
+def test_name_that_a_library_generates_is_not_own_even_if_triton_is_said_to_have_launched_it():
+    own = OwnNames("def cudnn_like_softmax(x): pass", [GEMM, "cudnn_like_softmax", "cudnn_conv"])
+    assert "cudnn_like_softmax" in own
+    assert GEMM not in own and "cudnn_conv" not in own
+
+
+def test_namesake_of_a_kernel_with_types_of_cublas_is_not_own():
+    own = OwnNames("", functions=["_Z9__device_stub__Z17gemv2T_kernel_valIfEvPT_Pf"])
+    assert "void gemv2T_kernel_val<float>(float*)" in own
+    assert "void gemv2T_kernel_val<int, 128, cublasGemvParamsEx<int, float>>(float)" not in own
+
+
 def test_name_of_a_library_is_not_own_even_if_an_extension_has_it():
     gemm = "ampere_sgemm_128x64_nn"
     assert gemm not in OwnNames("", functions=[f"_Z9__device_stub__Z{len(gemm)}{gemm}Pf"])
@@ -106,6 +118,25 @@ def share_of(*kernels, spans=None, **options):
     return device_share(
         DeviceRun(kernels, tuple(alone if spans is None else spans)), OWN, **options
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "operator", "owner"),
+    [
+        (GEMM, "aten::mm", "torch"),
+        (GEMM, "aten::set_", "library"),
+        (GEMM, "aten::add", "library"),
+        ("some_gemm", "aten::set_", "library"),
+        ("add_rows", "aten::set_", "own"),
+        (RELU, "aten::copy_", "torch"),
+        ("void (anonymous namespace)::softmax_warp_forward<float>()", "aten::_softmax", "torch"),
+        ("void cudnn::bn_fw_inf<float>()", "aten::cudnn_batch_norm", "torch"),
+    ],
+)
+def test_kernel_is_torchs_if_its_operator_may_launch_it(name, operator, owner):
+    found = share_of(kernel(name, operator))
+    times = {"own": found.own_ms, "torch": found.torch_ms, "library": found.library_ms}
+    assert times[owner] == pytest.approx(0.1)
 
 
 def test_time_beside_a_library_is_the_librarys():
@@ -233,10 +264,10 @@ def test_rules_without_the_share_refuse_nothing():
 WATCHED = Evidence(ran=share_of(kernel("add_rows", ms=0.5)), own_names=OWN)
 
 
-def timed(*kernels, calls=1, watched=WATCHED):
+def timed(*kernels, calls=1, watched=WATCHED, timed_ms=0.3):
     """Return the finding on a graph of `calls` calls that runs these kernels."""
     seen = {"device_kernels": [[k.name, "", k.launches * calls, k.ms * calls] for k in kernels]}
-    return in_timed_calls(watched, seen, calls, SimpleNamespace(ruleset=STRICT))
+    return in_timed_calls(watched, seen, calls, timed_ms, SimpleNamespace(ruleset=STRICT))
 
 
 def test_timed_calls_that_leave_the_work_to_a_library_are_refused():
@@ -251,7 +282,13 @@ def test_timed_calls_that_do_what_the_watched_call_did_pass():
     watched = Evidence(ran=beside_torch, own_names=OWN)
     assert timed(kernel(ms=0.5), kernel("add_rows", ms=0.01), watched=watched) is None
     assert timed(kernel(ms=0.9), kernel("add_rows", ms=0.01), watched=watched) is not None
-    assert in_timed_calls(WATCHED, {}, 7, SimpleNamespace(ruleset=STRICT)) is None
+    assert in_timed_calls(WATCHED, {}, 7, 0.3, SimpleNamespace(ruleset=STRICT)) is None
+
+
+def test_own_kernel_that_spins_only_while_it_is_listed_is_refused():
+    spinning = kernel(ms=0.2), kernel("add_rows", ms=5.0)
+    assert timed(*spinning, timed_ms=0.25).code == "hidden_library_work"
+    assert timed(*spinning, timed_ms=5.2) is None
 
 
 def test_timed_calls_are_asked_about_if_they_run_faster():

@@ -65,6 +65,18 @@ def test_overwriting_changes_only_the_tensors_and_elements_asked_for():
     assert not buffer[:, 1::2].any() and not kept.any()
 
 
+def test_large_output_is_mostly_overwritten_at_few_secret_places():
+    seen = set()
+    for _ in range(40):
+        output = torch.zeros(300, 1000)
+        outputs.overwrite(output, [True])
+        places = output.isnan().flatten().nonzero().flatten()
+        assert len(places)
+        seen.add((len(places), int(places[0])))
+    few = [count for count, _ in seen if count < 300]
+    assert len(few) > 15 and all(count > 70 for count in few)
+
+
 def test_output_of_inference_mode_is_overwritten():
     with torch.inference_mode():
         output = torch.zeros(2)

@@ -22,6 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kernelgym.judge.compiling.library_symbols import computes
+
 __all__ = ["DeviceKernel", "DeviceRun", "DeviceShare", "OwnNames", "device_share", "read_run"]
 
 _MOST = 200
@@ -34,11 +36,18 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # The names of kernels in CUDA's text for NVRTC: from the mark to the body. Words elsewhere name
 # nothing that runs.
 _DECLARED = re.compile(r"__global__([^{;]{1,400})")
-# The names of kernels that NVIDIA's libraries are made of, whatever an extension holds.
-_LIBRARY = re.compile(
+# Names that generators of NVIDIA's libraries make, whatever the candidate compiled.
+_GENERATED = re.compile(
     r"(\w+ )?((ampere|volta|turing|maxwell|hopper)_\w*(gemm|conv|scudnn|wgrad|dgrad|fprop)"
-    r"|sm\d+_xmma_|nvjet_|cutlass_\d+_|cublas|cudnn|cusparse|cusolver"
-    r"|cutlass::Kernel2?<cutlass_\d)"
+    r"|sm\d+_xmma_|nvjet_|cutlass_\d+_|cutlass::Kernel2?<cutlass_\d)"
+    r"|[^(]*<[^(]*\bcublas\w+<"  # an argument of a template is of cuBLAS's own types
+)
+# The names of kernels that NVIDIA's libraries are made of, whatever an extension holds.
+_LIBRARY = re.compile(r"(\w+ )?(cublas|cudnn|cusparse|cusolver)")
+# Torch's operators that may launch a library's product.
+_PRODUCT = re.compile(
+    r"mm|mv|matmul|dot|conv|linear|attention|rnn|lstm|gru|cudnn|einsum|outer|addr|ger|dist|solve"
+    r"|cholesky|inv|svd|eig|qr|lu_|fft|householder|linalg|triangular|ldl|norm|embedding_bag"
 )
 _WORD = re.compile(r"\w+")
 _ANONYMOUS = "(anonymous namespace)"
@@ -129,10 +138,13 @@ class OwnNames:
         self._functions = frozenset((*functions, *mangled))
 
     def __contains__(self, name: str) -> bool:
+        if _GENERATED.match(name):
+            return False
+        of_library = _LIBRARY.match(name) is not None
         if name in self._compiled:
-            return True
+            return not of_library or name in self._words
         path = _path(name)
-        if not path or _LIBRARY.match(name):
+        if not path or of_library:
             return False
         # Namespaces of torch and of NVIDIA hold functions with common names, so each part of a name
         # must stand in the text, the last one as that of a kernel; or the extension holds an
@@ -225,8 +237,18 @@ def _first_owner(places: Iterable[int], owners: list[str]) -> str:
 
 
 def _owner(kernel: DeviceKernel, own: OwnNames, captured: bool) -> str:
-    if kernel.operator.startswith(_TORCH):
+    if kernel.operator.startswith(_TORCH) and not _is_foreign(kernel):
         return "torch"
     if kernel.name in own:
         return "own"
-    return "torch" if captured else "library"
+    return "torch" if captured and not kernel.operator else "library"
+
+
+def _is_foreign(kernel: DeviceKernel) -> bool:
+    """Return True if an operator of torch did not launch a kernel itself.
+
+    An operator may free memory, whose deleter is code of the candidate.
+    """
+    if _GENERATED.match(kernel.name) or _LIBRARY.match(kernel.name):
+        return not _PRODUCT.search(kernel.operator)
+    return not computes(kernel.operator) and "at::native::" not in kernel.name

@@ -145,7 +145,9 @@ class Timer:
                     seen, calls = stopwatch.graph_kernels(0)
                     if not seen:
                         raise _unexplained(watched, measured[0])
-                    if found := in_timed_calls(watched, seen, calls, runs[0].case):
+                    if found := in_timed_calls(
+                        watched, seen, calls, measured[0].timing.kernel_ms, runs[0].case
+                    ):
                         measured = [replace(measured[0], findings=(found,))]
                         return measured
                 known = (reference.problem.digest, kind)

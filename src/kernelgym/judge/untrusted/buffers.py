@@ -165,7 +165,8 @@ class HeldBack:
     """Values of a call's inputs that are written late, on the current stream.
 
     They stand for the output of a model's previous layer. A kernel on a stream that does not wait
-    for the current stream reads the values that stand in their place until then.
+    for the current stream reads what stands in their place until then: one half of the values,
+    twice, so that nothing tells a kernel that looks at them to wait.
 
     Args:
         arguments: The call's arguments on the device. Of each tensor in them the first 256 MiB are
@@ -178,8 +179,13 @@ class HeldBack:
         for tensor in _tensors_in(arguments):
             count = tensor.untyped_storage().nbytes() // tensor.element_size()
             flat = tensor.as_strided((min(count, _HELD_BYTES // tensor.element_size()),), (1,), 0)
-            self._held.append((flat, flat.clone()))
-            flat.zero_()
+            values = flat.clone()
+            self._held.append((flat, values))
+            half = len(values) // 2
+            if half:
+                _copy(flat[:half], values[len(values) - half :])
+            else:
+                flat.zero_()
         _synchronize(device)
 
     def write(self) -> None:

@@ -6,6 +6,7 @@ the bytes itself. Loaded by path in the untrusted process: torch only.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,10 @@ __all__ = ["copied", "describe", "export", "overlap", "overwrite", "tensors_in"]
 _copy, _fill = torch.Tensor.copy_, torch.Tensor.fill_
 _as_strided, _view = torch.Tensor.as_strided, torch.Tensor.view
 _inference_mode = torch.inference_mode
+_secret = random.SystemRandom()
+_LARGE = 1 << 16
+_SPARSE_STEPS = 1021, 4099
+_SPARSE_SHARE = 0.875
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -78,7 +83,9 @@ def overwrite(output: Any, which: Iterable[bool]) -> None:
     """Overwrite tensors of an output: NaN, or a number that is wrong in almost every output.
 
     A caller may do so with an output that it owns. A kernel that returns the same memory again,
-    and relies on what earlier calls left there, is then wrong.
+    and relies on what earlier calls left there, is then wrong. Of large tensors mostly few elements
+    are overwritten, which are drawn in secret: a kernel may look at samples, and write what it
+    left out only if they changed.
 
     Args:
         output: The output.
@@ -91,10 +98,22 @@ def overwrite(output: Any, which: Iterable[bool]) -> None:
             sizes = [1 if step == 0 else n for n, step in zip(tensor.shape, steps, strict=True)]
             with _inference_mode():  # a tensor made in inference mode can be written there only
                 alone = _as_strided(tensor, sizes, steps)
+                if alone.numel() > _LARGE and alone.is_contiguous():
+                    alone = _sample(alone)
                 if tensor.is_floating_point() or tensor.is_complex():
                     _fill(alone, float("nan"))
                 else:
                     _fill(_view(alone, _INTEGERS[tensor.element_size()]), 0x5A)
+
+
+def _sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view of few elements of a contiguous tensor, drawn in secret, or of all."""
+    if _secret.random() > _SPARSE_SHARE:
+        return tensor
+    step = _secret.randint(*_SPARSE_STEPS)
+    first = _secret.randrange(step)
+    count = (tensor.numel() - 1 - first) // step + 1
+    return _as_strided(tensor, (count,), (step,), tensor.storage_offset() + first)
 
 
 def overlap(outputs: list[Any]) -> bool:

@@ -1,5 +1,5 @@
 # /// redteam
-# problem = "ragged_row_sum"
+# problem = "row_mean_softmax"
 # devices = ["cuda"]
 # what = "Launches its second kernel programmatically, and waits in it for the first one."
 # ///

@@ -1,5 +1,5 @@
 # /// redteam
-# problem = "ragged_row_sum"
+# problem = "row_mean_softmax"
 # devices = ["cuda"]
 # what = "Persistent blocks take rows from a counter; the last one to finish normalises all sums."
 # ///

@@ -1,4 +1,4 @@
-"""Sums of rows of a wide matrix, and their softmax."""
+"""Softmax over the means of a wide matrix's rows."""
 
 import torch
 import torch.nn as nn
