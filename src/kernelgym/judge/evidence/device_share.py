@@ -40,7 +40,7 @@ _DECLARED = re.compile(r"__global__([^{;]{1,400})")
 _GENERATED = re.compile(
     r"(\w+ )?((ampere|volta|turing|maxwell|hopper)_\w*(gemm|conv|scudnn|wgrad|dgrad|fprop)"
     r"|sm\d+_xmma_|nvjet_|cutlass_\d+_|cutlass::Kernel2?<cutlass_\d)"
-    r"|[^(]*<[^(]*\bcublas\w+<"  # an argument of a template is of cuBLAS's own types
+    r"|.*<.*\bcublas\w+<"  # an argument of a template is of cuBLAS's own types
 )
 # The names of kernels that NVIDIA's libraries are made of, whatever an extension holds.
 _LIBRARY = re.compile(r"(\w+ )?(cublas|cudnn|cusparse|cusolver)")

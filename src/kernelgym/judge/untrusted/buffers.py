@@ -166,7 +166,8 @@ class HeldBack:
 
     They stand for the output of a model's previous layer. A kernel on a stream that does not wait
     for the current stream reads what stands in their place until then: one half of the values,
-    twice, so that nothing tells a kernel that looks at them to wait.
+    twice, so that nothing tells a kernel that looks at them to wait; or zeros, if both halves are
+    equal.
 
     Args:
         arguments: The call's arguments on the device. Of each tensor in them the first 256 MiB are
@@ -182,8 +183,9 @@ class HeldBack:
             values = flat.clone()
             self._held.append((flat, values))
             half = len(values) // 2
-            if half:
-                _copy(flat[:half], values[len(values) - half :])
+            later = values[len(values) - half :]
+            if half and not torch.equal(later, values[:half]):
+                _copy(flat[:half], later)
             else:
                 flat.zero_()
         _synchronize(device)
