@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Adds up columns of strips by atomic additions to an output that it clears first."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

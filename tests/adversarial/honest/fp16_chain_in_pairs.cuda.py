@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Computes in fp16 pairs, and rounds each step as the reference does."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

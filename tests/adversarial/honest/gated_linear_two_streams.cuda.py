@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Computes the two products on two streams, which fork and join by events."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Persistent blocks take rows from a counter; the last one to finish normalises all sums."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

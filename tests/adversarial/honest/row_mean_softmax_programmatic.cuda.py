@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Launches its second kernel programmatically, and waits in it for the first one."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

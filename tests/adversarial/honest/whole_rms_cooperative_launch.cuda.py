@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Reduces and divides in one cooperative launch, with a barrier of the whole grid."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

@@ -3,7 +3,6 @@
 # devices = ["cuda"]
 # what = "Keeps a graph of two kernels, whose pointers it sets anew in every call."
 # ///
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
