@@ -200,8 +200,9 @@ class Ruleset:
     reference are overwritten after a judged call; on a GPU, the inputs of some calls are written
     late, on the current stream. Timing, too, makes such calls now and then, without timing them."""
     front_end: str = ""
-    """A GPU, such as ``cuda:90``: what Triton's front end refuses to compile for it is an error of
-    an interpreted kernel. Empty to let an interpreted kernel say what no GPU compiles."""
+    """A GPU, such as ``cuda:90`` or ``hip:gfx942``: what Triton's front end refuses to compile for
+    it is an error of an interpreted kernel. Empty to let an interpreted kernel say what no GPU
+    compiles."""
     interpreter: Literal["plain", "gpu"] = "plain"
     """Mode of Triton's interpreter. With ``gpu``, `tl.dot` of fp32 operands rounds
     them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give

@@ -57,11 +57,22 @@ class CheckCommand(MemoryOption, JudgingOptions):
     http://127.0.0.1:8765; its key comes from the environment variable KERNELGYM_API_KEY. The
     service decides how many kernels it judges at the same time. Or ray, for this machine's Ray
     cluster."""
+    compile_only: bool = False
+    """Only compile the kernel for --arch, a GPU that need not be there, after a run in Triton's
+    interpreter on --problem's inputs. It is no verdict: exit code 0 if it compiled, else 1."""
+    arch: str = ""
+    """With --compile-only: architecture, such as gfx942 or gfx950 of AMD, sm_90a or sm_100 of
+    NVIDIA."""
     verdict_cache: str = ""
     """Folder in which verdicts are kept; a kernel with a verdict in it is not judged again."""
 
     def run(self) -> int:
         """Judge the kernel or the jobs; return the exit code."""
+        if self.compile_only:
+            from kernelgym.cli.check_compile import compile_kernel
+
+            return compile_kernel(self)
+        self._refuse(["arch"] if self.arch else [], "needs --compile-only")
         if self.batch:
             return self._batch()
         self._refuse(["out"] if self.out else [], "needs --batch: a JSONL file of jobs")

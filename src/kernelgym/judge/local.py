@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kernelgym.baseline import Baseline
 from kernelgym.capabilities import Capabilities, EvaluatorStatus
+from kernelgym.compile_result import CompileResult
 from kernelgym.counters import Counters
 from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
@@ -38,6 +39,7 @@ from kernelgym.languages import (
     LANGUAGES,
     REFERENCE_LANGUAGE,
     check_language,
+    is_interpreted,
     languages_on,
 )
 from kernelgym.paths import cache_folder
@@ -263,6 +265,33 @@ class LocalEvaluator(EvaluatorBase):
         except WORKER_LOST:
             return None
         return None if isinstance(found, JudgeFailure) else found
+
+    def compile_only(self, problem: Problem, kernel: Kernel) -> CompileResult:
+        """Compile a kernel for the ruleset's GPU (`Ruleset.front_end`), which need not be there.
+
+        Args:
+            problem: The problem, whose inputs give the launches' types.
+            kernel: The kernel, in a language that an interpreter runs on this device. It is called
+                once, in a sandboxed process.
+
+        Raises:
+            UsageError: If no interpreter runs the language on this device, or the problem does not
+                fit the memory budget.
+            JudgeError: If the judge failed.
+        """
+        if not self._ruleset.front_end or not is_interpreted(kernel.language, self._device):
+            raise UsageError(
+                f"language {kernel.language!r} on {self._device} is not compiled without a GPU: an "
+                "interpreter has to run its launches, and the ruleset has to name a GPU (front_end)"
+            )
+        self._check(problem, kernel)
+        try:
+            found = self._pool.lend(lambda worker: worker.compile_only(problem, kernel))
+        except WORKER_LOST as error:
+            raise JudgeError(f"the worker was lost: {error}") from None
+        if isinstance(found, JudgeFailure):
+            raise JudgeError(found.message)
+        return found
 
     def profile(
         self,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.baseline import Baseline
+from kernelgym.compile_result import CompileResult
 from kernelgym.counters import Counters
 from kernelgym.devices import alone
 from kernelgym.errors import JudgeError, UsageError
@@ -139,6 +140,26 @@ class WorkerProcess:
         if "failed" in answer:
             return JudgeFailure(answer["failed"], answer["code"])
         return None if answer["build"] is None else Build.from_dict(answer["build"])
+
+    def compile_only(self, problem: Problem, kernel: Kernel) -> CompileResult | JudgeFailure:
+        """Have the worker compile a kernel for its ruleset's GPU without judging it.
+
+        Args:
+            problem: The problem, whose inputs give the launches' types.
+            kernel: The kernel.
+
+        Returns:
+            The compiler's result, or the judge's failure.
+
+        Raises:
+            UsageError: If the host does not allow the required sandbox tier.
+            OSError: If the worker is lost; or EOFError.
+        """
+        answer = self._job(problem, {"compile": _fields(kernel)})
+        if "failed" in answer:
+            return JudgeFailure(answer["failed"], answer["code"])
+        found = answer["compile"]
+        return CompileResult(found["launches"], tuple(found["complaints"]))
 
     def profile(
         self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float

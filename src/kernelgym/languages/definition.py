@@ -76,6 +76,8 @@ class Language:
     """Further note in prompts if the interpreter also checks kernels by the rules of a GPU."""
     assembled_on: tuple[str, ...] = ()
     """Device kinds on which the judge's builder assembles the output of the language's compiler."""
+    compiled_for: tuple[str, ...] = ()
+    """Device kinds of GPUs for which kernels can be compiled on a machine without one."""
     watched_between_calls: bool = False
     """Flag that evidence of launches can be taken between judged calls, in the same process.
 

@@ -47,6 +47,7 @@ TRITON = Language(
     "without `other` gives NaN where the mask is off; programs of one launch must not depend on "
     "each other's order.",
     assembled_on=("cuda",),
+    compiled_for=("cuda", "hip"),
     watched_between_calls=True,
     find_trouble=_interpreter_trouble,
 )

@@ -17,11 +17,13 @@ Not covered: a hostile candidate that launches one kernel and reports another. A
 from __future__ import annotations
 
 import ast
+import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelgym.compile_result import CompileResult
 from kernelgym.judge.processes.candidate_handle import (
     Candidate,
     CandidateEnded,
@@ -37,7 +39,8 @@ from kernelgym.verdict import FRONT_END
 __all__ = ["FrontEnd", "with_texts"]
 
 _MOST_FUNCTIONS, _MOST_LAUNCHES, _MOST_TEXT = 256, 256, 200_000
-_COMPILE_S = 20.0
+_COMPILE_S, _WHOLE_S = 20.0, 120.0
+_DIAGNOSIS = re.compile(r"^(\S+?):(\d+):(?:\d+:)? error: (.*)", re.MULTILINE)
 _SERVES = 64
 """Number of kernels that one process is asked about: its memory grows by what Triton compiles."""
 
@@ -48,6 +51,13 @@ class _Refusal:
     text: str
     where: str
     name: str
+    said: str = ""
+
+    def line(self) -> str:
+        """Return the refusal for a reader."""
+        place = f" ({self.where})" if self.where else ""
+        said = f": {self.said}" if self.said and not self.where else ""
+        return f"{self.name}: {self.kind}: {self.text}{place}{said}"
 
 
 class FrontEnd:
@@ -83,9 +93,10 @@ class FrontEnd:
                     "kernel[grid](...)",
                 )
             return
-        refusal = self._refusal(record, target)
-        if refusal is None:
+        refused = self._refusals(record, target)
+        if not refused:
             return
+        refusal = refused[0]
         place = f" ({refusal.where})" if refusal.where else ""
         told = Finding(
             FRONT_END,
@@ -97,9 +108,23 @@ class FrontEnd:
         # No run of the kernel decides on it, so none is repeated for it.
         raise Rejected(Status.RUNTIME_ERROR, message, findings=(told,), failure=Failure.NONE)
 
-    def _refusal(self, record: dict[str, Any], target: str) -> _Refusal | None:
-        """Return the first refusal, if a fresh process confirms it."""
-        found: _Refusal | None = None
+    def compile(self, session: CandidateSession, kernel: Kernel, target: str) -> CompileResult:
+        """Compile a kernel's interpreted launches for a GPU by every stage of Triton's compiler.
+
+        Args:
+            session: The kernel's process, after a call.
+            kernel: The kernel.
+            target: Such as ``hip:gfx942`` or ``cuda:90``.
+        """
+        record = with_texts(session.launches(), kernel.source)
+        if record is None or not record["launches"]:
+            return CompileResult(0, ())
+        refused = self._refusals(record, target, whole=True)
+        complaints = (each.line() for each in refused)
+        return CompileResult(len(record["launches"]), tuple(dict.fromkeys(complaints)))
+
+    def _refusals(self, record: dict[str, Any], target: str, whole: bool = False) -> list[_Refusal]:
+        """Return the refusals, if a fresh process confirms that there are any."""
         while True:
             fresh = self._candidate is None or self._served >= _SERVES
             if fresh:
@@ -107,33 +132,48 @@ class FrontEnd:
                 zygote = self._processes.zygote(REFERENCE_LANGUAGE)
                 self._candidate = zygote.take()
                 zygote.replenish()  # forks the one that may have to confirm a refusal
-            found = self._ask(record, target)
+            found = self._ask(record, target, whole)
             self._served += 1
-            if found is None:
-                return None
+            if not found:
+                return []
             self.end()
             if fresh:
                 return found
 
-    def _ask(self, record: dict[str, Any], target: str) -> _Refusal | None:
+    def _ask(self, record: dict[str, Any], target: str, whole: bool) -> list[_Refusal]:
         assert self._candidate is not None
-        self._candidate.post({"op": "front_end", "record": record, "target": target})
+        asked = {"record": record, "target": target, "whole": whole}
+        self._candidate.post({"op": "front_end", **asked})
+        allowed_s = _WHOLE_S if whole else _COMPILE_S
         try:
-            answer = self._candidate.answer(time.monotonic() + _COMPILE_S)
+            answer = self._candidate.answer(time.monotonic() + allowed_s)
         except CandidateTimedOut:
-            return _Refusal("CompilationError", f"not compiled within {_COMPILE_S:g} s", "", "it")
+            return [_Refusal("CompilationError", f"not compiled within {allowed_s:g} s", "", "it")]
         except CandidateEnded as end:
-            return _Refusal("CompilationError", f"Triton's compiler failed: {end}", "", "it")
+            return [_Refusal("CompilationError", f"Triton's compiler failed: {end}", "", "it")]
         if "error" in answer:
-            return _read({**answer["error"], "name": "it"})
-        refused = answer.get("refused")
-        return _read(refused[0]) if refused else None
+            return [_read({**answer["error"], "name": "it"})]
+        refused = [_read(each) for each in answer.get("refused") or ()]
+        if refused and whole:  # later stages print the reason, and raise an error without it
+            said = _diagnoses(self._candidate.output())
+            refused = [replace(each, said=said) for each in refused]
+        return refused
 
     def end(self) -> None:
         """End the process, if there is one."""
         candidate, self._candidate, self._served = self._candidate, None, 0
         if candidate is not None:
             self._processes.discard(candidate)
+
+
+def _diagnoses(printed: str) -> str:
+    """Return the errors that Triton's later stages printed, with lines of the kernel's module."""
+    found = (
+        f"line {line}: {text}" if "kernel-" in file else text
+        for file, line, text in _DIAGNOSIS.findall(printed)
+        if not text.startswith("Failures have been detected")  # follows every error of a pass
+    )
+    return "; ".join(dict.fromkeys(found))[:2000]
 
 
 def _read(said: Any) -> _Refusal:

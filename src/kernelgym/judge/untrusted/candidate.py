@@ -162,7 +162,7 @@ def serve(
                         reply["record"] = parts.recorder.report(state.source_file)
                 case "front_end":
                     given = request["record"], request["target"], parts.error_report.describe_error
-                    reply["refused"] = parts.front_end.refusals(*given)
+                    reply["refused"] = parts.front_end.refusals(*given, request["whole"])
                 case "capture":
                     reply["results"] = state.capture(request["tells"])
                 case "graph_kernels":

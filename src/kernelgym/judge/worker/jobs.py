@@ -59,6 +59,12 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
         if "build" in job:
             built = worker.build(Kernel(**job["build"]))
             return {"build": None if built is None else dataclasses.asdict(built)}
+        if "compile" in job:
+            return {
+                "compile": dataclasses.asdict(
+                    worker.compile_only(problem, Kernel(**job["compile"]))
+                )
+            }
         if "profile" in job:
             kernel = Kernel(**job["profile"])
             counters = worker.profile(problem, kernel, job["metrics"], job["timeout_s"])

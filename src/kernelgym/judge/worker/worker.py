@@ -7,6 +7,7 @@ carries out the others.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import secrets
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
+from kernelgym.compile_result import CompileResult
 from kernelgym.counters import Counters
 from kernelgym.judge.compiling.library_cache import build_of
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
@@ -24,7 +26,7 @@ from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.profiling.profiler import profile_kernel
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import Seeds
+from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.judge.retries import Failure, Retry, RetryChange, RetryCondition, retry_for
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import JudgedCase
@@ -40,6 +42,7 @@ from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 __all__ = ["Worker"]
 
 _Answer = TypeVar("_Answer")
+_MOST_COMPILED_CALLS = 9  # as many configs of an autotuned kernel are compiled
 
 
 class Worker:
@@ -201,6 +204,45 @@ class Worker:
                 return None
             self._processes.note_builds(kernel, session)
             return build_of(session.channel.made.values())
+
+    def compile_only(self, problem: Problem, kernel: Kernel) -> CompileResult:
+        """Compile a kernel for the ruleset's GPU (`Ruleset.front_end`) without judging it.
+
+        The model is called in an interpreter, once, or once more for each config of an autotuned
+        kernel: its launches say which types and constants the compiler is given. A wrong output is
+        no complaint.
+
+        Args:
+            problem: The problem, whose inputs the kernel is called on.
+            kernel: A kernel in a language that an interpreter runs on this device.
+
+        Raises:
+            JudgeError: If the judge fails.
+        """
+        self._processes.begin(kernel.language)
+        self._processes.zygote(kernel.language)
+        if not self._on_cuda:
+            bound_own_memory()
+        seeds = Seeds(secrets.token_hex(8))
+        device = self._equipment.device
+        told: tuple[str, ...] = ()
+        with self._processes.open(kernel.language, kernel.source) as session:
+            session.model.load(kernel.source, "ModelNew")
+            try:
+                session.model.await_load()
+                reference = Reference(problem, self._ruleset, seeds, device)
+                reference.prepare()
+                session.model.construct(reference)
+                for index in range(_MOST_COMPILED_CALLS):
+                    session.call(reference, index, explain=False)
+                    if not session.untried:
+                        break
+            except Rejected as end:
+                told = (str(end),)
+                if not session.model.loaded or session.channel.has_ended():
+                    return CompileResult(0, told)
+            found = self._equipment.front_end.compile(session, kernel, self._ruleset.front_end)
+        return dataclasses.replace(found, complaints=(*found.complaints, *told))
 
     def profile(
         self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float

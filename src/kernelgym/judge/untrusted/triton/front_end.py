@@ -1,4 +1,4 @@
-"""Has Triton's front end compile recorded launches for a GPU.
+"""Has Triton compile recorded launches for a GPU: its front end, or every stage but an assembler.
 
 The front end is the part of Triton's compiler that turns Python's syntax into Triton's intermediate
 language (TTIR). It needs no GPU and no driver. It refuses what only the interpreter takes: NumPy in
@@ -9,7 +9,10 @@ call at compile time is Triton's language alone: modules are replaced by copies 
 kernel may use, and names that begin with two underscores are refused. So no code of a kernel runs
 here, and a kernel cannot have the front end say yes.
 
-Not covered: what later stages refuse, such as too much shared memory; these need the assembler.
+For the compile tier (``whole``) the later stages follow, down to a binary for AMD's GPUs and to PTX
+for NVIDIA's, whose assembler is a program. They are libraries of Triton's wheel.
+
+Not covered: what NVIDIA's assembler and a launch refuse, such as too much shared memory.
 Tensor descriptors made on the host and tuples are checked like any argument.
 
 Loaded by path in the untrusted process: standard library and triton only.
@@ -21,6 +24,7 @@ import ast
 import importlib
 import linecache
 import math
+import os
 import textwrap
 from collections import namedtuple
 from collections.abc import Callable
@@ -36,7 +40,9 @@ _BUILTINS = (
 )
 """Python's own functions that a `constexpr_function` may call."""
 
-_MOST_WARPS, _MOST_BLOCKS = 32, 16  # 1,024 threads; CUDA's guide, "Technical specifications"
+_MOST_THREADS, _MOST_BLOCKS = 1024, 16  # CUDA's guide, "Technical specifications"
+_PTX_VERSION = 87
+"""PTX version 8.7. Triton asks its assembler, a program, for the newest one if none is given."""
 
 
 class KernelRefused(Exception):
@@ -44,28 +50,32 @@ class KernelRefused(Exception):
 
 
 def refusals(
-    record: dict[str, Any], target: str, describe: Callable[[BaseException, str], dict[str, str]]
+    record: dict[str, Any],
+    target: str,
+    describe: Callable[[BaseException, str], dict[str, str]],
+    whole: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the launches that the front end refuses, with its errors.
+    """Return the launches that Triton refuses to compile, with its errors.
 
     Args:
         record: The result of `launch_record.Recorder.report`, with every function's text.
-        target: Such as ``cuda:90``.
+        target: Such as ``cuda:90`` or ``hip:gfx942``.
         describe: Describes an error for the trusted side.
+        whole: Whether the stages after the front end compile the launches, too.
     """
     import triton.language.extra.cuda.libdevice  # noqa: F401  # kernels name it, nothing imports it
-    from triton.backends.compiler import GPUTarget
     from triton.compiler import code_generator
     from triton.compiler.compiler import make_backend
 
     code_generator.CodeGenerator.builtin_namespace["getattr"] = _public_attribute
-    kind, _, number = target.partition(":")
-    backend = make_backend(GPUTarget(kind, int(number), 32))
+    if whole:  # otherwise errors of later stages have no line
+        os.environ.pop("TRITON_DISABLE_LINE_INFO", None)
+    backend = make_backend(_target(target))
     reader, found = _Reader(record["functions"]), []
     for index, launch in enumerate(record["launches"]):
         name = str(record["functions"][launch["function"]].get("name"))
         try:
-            _compile(backend, reader, launch)
+            _compile(backend, reader, launch, whole)
         except BaseException as error:
             if launch.get("raised") is True and _asserts(error):
                 continue  # no program ran: an autotuner passes over such a config on a GPU, too
@@ -84,7 +94,18 @@ def _asserts(error: BaseException | None) -> bool:
     return error is not None
 
 
-def _compile(backend: Any, reader: _Reader, launch: dict[str, Any]) -> None:
+def _target(name: str) -> Any:
+    """Return Triton's target for a name such as ``cuda:90`` or ``hip:gfx942``."""
+    from triton.backends.compiler import GPUTarget
+
+    kind, _, arch = name.partition(":")
+    if not arch.startswith("gfx"):
+        return GPUTarget(kind, int(arch), 32)
+    # The last two characters are minor version and stepping: gfx942 is 9.4.2, gfx1100 is 11.0.0.
+    return GPUTarget(kind, arch, 64 if int(arch[3:-2]) < 10 else 32)
+
+
+def _compile(backend: Any, reader: _Reader, launch: dict[str, Any], whole: bool) -> None:
     from triton._C.libtriton import ir
     from triton.compiler.compiler import ASTSource
 
@@ -98,22 +119,38 @@ def _compile(backend: Any, reader: _Reader, launch: dict[str, Any]) -> None:
     for name in given:
         if name not in options.__dict__ and name not in types:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
-    _check_sizes(options)
+    _check_sizes(options, backend.target.warp_size)
     source = ASTSource(function, types, constants, {})
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
     generators = backend.get_codegen_implementation(options)
-    # Later stages would read the result; nothing here does.
-    source.make_ir(backend.target, options, generators, backend.get_module_map(), context)
+    module = source.make_ir(backend.target, options, generators, backend.get_module_map(), context)
+    if not whole:
+        return
+    if getattr(options, "ptx_version", 0) is None:
+        object.__setattr__(options, "ptx_version", _PTX_VERSION)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    facts = {"hash": "", "target": backend.target, **options.__dict__}
+    for name, stage in stages.items():
+        if name == "cubin":  # starts NVIDIA's assembler, and no program may be started here
+            return
+        module = stage(module, facts)
 
 
-def _check_sizes(options: Any) -> None:
-    """Refuse sizes that a later stage or the launch would refuse."""
-    if options.num_warps > _MOST_WARPS:
+def _check_sizes(options: Any, lanes: int) -> None:
+    """Refuse sizes that a later stage or the launch would refuse.
+
+    Args:
+        options: The launch's options.
+        lanes: Number of threads in a warp, or in a wave of an AMD GPU.
+    """
+    most = _MOST_THREADS // lanes
+    if options.num_warps > most:
         raise KernelRefused(
-            f"num_warps={options.num_warps}: a program has at most {_MOST_WARPS} warps, "
-            f"{_MOST_WARPS * 32} threads, on a GPU"
+            f"num_warps={options.num_warps}: a program has at most {most} warps, "
+            f"{_MOST_THREADS} threads, on a GPU"
         )
     if options.num_ctas > _MOST_BLOCKS:
         raise KernelRefused(

@@ -1,0 +1,95 @@
+"""``kernelgym check --compile-only``: compile a kernel for a GPU that need not be here.
+
+Contract: nothing runs on a GPU, so there is no verdict and no reward. The kernel runs once in
+Triton's interpreter, in the candidate's sandbox, and its launches are compiled in another process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import TYPE_CHECKING
+
+from kernelgym.cli import judging
+from kernelgym.cli.console import print_text
+from kernelgym.errors import UnsupportedLanguage, UsageError
+from kernelgym.languages import LANGUAGES, language
+from kernelgym.rulesets import ruleset
+from kernelgym.types import Kernel
+
+if TYPE_CHECKING:
+    from kernelgym.cli.check import CheckCommand
+
+__all__ = ["compile_kernel", "target_of"]
+
+_KNOWN = "gfx942, gfx950 and the like for AMD, sm_90a, sm_100 and the like for NVIDIA"
+_NO_VERDICT = "nothing ran on a GPU: this is no verdict and gives no reward"
+
+
+def target_of(arch: str) -> str:
+    """Return the compiler's target for an architecture: ``hip:gfx942``, or ``cuda:90`` for sm_90a.
+
+    Raises:
+        UsageError: If it is no name of an architecture.
+    """
+    if re.fullmatch(r"gfx\d{1,2}[0-9a-f]{2}", arch):
+        return f"hip:{arch}"
+    if found := re.fullmatch(r"sm_(\d{2,3})[af]?", arch):
+        return f"cuda:{found[1]}"
+    given = f"--arch {arch!r} is no GPU's architecture" if arch else "--compile-only needs --arch"
+    raise UsageError(f"{given}; known: {_KNOWN}")
+
+
+def compile_kernel(command: CheckCommand) -> int:
+    """Compile the command's kernel; return the exit code: 0 if it compiled, otherwise 1.
+
+    Raises:
+        UsageError: If an option is missing, or does not go with --compile-only.
+    """
+    given = {
+        "--batch": command.batch,
+        "--evaluator": command.evaluator,
+        "--replay": command.replay,
+        "--reply": command.reply,
+        "--verdict-cache": command.verdict_cache,
+    }
+    if unused := [name for name, value in given.items() if value]:
+        raise UsageError(f"{', '.join(unused)} cannot be combined with --compile-only")
+    target = target_of(command.arch)
+    entry, kind = language(command.language), target.partition(":")[0]
+    if kind not in entry.compiled_for or not entry.is_interpreted(command.device):
+        able = [name for name, each in LANGUAGES.items() if kind in each.compiled_for]
+        raise UnsupportedLanguage(
+            f"language {entry.name!r} is not compiled for {command.arch} on device "
+            f"{command.device!r}; on device 'cpu', --compile-only compiles: {', '.join(able)}"
+        )
+    if not command.file or not command.problem:
+        raise UsageError(
+            "--compile-only needs a FILE that holds the kernel and --problem ID_or_FILE, on whose "
+            "inputs the kernel is launched in the interpreter to learn the types of its arguments"
+        )
+    from kernelgym.judge import LocalEvaluator
+    from kernelgym.judging_memory import parse_bytes
+
+    rules = dataclasses.replace(ruleset(command.ruleset), front_end=target, cuda_on_cpu=True)
+    problem = judging.problem_at(command.problem, sizes=command.sizes)
+    kernel = Kernel(judging.read_text(command.file, "kernel file"), entry.name)
+    memory = parse_bytes(command.memory)
+    with LocalEvaluator(command.device, rules, timing=False, memory_bytes=memory) as evaluator:
+        found = evaluator.compile_only(problem, kernel)
+    complaints = list(found.complaints)
+    if not found.launches and not complaints:
+        complaints = [f"no launch of a {entry.noun} was seen, so nothing was compiled"]
+    if command.json:
+        told = {"compiled": found.compiled, "arch": command.arch, "launches": found.launches}
+        print(json.dumps({**told, "complaints": complaints, "note": _NO_VERDICT}))
+        return 0 if found.compiled else 1
+    if found.compiled:
+        print_text(f"compiled for {command.arch}: {found.launches} launches", "bold green")
+    else:
+        print_text(f"not compiled for {command.arch}", "bold red")
+    for complaint in complaints:
+        print_text(complaint)
+    print_text(_NO_VERDICT, "dim")
+    return 0 if found.compiled else 1
