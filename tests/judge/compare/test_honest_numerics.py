@@ -96,6 +96,11 @@ CASES = {  # reference, another evaluation in fp32, inputs
         lambda x: 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5))),
         _randn((64, 1024)),
     ),
+    "elu of small values": (
+        lambda x: torch.nn.functional.elu(0.02 * x),
+        lambda x: torch.where(x > 0, 0.02 * x, torch.exp(0.02 * x) - 1),
+        _randn((64, 1024)),
+    ),
     "attention": (
         lambda q, k, v: (q @ k.T / 8).softmax(-1) @ v,
         lambda q, k, v: _matmul_in_order(_softmax(_matmul_in_order(q, k.T) / 8), v),

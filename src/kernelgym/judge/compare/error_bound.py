@@ -57,6 +57,10 @@ _GRAIN_SHARE = 1 / 3  # RMS error of three roundings, relative to the grain
 _GRAINS_AT_ONE = 4.0  # honest kernels round what they add up, as the weights of an attention
 _FLOOR_SHARE = 1 / 40  # of the floor at one element, times the factor
 _LEAST_FACTOR = 4.0
+# A small value may be a difference of numbers near one, as in ``exp(x) - 1``: RMS errors may reach a
+# grain of fp32 at one, as long as that is far below what a lower precision does.
+_GRAIN_AT_ONE = 2.0**-23
+_MOST_AT_ONE = 1e-5  # relative to the typical magnitude
 _LEAST_FOR_RMS = 16  # elements; of fewer, the reference's own may be right by chance
 _CHANCE = 4.0  # over the root of the number of elements: how much RMS errors differ by chance
 _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes safe in the fp32 arguments of `fused_kernels`
@@ -204,7 +208,8 @@ def calibrate(
     if elements >= _LEAST_FOR_RMS and factors.rms < math.inf:
         own = math.sqrt(squares / elements)
         least = _FLOOR_SHARE * ruleset.floor * max(factors.rms, _LEAST_FACTOR)
-        least = max(least, _GRAIN_SHARE * grain)
+        near_one = min(_GRAIN_AT_ONE / max(typical, _SMALLEST), _MOST_AT_ONE)
+        least = max(least, _GRAIN_SHARE * grain, near_one)
         rms = math.hypot(factors.rms * own, least) + around_reference * own
         rms *= 1 + _CHANCE / math.sqrt(elements)
     return ErrorBound(slack, max(ruleset.floor, grain), typical, rms)
