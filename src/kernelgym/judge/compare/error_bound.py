@@ -57,8 +57,8 @@ _GRAIN_SHARE = 1 / 3  # RMS error of three roundings, relative to the grain
 _GRAINS_AT_ONE = 4.0  # honest kernels round what they add up, as the weights of an attention
 _FLOOR_SHARE = 1 / 40  # of the floor at one element, times the factor
 _LEAST_FACTOR = 4.0
-# A small value may be a difference of numbers near one, as in ``exp(x) - 1``: RMS errors may reach a
-# grain of fp32 at one, as long as that is far below what a lower precision does.
+# A small value may be a difference of numbers near one, as ``exp(x) - 1`` is: the RMS error may be
+# a grain of fp32 at one, as long as that is far below what a lower precision does.
 _GRAIN_AT_ONE = 2.0**-23
 _MOST_AT_ONE = 1e-5  # relative to the typical magnitude
 _LEAST_FOR_RMS = 16  # elements; of fewer, the reference's own may be right by chance
