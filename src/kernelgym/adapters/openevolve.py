@@ -43,7 +43,7 @@ def evaluate_for(
     ruleset: str = "strict",
     make: Callable[[], Evaluator] | None = None,
 ) -> Callable[[str], Any]:
-    """Return the function that OpenEvolve calls with a program's path.
+    """Return an OpenEvolve evaluator: a function from a program's path to its metrics.
 
     Args:
         problem: The problem, its id or its file.

@@ -65,7 +65,7 @@ class ActorKeeper:
         self._thread = threading.Thread(target=self._keep, name="kernelgym-ray", daemon=True)
 
     def start(self) -> None:
-        """Connect and begin to start actors.
+        """Connect to the Ray cluster and start to launch actors, without waiting for them.
 
         Raises:
             UsageError: If the cluster cannot be used.
@@ -170,7 +170,7 @@ class ActorKeeper:
         return answer
 
     def _answered(self, actor: LiveActor, answer: Future[Any], given: Future[Any]) -> None:
-        """Hand on what Ray gave for a call; every error but one of the call is the actor's end."""
+        """Pass on a call's result, or the error that it raised; other errors mean the actor died."""
         error = given.exception()
         if error is None:
             with self._changed:

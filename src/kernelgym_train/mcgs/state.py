@@ -43,7 +43,7 @@ class SearchState:
     risks: dict[str, str] = field(default_factory=dict)
     """Risks of states, by key."""
     start_logs: list[float] = field(default_factory=list)
-    """ln of the start's speedup over the reference, by verdict."""
+    """ln of the starting kernel's speedup over the reference, one for each verdict on it."""
     ruler_logs: list[float] = field(default_factory=list)
     """ln of the start's speedup over itself, by round in turns; 0 but for noise."""
     beside: dict[str, list[float]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class SearchState:
     host_busy: bool = False
     """Whether the judge found the host busy while it timed the start."""
     verdicts: int = 0
-    """Number of verdicts and rounds that timed a kernel of the search."""
+    """Number of times that kernels of the search were timed, by verdicts and by rounds in turns."""
     busy: int = 0
     """Number of those in which the judge found the host busy."""
     evaluations: int = 0

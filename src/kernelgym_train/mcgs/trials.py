@@ -10,8 +10,8 @@ class SearchTrial:
     """One result of an evaluation, or a proposal of a state that has a result already."""
 
     key: str
-    """Key of the graph's node, or of the failed state. For a state whose machine code equals that
-    of an earlier one, the earlier state's key."""
+    """Key of the state: of its node in the search graph, or of a failed state, which has no node. A
+    state that compiles to the same machine code as an earlier one has the earlier one's key."""
     node: str
     """Key of the node that the move was made at."""
     move: str

@@ -122,7 +122,7 @@ def plain_variant(variant: Variant) -> dict[str, Any]:
 
 
 def variant_of(data: Mapping[str, Any]) -> Variant:
-    """Return the variant of a JSON object from `plain_variant`."""
+    """Return the kernel variant that `plain_variant` made a JSON object of."""
     return Variant(
         data["source"],
         data["language"],

@@ -73,7 +73,7 @@ _LONGEST = 60  # characters of a part in a reason
 
 
 class NotRead(Exception):
-    """A part of a loop is not understood."""
+    """Raised if part of a loop has a form that the reader does not know; no move edits the loop."""
 
     def __init__(self, node: Node, why: str = "") -> None:
         text = " ".join(text_of(node).split())

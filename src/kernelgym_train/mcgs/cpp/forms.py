@@ -134,7 +134,7 @@ class CppOther:
 
     @property
     def is_declaration(self) -> bool:
-        """Whether statements after it see what it declares."""
+        """Whether later statements can use the names that this statement declares."""
         return self.node.type.endswith(("declarator", "identifier"))
 
 
@@ -254,7 +254,10 @@ class CppFunction:
         return self.arrays[self.elements[element].array]
 
     def stride(self, element: Node, variable: str) -> int | None:
-        """Return the constant factor of a variable in an element's subscript, or None."""
+        """Return the factor of a variable in an array index: 4 for ``i`` in ``a[4 * i + j]``.
+
+        None if the index is not linear in the variable, or the factor no constant.
+        """
         found = self.elements[element].flat
         stride = None if found is None else found.coefficient(variable)
         return None if stride is None else stride.constant

@@ -107,7 +107,7 @@ class CppScope:
     def __init__(self, declarator: Node, body: Node, text: CppText) -> None:
         self.body, self.text = body, text
         self.names: dict[str, Known] = {}
-        """Numbers and pointers that the function declares outside of loops."""
+        """Scalar and pointer variables that the function's body declares outside of all loops."""
         self.values = {name: value for name, value in text.values.items() if text.own[name] < 2}
         self.memory: dict[str, str] = {}
         """Types of the elements that were accessed, by the memory's name."""

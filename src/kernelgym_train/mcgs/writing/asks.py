@@ -81,7 +81,7 @@ class AskLog:
     """Requests of a search, and what they cost and gained."""
 
     asks: list[Ask] = field(default_factory=list)
-    """Requests, by number."""
+    """Requests in the order in which they were made."""
     by_key: dict[str, Ask] = field(default_factory=dict)
     """Requests whose kernel was sent to the judge, by the state's key."""
     closed: str = ""

@@ -20,7 +20,9 @@ _UNREAD = 2.0  # factor for a move that the rules cannot make at a state
 
 
 def better_arm(results: Sequence[tuple[str, float, float]], in_flight: Sequence[str] = ()) -> str:
-    """Return `RULES` or `WRITER`: the arm that gains more per second, or was tried too little.
+    """Return what proposes next: `RULES` (rewrite rules) or `WRITER` (such as a language model).
+
+    That is the arm whose proposals gained more speed per second, or that was tried too seldom.
 
     An upper confidence bound (Auer and others, Machine Learning 47, 2002) on the ratio of
     discounted gains and seconds. Each arm is tried first; the writer before the rules.
