@@ -170,7 +170,7 @@ class ActorKeeper:
         return answer
 
     def _answered(self, actor: LiveActor, answer: Future[Any], given: Future[Any]) -> None:
-        """Pass on a call's result, or the error that it raised; other errors mean the actor died."""
+        """Pass on a call's result, or the error that it raised; others mean the actor's end."""
         error = given.exception()
         if error is None:
             with self._changed:
