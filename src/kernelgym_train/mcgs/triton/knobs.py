@@ -31,7 +31,7 @@ class TritonKnob:
 
     function: str
     name: str
-    """Name of what is set: a parameter of the function, or a launch option such as ``num_warps``."""
+    """Name of what is set: a parameter of the function, or a launch option (``num_warps``)."""
     value: int | None
     """Value; None if the configurations have several."""
     literals: tuple[cst.CSTNode, ...] = ()
