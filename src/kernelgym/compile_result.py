@@ -12,7 +12,8 @@ class CompileResult:
     """What a compiler makes of a kernel. It is no verdict: nothing ran on a GPU."""
 
     launches: int
-    """Number of launches compiled, which differ in function, types or constants."""
+    """Number of launches compiled, which differ in function, types or constants; or of extensions,
+    for a language whose kernels are built."""
     complaints: tuple[str, ...]
     """Complaints of the compiler, with lines of the kernel's module; and how the kernel failed
     where it could not be run as far as its launches."""

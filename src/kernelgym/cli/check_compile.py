@@ -1,7 +1,8 @@
 """``kernelgym check --compile-only``: compile a kernel for a GPU that need not be here.
 
-Contract: nothing runs on a GPU, so there is no verdict and no reward. The kernel runs once in
-Triton's interpreter, in the candidate's sandbox, and its launches are compiled in another process.
+Contract: nothing runs on a GPU, so there is no verdict and no reward. A Triton kernel runs once in
+the interpreter, in the candidate's sandbox, and its launches are compiled in another process. Of a
+CUDA kernel the module is loaded, and its extensions are compiled in the compiler's sandbox.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _NO_VERDICT = "nothing ran on a GPU: this is no verdict and gives no reward"
 
 
 def target_of(arch: str) -> str:
-    """Return the compiler's target for an architecture: ``hip:gfx942``, or ``cuda:90`` for sm_90a.
+    """Return the compiler's target for an architecture: ``hip:gfx942``, or ``cuda:90a`` for sm_90a.
 
     Raises:
         UsageError: If it is no name of an architecture.
     """
     if re.fullmatch(r"gfx\d{1,2}[0-9a-f]{2}", arch):
         return f"hip:{arch}"
-    if found := re.fullmatch(r"sm_(\d{2,3})[af]?", arch):
+    if found := re.fullmatch(r"sm_(\d{2,3}[af]?)", arch):
         return f"cuda:{found[1]}"
     given = f"--arch {arch!r} is no GPU's architecture" if arch else "--compile-only needs --arch"
     raise UsageError(f"{given}; known: {_KNOWN}")
@@ -58,7 +59,7 @@ def compile_kernel(command: CheckCommand) -> int:
         raise UsageError(f"{', '.join(unused)} cannot be combined with --compile-only")
     target = target_of(command.arch)
     entry, kind = language(command.language), target.partition(":")[0]
-    if kind not in entry.compiled_for or not entry.is_interpreted(command.device):
+    if kind not in entry.compiled_for or command.device != "cpu":
         able = [name for name, each in LANGUAGES.items() if kind in each.compiled_for]
         raise UnsupportedLanguage(
             f"language {entry.name!r} is not compiled for {command.arch} on device "
@@ -66,8 +67,8 @@ def compile_kernel(command: CheckCommand) -> int:
         )
     if not command.file or not command.problem:
         raise UsageError(
-            "--compile-only needs a FILE that holds the kernel and --problem ID_or_FILE, on whose "
-            "inputs the kernel is launched in the interpreter to learn the types of its arguments"
+            "--compile-only needs a FILE that holds the kernel and --problem ID_or_FILE: the "
+            "problem's inputs say which types a kernel's launches get"
         )
     from kernelgym.judge import LocalEvaluator
     from kernelgym.judging_memory import parse_bytes
@@ -80,13 +81,14 @@ def compile_kernel(command: CheckCommand) -> int:
         found = evaluator.compile_only(problem, kernel)
     complaints = list(found.complaints)
     if not found.launches and not complaints:
-        complaints = [f"no launch of a {entry.noun} was seen, so nothing was compiled"]
+        complaints = [f"no {entry.noun} was launched or built, so nothing was compiled"]
     if command.json:
         told = {"compiled": found.compiled, "arch": command.arch, "launches": found.launches}
         print(json.dumps({**told, "complaints": complaints, "note": _NO_VERDICT}))
         return 0 if found.compiled else 1
     if found.compiled:
-        print_text(f"compiled for {command.arch}: {found.launches} launches", "bold green")
+        what = "launches" if entry.is_interpreted("cpu") else "extensions"
+        print_text(f"compiled for {command.arch}: {found.launches} {what}", "bold green")
     else:
         print_text(f"not compiled for {command.arch}", "bold red")
     for complaint in complaints:

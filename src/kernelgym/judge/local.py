@@ -39,7 +39,6 @@ from kernelgym.languages import (
     LANGUAGES,
     REFERENCE_LANGUAGE,
     check_language,
-    is_interpreted,
     languages_on,
 )
 from kernelgym.paths import cache_folder
@@ -271,20 +270,22 @@ class LocalEvaluator(EvaluatorBase):
 
         Args:
             problem: The problem, whose inputs give the launches' types.
-            kernel: The kernel, in a language that an interpreter runs on this device. It is called
-                once, in a sandboxed process.
+            kernel: The kernel. It runs in a sandboxed process, on the CPU.
 
         Raises:
-            UsageError: If no interpreter runs the language on this device, or the problem does not
-                fit the memory budget.
+            UsageError: If the language is not compiled for that GPU, a compiler is missing, or the
+                problem does not fit the memory budget.
             JudgeError: If the judge failed.
         """
-        if not self._ruleset.front_end or not is_interpreted(kernel.language, self._device):
+        entry, target = LANGUAGES[kernel.language], self._ruleset.front_end
+        if target.partition(":")[0] not in entry.compiled_for or self._device != "cpu":
             raise UsageError(
-                f"language {kernel.language!r} on {self._device} is not compiled without a GPU: an "
-                "interpreter has to run its launches, and the ruleset has to name a GPU (front_end)"
+                f"language {entry.name!r} is not compiled for {target or 'no GPU'!r} on "
+                f"{self._device}: compile on device 'cpu', for: "
+                f"{', '.join(entry.compiled_for) or 'nothing'} (the ruleset's front_end)"
             )
-        self._check(problem, kernel)
+        check_fits(problem, self._memory_bytes, self._device)
+        check_tools(entry, kernel.source)
         try:
             found = self._pool.lend(lambda worker: worker.compile_only(problem, kernel))
         except WORKER_LOST as error:

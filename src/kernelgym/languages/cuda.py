@@ -22,6 +22,7 @@ CUDA = Language(
         r"|\bcutlass\b|\bthrust::|\b(?:hip)?cub::|\bck::",
         device_marker="__global__",
     ),
+    compiled_for=("cuda",),
     # RawKernel and its like are compiled by NVRTC, which comes with PyTorch.
     tools=(Tool("nvcc", needed_by="load_inline"),),
 )

@@ -19,5 +19,6 @@ HIP = dataclasses.replace(
     "`cpp_sources=`; CUDA names are translated) and called from `forward`. Launch on the "
     "current stream.",
     tools=(),
+    compiled_for=(),
 )
 """The language ``hip``."""

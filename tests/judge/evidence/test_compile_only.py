@@ -1,6 +1,8 @@
 """Compiling interpreted launches for a GPU that is not here, by every stage of Triton."""
 
 import dataclasses
+import re
+import shutil
 
 import pytest
 
@@ -55,9 +57,58 @@ def test_model_without_a_launch_is_not_compiled(amd):
     assert (found.launches, found.complaints, found.compiled) == (0, (), False)
 
 
-def test_language_without_an_interpreter_is_a_usage_error(amd):
-    with pytest.raises(UsageError, match="'cpp'"):
-        amd.compile_only(SAMPLE_PROBLEM, SAMPLE_KERNELS["cpp"])
+@pytest.mark.parametrize("language", ["cpp", "cuda"])
+def test_language_that_is_not_compiled_for_amd_is_a_usage_error(amd, language):
+    with pytest.raises(UsageError, match=f"'{language}' is not compiled for 'hip:gfx942'"):
+        amd.compile_only(SAMPLE_PROBLEM, SAMPLE_KERNELS[language])
+
+
+ONLY_90A = """
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error only sm_90a
+#endif
+__global__ void nothing() {}
+void f() { nothing<<<1, 1>>>(); }
+"""
+
+
+def in_cuda(source):
+    return Kernel(
+        "from torch.utils.cpp_extension import load_inline\n"
+        f"made = load_inline('made', 'void f();', {source!r}, functions=['f'])\n"
+        "class ModelNew: ...\n",
+        "cuda",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no CUDA toolkit here")
+def test_cuda_kernel_is_compiled_for_the_architecture_with_its_letter(cache_dir):
+    for target, complaints in (("cuda:90a", 0), ("cuda:90", 1)):
+        with compiling(target, cache_dir) as evaluator:
+            found = evaluator.compile_only(SAMPLE_PROBLEM, in_cuda(ONLY_90A))
+        assert found.compiled == (not complaints), found.complaints
+        assert all("only sm_90a" in each for each in found.complaints[:1]), found.complaints
+        assert all(re.search(r"kernel\.cu\D3\D", each) for each in found.complaints[:1])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no CUDA toolkit here")
+def test_cuda_kernel_with_an_undeclared_name_is_told_by_its_line(cache_dir):
+    with compiling("cuda:90a", cache_dir) as evaluator:
+        kernel = in_cuda("\n__global__ void g() { lost = 1; }\nvoid f() {}\n")
+        found = evaluator.compile_only(SAMPLE_PROBLEM, kernel)
+    assert not found.compiled
+    assert any('identifier "lost" is undefined' in each for each in found.complaints)
+
+
+def test_cuda_kernel_without_nvcc_says_what_to_install(cache_dir, monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with (
+        compiling("cuda:90a", cache_dir) as evaluator,
+        pytest.raises(UsageError, match="install the CUDA toolkit"),
+    ):
+        evaluator.compile_only(SAMPLE_PROBLEM, SAMPLE_KERNELS["cuda"])
 
 
 @pytest.mark.slow

@@ -73,6 +73,7 @@ class Builder:
         capability: Compute capability of the worker's CUDA device; None on a CPU, where CUDA
             sources are refused.
         cache_bytes: Size above which the least recently used libraries are removed.
+        suffix: Letter of the CUDA architecture, such as ``a`` for sm_90a.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class Builder:
         readable: tuple[str, ...],
         capability: tuple[int, int] | None = None,
         cache_bytes: int = CACHE_BYTES,
+        suffix: str = "",
     ) -> None:
         self._cache, self._scratch_root = LibraryCache(cache, cache_bytes), scratch_root
         self._tier, self._limits, self._readable = tier, limits, readable
-        self._capability = capability
+        self._capability, self._suffix = capability, suffix
         self._failures: dict[str, BuiltLibrary] = {}
         self._standing: ReadyCompiler | None = None
 
@@ -130,7 +132,7 @@ class Builder:
         toolkit = None
         if self._capability is not None:
             try:
-                toolkit = cuda_toolkit(find_nvcc(), self._capability)
+                toolkit = cuda_toolkit(find_nvcc(), self._capability, self._suffix)
             except UnsupportedLanguage as error:
                 if request.cuda_sources:
                     return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)

@@ -71,6 +71,8 @@ class CudaToolkit:
     libraries: tuple[str, ...]
     """torch's CUDA libraries and the CUDA runtime that torch has loaded."""
     library_folders: tuple[str, ...]
+    suffix: str = ""
+    """Letter of an architecture whose features other devices lack, such as ``a`` in sm_90a."""
 
     def flags(self, architecture: bool) -> list[str]:
         """Return the flags of every nvcc run.
@@ -80,7 +82,7 @@ class CudaToolkit:
                 flags choose one.
         """
         major, minor = self.capability
-        number = f"{major}{minor}"
+        number = f"{major}{minor}{self.suffix}"
         own = [f"-gencode=arch=compute_{number},code=sm_{number}"] if architecture else []
         return [*_FLAGS, *self.defines, *own]
 
@@ -98,8 +100,8 @@ class CudaToolkit:
 
 
 @functools.lru_cache(maxsize=8)
-def cuda_toolkit(nvcc: str, capability: tuple[int, int]) -> CudaToolkit:
-    """Return the toolkit of one nvcc, for one compute capability.
+def cuda_toolkit(nvcc: str, capability: tuple[int, int], suffix: str = "") -> CudaToolkit:
+    """Return the toolkit of one nvcc, for one compute capability and an architecture's letter.
 
     Raises:
         UnsupportedLanguage: If its version does not fit torch's, or it cannot build for the device.
@@ -120,7 +122,7 @@ def cuda_toolkit(nvcc: str, capability: tuple[int, int]) -> CudaToolkit:
     name = "sm_{}{}".format(*capability)
     if name not in (known := _ask(nvcc, "--list-gpu-code").split()):
         raise UnsupportedLanguage(
-            f"{nvcc} (CUDA {version}) cannot build for this device's {name}, only for "
+            f"{nvcc} (CUDA {version}) cannot build for {name}, only for "
             f"{', '.join(known)}; set CUDA_HOME to a toolkit that can"
         )
     # The file may be a script that starts an nvcc in another folder.
@@ -148,6 +150,7 @@ def cuda_toolkit(nvcc: str, capability: tuple[int, int]) -> CudaToolkit:
             *((runtime, f"-Wl,-rpath,{os.path.dirname(runtime)}") if runtime else ("-lcudart",)),
         ),
         library_folders=folders,
+        suffix=suffix,
     )
 
 

@@ -102,6 +102,8 @@ class Channel:
         """Extensions that were built, by the names of their files."""
         self.assumes_finite = False
         """Whether an extension was compiled by flags that assume finite numbers."""
+        self.loads_builds = True
+        """Whether the candidate loads what was built; False if that is for a device not here."""
         self.build_failed = False
         """Whether a request failed because an extension did not compile."""
 
@@ -218,6 +220,8 @@ class Channel:
             if len(self.made) < _MOST_BUILDS:
                 self.made[built.path] = built
             self.assumes_finite = self.assumes_finite or assumes_finite(arguments)
+            if not self.loads_builds:
+                return {"unloaded": built.module}, ()
             return {"module": built.module}, (sealed_copy(built.path),)
         self._failed_build = built
         return {"failed": built.log}, ()

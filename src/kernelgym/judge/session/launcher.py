@@ -63,7 +63,7 @@ class CandidateProcesses:
 
     @contextlib.contextmanager
     def open(
-        self, language: str, source: str, exec_allowed: bool = False
+        self, language: str, source: str, exec_allowed: bool = False, target: str = ""
     ) -> Iterator[CandidateSession]:
         """Yield a session with a fresh process for a source; end the process with the block.
 
@@ -74,6 +74,8 @@ class CandidateProcesses:
             language: The language of the source.
             source: The source that the process will run.
             exec_allowed: Whether the process may start programs.
+            target: GPU that extensions are built for and not loaded, such as ``cuda:90a``; empty
+                to build them for this device.
 
         Raises:
             JudgeError: If the process cannot be started.
@@ -82,7 +84,7 @@ class CandidateProcesses:
         zygote = self.zygote(language)
         candidate = zygote.take(CandidateKind(exec_allowed, makes_streams(source)))
         zygote.replenish()
-        build = None if language == REFERENCE_LANGUAGE else self._build(zygote)
+        build = None if language == REFERENCE_LANGUAGE else self._build(zygote, target)
         accelerator = self._accelerator
         entry = LANGUAGES.get(language)  # None for the reference
         if entry is not None and entry.is_assembled(self._name) and self._builder is not None:
@@ -90,6 +92,7 @@ class CandidateProcesses:
         session = CandidateSession(
             candidate, self._ruleset, build, accelerator.device, accelerator.device_lock
         )
+        session.channel.loads_builds = not target
         session.buffers.alone = accelerator.is_alone
         try:
             yield session
@@ -185,19 +188,30 @@ class CandidateProcesses:
             self._zygotes[interpreted] = zygote
         return self._zygotes[interpreted]
 
-    def _build(self, zygote: Zygote) -> Any:
+    def _build(self, zygote: Zygote, target: str) -> Any:
+        if target:
+            number = target.partition(":")[2].rstrip("af")
+            suffix = target.partition(number)[2]
+            return self._new_builder(zygote, divmod(int(number), 10), suffix).build
         if self._builder is None:
-            libraries = self._folder / "builds"
-            libraries.mkdir(parents=True, exist_ok=True)
-            self._builder = Builder(
-                libraries,
-                self._scratch,
-                zygote.tier,
-                self._ruleset.limits,
-                readable_paths(),
-                *((self._accelerator.capability,) if self._accelerator.on_cuda else ()),
-            )
+            here = self._accelerator.capability if self._accelerator.on_cuda else None
+            self._builder = self._new_builder(zygote, here)
         return self._timed_build
+
+    def _new_builder(
+        self, zygote: Zygote, capability: tuple[int, int] | None, suffix: str = ""
+    ) -> Builder:
+        libraries = self._folder / "builds"
+        libraries.mkdir(parents=True, exist_ok=True)
+        return Builder(
+            libraries,
+            self._scratch,
+            zygote.tier,
+            self._ruleset.limits,
+            readable_paths(),
+            capability,
+            suffix=suffix,
+        )
 
     def _timed_build(self, arguments: Any, away: Away) -> BuiltLibrary:
         assert self._builder is not None

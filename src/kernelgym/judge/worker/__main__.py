@@ -51,7 +51,8 @@ def main(job_fd: int, lifeline_fd: int) -> None:
         job, _ = protocol.receive(jobs, decoder)  # its language decides which zygote is needed
     except EOFError:
         return
-    kernels = [*job.get("kernels", ()), *filter(None, [job.get("build"), job.get("profile")])]
+    alone = filter(None, [job.get("build"), job.get("compile"), job.get("profile")])
+    kernels = [*job.get("kernels", ()), *alone]
     language = kernels[0]["language"] if kernels else REFERENCE_LANGUAGE
     starting = start_zygote(language, ruleset.limits, folder, scratch, tier, device)
     from kernelgym.judge.worker.jobs import serve

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 __all__ = ["Worker"]
 
 _Answer = TypeVar("_Answer")
+_COMPLAINT = re.compile(r"\b(error|fatal)\s*:")
 _MOST_COMPILED_CALLS = 9  # as many configs of an autotuned kernel are compiled
 
 
@@ -214,13 +216,16 @@ class Worker:
 
         Args:
             problem: The problem, whose inputs the kernel is called on.
-            kernel: A kernel in a language that an interpreter runs on this device.
+            kernel: A kernel in a language that an interpreter runs on this device, or that builds
+                extensions: those are built while the module loads, and not loaded.
 
         Raises:
             JudgeError: If the judge fails.
         """
         self._processes.begin(kernel.language)
         self._processes.zygote(kernel.language)
+        if not is_interpreted(kernel.language, self._equipment.device):
+            return self._build_only(kernel)
         if not self._on_cuda:
             bound_own_memory()
         seeds = Seeds(secrets.token_hex(8))
@@ -243,6 +248,19 @@ class Worker:
                     return CompileResult(0, told)
             found = self._equipment.front_end.compile(session, kernel, self._ruleset.front_end)
         return dataclasses.replace(found, complaints=(*found.complaints, *told))
+
+    def _build_only(self, kernel: Kernel) -> CompileResult:
+        """Build a kernel's extensions for the ruleset's GPU, without loading them."""
+        target = self._ruleset.front_end
+        with self._processes.open(kernel.language, kernel.source, target=target) as session:
+            session.model.load(kernel.source, "ModelNew")
+            told: tuple[str, ...] = ()
+            try:
+                session.model.await_load()
+            except Rejected as end:
+                errors = [line for line in end.log.splitlines() if _COMPLAINT.search(line)]
+                told = tuple(dict.fromkeys(errors)) or (str(end),)
+            return CompileResult(len(session.channel.made), told)
 
     def profile(
         self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float

@@ -100,7 +100,7 @@ def _target(name: str) -> Any:
 
     kind, _, arch = name.partition(":")
     if not arch.startswith("gfx"):
-        return GPUTarget(kind, int(arch), 32)
+        return GPUTarget(kind, int(arch.rstrip("af")), 32)  # Triton adds the letter itself
     # The last two characters are minor version and stepping: gfx942 is 9.4.2, gfx1100 is 11.0.0.
     return GPUTarget(kind, arch, 64 if int(arch[3:-2]) < 10 else 32)
 
