@@ -8,6 +8,7 @@ import pytest
 
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator
+from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
 from kernelgym.types import Kernel
@@ -29,6 +30,14 @@ def amd(cache_dir):
 def test_kernel_that_amd_compiles_has_no_complaint(amd, body):
     found = amd.compile_only(RELU, relu(body))
     assert found.compiled and found.launches == 1, found.complaints
+
+
+@pytest.mark.parametrize("number", range(len(LANGUAGES["triton"].examples)))
+def test_worked_example_of_prompts_compiles_for_amd(amd, number):
+    example = LANGUAGES["triton"].examples[number]
+    problem = dataclasses.replace(RELU, id=f"Test/example_{number}", source=example.reference)
+    found = amd.compile_only(problem, Kernel(example.kernel, "triton"))
+    assert found.compiled, found.complaints
 
 
 def test_kernel_that_the_front_end_refuses_is_told_by_its_line(amd):
