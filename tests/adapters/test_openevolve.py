@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,16 @@ def test_what_cannot_be_judged_is_refused_at_once() -> None:
         evaluate_for(SAMPLE_PROBLEM, language="hip", device="cpu")
 
 
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """Put back the handlers of signals, which OpenEvolve's controller replaces for good."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_handlers")
 def test_openevolve_finds_the_faster_kernel(tmp_path: Path) -> None:
     """Its controller, its own processes, and a model at a local server."""
     file = tmp_path / "evaluator.py"

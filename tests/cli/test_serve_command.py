@@ -26,8 +26,6 @@ def test_keys_are_added_listed_and_revoked(run, tmp_path) -> None:
     ("arguments", "told"),
     [
         (("--device", "cuda:0"), "judges on cpu: give --device cpu"),
-        (("--ruleset", "kernelbench"), "ruleset kernelbench@"),
-        (("--no-timing",), "leave out --no-timing"),
         (("--memory", "1GB"), "leave it out with --evaluator"),
         (("--batch", "jobs.jsonl"), "cannot be combined with --batch"),
     ],

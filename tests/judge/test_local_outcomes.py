@@ -11,6 +11,7 @@ from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status, Verdict
 from support.programs import AFFINE, CPP, CPP_SOURCE, TRITON, doing, replaced
+from support.timed_verdicts import timed_verdict
 
 BUSY = "while True:\n    pass"
 HANG = "import time\nwhile True:\n    time.sleep(0.1)"
@@ -145,7 +146,7 @@ def test_what_a_kernel_prints_is_kept_and_changes_nothing(strict):
 
 
 def test_cpp_is_timed_with_an_interval(timing):
-    verdict = timing.evaluate(AFFINE, CPP)
+    verdict = timed_verdict(timing, AFFINE, CPP)
     assert verdict.correct and verdict.timed
     assert verdict.timing.samples >= 3
     assert 0 < verdict.speedup_low <= verdict.speedup

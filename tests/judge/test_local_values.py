@@ -6,6 +6,7 @@ import pytest
 
 from kernelgym.types import Status
 from support.programs import forward_only, problem
+from support.timed_verdicts import timed_verdict
 
 MATMUL = problem("return x @ y", "torch.randn(64, 300), torch.randn(300, 48)", arguments="x, y")
 
@@ -160,7 +161,8 @@ def test_numbers_among_the_inputs_reach_the_kernel(strict):
 @pytest.mark.slow
 def test_numbers_that_change_can_be_timed(timing):
     scale = problem("return x * s", "torch.randn(9, 9), float(torch.rand(()))", arguments="x, s")
-    verdict = timing.evaluate(scale, forward_only("return s * x", "x, s", language="cpp"))
+    kernel = forward_only("return s * x", "x, s", language="cpp")
+    verdict = timed_verdict(timing, scale, kernel)
     assert verdict.correct and verdict.timed, verdict
 
 
@@ -188,7 +190,7 @@ def test_a_model_that_counts_its_calls(timing):
         constructor="self.register_buffer('calls', torch.zeros(()))",
         language="cpp",
     )
-    verdict = timing.evaluate(counting, kernel)
+    verdict = timed_verdict(timing, counting, kernel)
     assert verdict.correct and verdict.timed, verdict
 
 

@@ -121,7 +121,7 @@ def test_what_is_changed_in_place_is_a_copy(
 
 def test_triton_is_launched_by_the_grid(tmp_path: Path) -> None:
     source = kernel_source(read_spec(written(tmp_path, TRITON_SPEC)))
-    launch = "scale_kernel[((-(-count // BLOCK)),)](x, y, count, factor, BLOCK=64, num_warps=4)"
+    launch = "scale_kernel[((-(-count // BLOCK)),)](x, y, count, factor, BLOCK=BLOCK, num_warps=4)"
     assert launch in source and "y = torch.empty((rows, columns,)" in source
     assert "1237" not in source and "31" not in source
 

@@ -26,6 +26,7 @@ from kernelgym.judge.stage_clock import StageClock
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Job, Status
 from support.programs import AFFINE, CPP, TIGHT, doing
+from support.timed_verdicts import timed_verdict
 
 
 class Obedient:
@@ -258,7 +259,7 @@ def test_a_kernel_that_hangs_keeps_nobody_from_being_timed(tmp_path):
     hangs = doing("while True:\n    pass")
     rules = dataclasses.replace(RULESETS["strict"], limits=dataclasses.replace(TIGHT, run_s=8.0))
     with LocalEvaluator(ruleset=rules, workers=2, cache_dir=tmp_path) as evaluator:
-        assert evaluator.evaluate(AFFINE, CPP).timing is not None  # built, and all is warm
+        assert timed_verdict(evaluator, AFFINE, CPP).timing is not None  # built, and all is warm
         order = [
             (index, verdict)
             for index, verdict in evaluator.evaluate_iter([Job(AFFINE, hangs), Job(AFFINE, CPP)])
