@@ -70,7 +70,7 @@ def test_every_option_is_listed_with_its_default() -> None:
     for name, parameter in parameters.items():
         default = parameter.default
         if name not in said_in_words:
-            written = "none" if default is None else str(default)
+            written = "none" if default is None else str(default) or "none"
             assert table[name][0].strip("`") == written, name
 
 
