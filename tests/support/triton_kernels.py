@@ -8,69 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.search.gpu_kernels import OWN_TASKS
 from kernelgym import Kernel, Problem
 
-_MATMUL = """
-
-@triton.jit
-def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, sam, sak, sbk, sbn, scm, scn,
-                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    pid_m = tl.program_id(0)
-    pid_n = tl.program_id(1)
-    rows = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    cols = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for k in range(0, K, BLOCK_K):
-        ks = k + tl.arange(0, BLOCK_K)
-        a = tl.load(a_ptr + rows[:, None] * sam + ks[None, :] * sak,
-                    mask=(rows[:, None] < M) & (ks[None, :] < K), other=0.0)
-        b = tl.load(b_ptr + ks[:, None] * sbk + cols[None, :] * sbn,
-                    mask=(ks[:, None] < K) & (cols[None, :] < N), other=0.0)
-        acc += tl.dot(a, b, input_precision="ieee")
-    tl.store(c_ptr + rows[:, None] * scm + cols[None, :] * scn, acc.to(c_ptr.dtype.element_ty),
-             mask=(rows[:, None] < M) & (cols[None, :] < N))
-
-
-class ModelNew(nn.Module):
-    def forward(self, a, b):
-        M, K = a.shape
-        N = b.shape[1]
-        c = torch.empty((M, N), device=a.device, dtype=a.dtype)
-        grid = lambda META: (triton.cdiv(M, META["BLOCK_M"]), triton.cdiv(N, META["BLOCK_N"]))
-        matmul_kernel[grid](
-            a, b, c, M, N, K, a.stride(0), a.stride(1), b.stride(0), b.stride(1),
-            c.stride(0), c.stride(1), BLOCK_M=16, BLOCK_N=16, BLOCK_K=16, num_warps=1, num_stages=1,
-        )
-        return c
-"""
-_SOFTMAX = """
-
-@triton.jit
-def softmax_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    peak = -float("inf")
-    for start in range(0, n_cols, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=-float("inf"))
-        peak = tl.maximum(peak, tl.max(x, axis=0))
-    total = 0.0
-    for start in range(0, n_cols, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=-float("inf"))
-        total += tl.sum(tl.exp(x - peak), axis=0)
-    for start in range(0, n_cols, BLOCK):
-        cols = start + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=-float("inf"))
-        y = tl.exp(x - peak) / total
-        tl.store(y_ptr + row * n_cols + cols, y, mask=cols < n_cols)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=128, num_warps=4)
-        return y
-"""
 _TOTAL = """
 
 @triton.jit
@@ -222,31 +162,30 @@ def get_init_inputs():
 """
 
 
-def _made(name: str, text: str, inputs: str, result: str, names: str) -> tuple[Problem, Kernel]:
+def _problem(name: str, inputs: str, result: str, names: str) -> Problem:
     source = _PROBLEM.format(inputs=inputs, result=result, names=names)
-    return Problem(f"t/{name}", "t", 1, name, source), Kernel(_HEAD + text, "triton")
+    return Problem(f"t/{name}", "t", 1, name, source)
+
+
+def _written(text: str) -> Kernel:
+    return Kernel(_HEAD + text, "triton")
 
 
 TRITON_KERNELS: dict[str, tuple[Problem, Kernel]] = {
-    name: _made(name, *given)
-    for name, given in {
-        "matmul": (_MATMUL, _PRODUCT, "a @ b", "a, b"),
-        "naive_matmul": (
-            _NAIVE_MATMUL,
-            "torch.randn(37, 50), torch.randn(50, 41)",
-            "a @ b",
-            "a, b",
-        ),
-        "outer": (_OUTER, _PRODUCT, "a @ b", "a, b"),
-        "softmax": (_SOFTMAX, "torch.randn(5, 333)", "torch.softmax(x, dim=1)", "x"),
-        "total": (_TOTAL, "torch.randn(1000)", "x.sum().reshape(1)", "x"),
-        "gelu": (_GELU, "torch.randn(1000)", "torch.nn.functional.gelu(x)", "x"),
-        "rms_norm": (
-            _RMS_NORM,
+    name: (_problem(name, *given), kernel)
+    for name, (kernel, *given) in {
+        "matmul": (OWN_TASKS["matmul_fp32"][1], _PRODUCT, "a @ b", "a, b"),
+        "naive_matmul": (_written(_NAIVE_MATMUL), _PRODUCT, "a @ b", "a, b"),
+        "outer": (_written(_OUTER), _PRODUCT, "a @ b", "a, b"),
+        "softmax": (
+            OWN_TASKS["softmax"][1],
             "torch.randn(5, 333)",
-            "x * torch.rsqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)",
+            "torch.softmax(x, dim=1)",
             "x",
         ),
+        "total": (_written(_TOTAL), "torch.randn(1000)", "x.sum().reshape(1)", "x"),
+        "gelu": (_written(_GELU), "torch.randn(1000)", "torch.nn.functional.gelu(x)", "x"),
+        "rms_norm": (_written(_RMS_NORM), "torch.randn(5, 333)", _RMS, "x"),
     }.items()
 }
 """(problem, kernel) by name."""
