@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -50,7 +49,7 @@ def test_unknown_metrics_are_named() -> None:
 
 
 def test_command_reads_the_time_of_each_launch_once() -> None:
-    made = ncu.command("/bin/ncu", METRICS, Path("out.csv"), ["python", "x.py"])
+    made = ncu.command("/bin/ncu", METRICS, ["python", "x.py"])
     named = made[made.index("--metrics") + 1].split(",")
     assert named == list(METRICS) and made[-2:] == ["python", "x.py"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +16,30 @@ from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, TIERS, SandboxPlan
 
 PROGRAM = """
-import json, socket, subprocess, sys
+import json, os, socket, subprocess, sys
+
+def writes(name):
+    if os.path.isdir(name) or os.path.islink(name):
+        return False
+    try:
+        open(name, "r+").close()
+        return True
+    except OSError:
+        return False
+
 told = {}
 named = "import os; open(f'/proc/self/task/{os.getpid()}/comm', 'w').write('x')"
 told["child names itself"] = subprocess.run([sys.executable, "-c", named]).returncode == 0
-for name in ("/proc/sys/kernel/domainname", "/proc/sys/vm/swappiness"):
+names = ["/proc/" + name for name in os.listdir("/proc") if not name.isdigit()]
+names += ["/proc/sys/kernel/domainname", "/proc/sys/vm/swappiness", "/proc/pressure/cpu"]
+told["files of the machine"] = [name for name in names if writes(name)]
+told["sockets of programs"] = [sys.argv[1]] if os.path.exists(sys.argv[1]) else []
+for family in (17, 38, 40):  # packet, crypto, hypervisor
     try:
-        open(name, "r+").close()
-        told[name] = True
-    except OSError:
-        told[name] = False
+        socket.socket(family)
+        told["families"] = family
+    except OSError as error:
+        assert error.errno == 1, error
 try:
     socket.create_connection(("192.0.2.1", 80), timeout=1)
     told["network"] = True
@@ -37,10 +52,12 @@ print(json.dumps(told))
 """
 
 
-def test_profiler_may_name_threads_and_reaches_no_network(tmp_path: Path) -> None:
+def test_profiler_may_name_threads_and_reaches_no_other_program(tmp_path: Path) -> None:
+    outside, scratch = tmp_path / "service.sock", tmp_path / "scratch"
+    scratch.mkdir()
     plan = SandboxPlan(
         tier=TIERS[0],
-        scratch=str(tmp_path),
+        scratch=str(scratch),
         readable=(*readable_paths(), *compiler_paths(), "/usr"),
         listable=(),
         memory_bytes=0,
@@ -51,23 +68,31 @@ def test_profiler_may_name_threads_and_reaches_no_network(tmp_path: Path) -> Non
         gpu=True,
         sockets=True,
     )
-    made = subprocess.run(
-        [
-            *(sys.executable, "-I", "-S", "-B", sandbox.__file__),
-            *(json.dumps(dataclasses.asdict(plan)), sys.executable, "-c", PROGRAM),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(outside))
+        made = subprocess.run(
+            [
+                *(sys.executable, "-I", "-S", "-B", sandbox.__file__),
+                *(
+                    json.dumps(dataclasses.asdict(plan)),
+                    sys.executable,
+                    "-c",
+                    PROGRAM,
+                    str(outside),
+                ),
+            ],
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if made.returncode == OWN_FAILURE:
         pytest.skip(f"the host does not allow the strongest tier: {made.stderr[-200:]}")
     assert made.returncode == 0, made.stderr
     assert json.loads(made.stdout) == {
         "child names itself": True,
-        "/proc/sys/kernel/domainname": False,
-        "/proc/sys/vm/swappiness": False,
+        "files of the machine": [],
+        "sockets of programs": [],
         "network": False,
         "sockets": True,
     }

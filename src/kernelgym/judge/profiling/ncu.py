@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from kernelgym.counters import Counters, CountersStatus
 
@@ -13,21 +12,21 @@ __all__ = ["command", "failure", "read_output", "unknown_metrics"]
 
 _TIME = "gpu__time_duration.sum"
 _MOST_LAUNCHES = 8
+_FIRST_COLUMN = '"ID",'
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
 
 
-def command(ncu: str, metrics: Sequence[str], output: Path, program: Sequence[str]) -> list[str]:
+def command(ncu: str, metrics: Sequence[str], program: Sequence[str]) -> list[str]:
     """Return the command that profiles what a program does between start and stop of the profiler.
 
     Args:
         ncu: Path of ``ncu``.
         metrics: Metrics to read; the time of launches is added.
-        output: File for the values.
         program: The program with its arguments.
     """
     named = ",".join(dict.fromkeys((_TIME, *metrics)))
     options = ["--profile-from-start", "off", "--launch-count", str(_MOST_LAUNCHES)]
-    options += ["--csv", "--page", "raw", "--print-units", "base", "--log-file", str(output)]
+    options += ["--csv", "--page", "raw", "--print-units", "base"]
     return [ncu, *options, "--metrics", named, *program]
 
 
@@ -35,9 +34,13 @@ def read_output(text: str) -> Counters | None:
     """Return the counters in an output; None if it holds none.
 
     The values are those of the launch that took longest.
+
+    Args:
+        text: Everything that ``ncu`` and the program wrote; the values come last.
     """
     lines = [line for line in text.splitlines() if not line.startswith("==")]
-    rows = list(csv.reader(lines))
+    begins = [number for number, line in enumerate(lines) if line.startswith(_FIRST_COLUMN)]
+    rows = list(csv.reader(lines[begins[-1] :] if begins else ()))
     if len(rows) < 3 or "Kernel Name" not in rows[0]:
         return None
     head = rows[0]

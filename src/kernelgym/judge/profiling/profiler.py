@@ -1,9 +1,9 @@
 """`profile_kernel`: profiles one call of a kernel in a sandboxed process under ``ncu``.
 
-Contract: the process has no network, sees neither the reference nor the judged inputs, and writes
-to a folder of its own. Its inputs are random numbers with the shapes and types of the problem's.
-The device lock is shared meanwhile, so that no kernel is timed beside it. What the process writes
-is read as text and never trusted: counters decide no verdict.
+Contract: the process has no network, sees neither the reference nor the judged inputs, and has a
+root folder of its own, whose scratch folder lies in memory. Its inputs are random numbers with the
+shapes and types of the problem's. The device lock is shared meanwhile, so that no kernel is timed
+beside it. What the process writes is read as text and never trusted: counters decide no verdict.
 
 Does not profile kernels whose extensions have to be built first.
 """
@@ -42,7 +42,8 @@ from kernelgym.types import Kernel, Problem
 
 __all__ = ["profile_kernel"]
 
-_FILE_BYTES = 1 << 30
+_FILE_BYTES, _SCRATCH_BYTES = 1 << 28, 1 << 30
+_MEMORY_BYTES = 32 << 30  # ncu keeps a copy of what a kernel writes while it repeats a launch
 _OPEN_FILES, _PROCESSES = 4096, 4096
 
 
@@ -77,22 +78,23 @@ def profile_kernel(
         return Counters("unavailable", message=f"a profile needs the sandbox tier {TIERS[0]}")
     asked = tuple(metrics) or METRICS
     scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="profile-", dir=scratch) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="profiled-", dir=scratch) as given,
+        tempfile.TemporaryDirectory(prefix="profile-", dir=scratch) as folder,
+    ):
         job = {"source": kernel.source, **_described(problem, accelerator.device)}
-        Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8", errors="replace")
+        Path(given, "job.json").write_text(json.dumps(job), encoding="utf-8", errors="replace")
+        # -P: the folder of the program has a package named triton of its own.
+        program = [sys.executable, "-P", "-B", profiled_call.__file__, f"{given}/job.json", folder]
         for _ in range(2):
-            output = Path(folder, "counters.csv")
-            # -P: the folder of the program has a package named triton of its own.
-            program = [sys.executable, "-P", "-B", profiled_call.__file__, f"{folder}/job.json"]
             running = compiler_process.start(
-                command(ncu, asked, output, program), _plan(folder, ncu), ZYGOTE
+                command(ncu, asked, program), _plan(given, folder, ncu), ZYGOTE
             )
             left = timeout_s - (time.monotonic() - began)
             with accelerator.device_lock.shared():
                 said = running.finish(BuildLimit(max(1.0, left)))
-            text = output.read_text(errors="replace")[:_FILE_BYTES] if output.exists() else ""
-            found = read_output(text)
-            if found is not None or not (unknown := unknown_metrics(text + said)):
+            found = read_output(said)
+            if found is not None or not (unknown := unknown_metrics(said)):
                 break
             asked = tuple(name for name in asked if name not in unknown)
     seconds = round(time.monotonic() - began, 3)
@@ -101,7 +103,7 @@ def profile_kernel(
     if seconds >= timeout_s:
         told = f"the profile took more than {timeout_s:g} s"
         return Counters("timeout", seconds=seconds, message=told)
-    status, why = failure(text + "\n" + bounded(said))
+    status, why = failure(bounded(said))
     return Counters(status, seconds=seconds, message=why)
 
 
@@ -132,15 +134,17 @@ def describe(value: Any) -> Any:
     raise TypeError(f"an input is a {type(value).__name__}, which a profile cannot make")
 
 
-def _plan(folder: str, ncu: str) -> SandboxPlan:
-    own = (os.path.dirname(profiled_call.__file__), os.path.dirname(ncu))
+def _plan(given: str, folder: str, ncu: str) -> SandboxPlan:
+    # A path through a link is no path in the profiler's own root folder: name both.
+    own = [sys.prefix, os.path.dirname(profiled_call.__file__), os.path.dirname(ncu), given]
     return SandboxPlan(
         tier=TIERS[0],
         scratch=folder,
         readable=(*readable_paths(), *driver_paths(), *compiler_paths(), "/usr", "/opt", *own),
         listable=(),
-        memory_bytes=0,
+        memory_bytes=_MEMORY_BYTES,
         file_bytes=_FILE_BYTES,
+        scratch_bytes=_SCRATCH_BYTES,
         open_files=_OPEN_FILES,
         processes=_PROCESSES,
         exec_allowed=True,

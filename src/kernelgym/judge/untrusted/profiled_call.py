@@ -1,6 +1,6 @@
 """Program of a profiled process: calls a kernel, with the profiler on for the last call.
 
-``python profiled_call.py JOB.json``; the job holds the kernel's source, and its inputs as
+``python profiled_call.py JOB.json FOLDER``; the job holds the kernel's source, and its inputs as
 `kernelgym.judge.profiling.profiler.describe` gives them. Runs in the untrusted process: standard
 library and torch only.
 """
@@ -31,11 +31,10 @@ def made(value: Any) -> Any:
     return torch.randint(low, high + 1, shape, device="cuda").to(dtype)
 
 
-def main(path: str) -> None:
+def main(path: str, folder: str) -> None:
     """Construct the model, call it some times, and once more for the profiler."""
     import torch
 
-    folder = os.path.dirname(path)
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")
     with open(path, encoding="utf-8") as file:
         job = json.load(file)
@@ -63,4 +62,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

@@ -51,7 +51,7 @@ OWN_FAILURE = 213
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 4096
-_OF_THE_MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+_QUIET = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
 _PR_SET_CHILD_SUBREAPER = 36
@@ -82,8 +82,8 @@ class SandboxPlan:
     limits private writable memory instead."""
     sockets: bool = False
     """True for a profiler only, whose parts talk through sockets, and whose processes use the GPU
-    after an exec. Only for the strongest tier: without namespaces they would reach other
-    programs."""
+    after an exec. Only for the strongest tier: the process sees a root folder of its own, so that
+    it finds no socket of another program."""
 
 
 def _check(result: int, what: str) -> int:
@@ -110,7 +110,7 @@ def prefer_as_victim() -> None:
 
 
 def mount_private(plan: SandboxPlan) -> None:
-    """Mount a private /proc and a bounded scratch folder.
+    """Mount a private /proc and a bounded scratch folder; for a profiler, a root folder of its own.
 
     Only for the first process of a pid namespace.
 
@@ -118,22 +118,67 @@ def mount_private(plan: SandboxPlan) -> None:
         OSError: If a mount is refused (containers often mask /proc).
     """
     _check(_libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None), "mount(private)")
-    quiet = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
-    _check(_libc.mount(b"proc", b"/proc", b"proc", quiet, None), "mount(/proc)")
-    if plan.sockets:
-        # The driver writes to /proc/PID of each process that the profiler starts, so all of /proc
-        # has to be writable, without what belongs to the whole machine.
-        for name in _OF_THE_MACHINE:
-            path = f"/proc/{name}".encode()
-            if os.path.exists(path):
-                _check(_libc.mount(path, path, None, _MS_BIND | _MS_REC, None), "mount(bind)")
-                flags = quiet | _MS_BIND | _MS_REMOUNT | _MS_RDONLY
-                _check(_libc.mount(None, path, None, flags, None), "mount(read-only)")
-    if not plan.exec_allowed:
+    if not plan.sockets:
+        _check(_libc.mount(b"proc", b"/proc", b"proc", _QUIET, None), "mount(/proc)")
+    if plan.sockets or not plan.exec_allowed:
         options = f"size={plan.scratch_bytes},mode=700".encode()
         target = os.fsencode(plan.scratch)
         flags = _MS_NOSUID | _MS_NODEV
         _check(_libc.mount(b"tmpfs", target, b"tmpfs", flags, options), "mount(scratch)")
+    if plan.sockets:
+        _enter_own_root(plan)
+
+
+def _enter_own_root(plan: SandboxPlan) -> None:
+    """Make the scratch folder the root: it holds what the plan lets read, devices and /proc only.
+
+    Landlock restricts neither connecting to a socket's file nor, where a process may write to all
+    of /proc, to files of the machine that root owns (`/proc/driver/nvidia/suspend`).
+    """
+    root = plan.scratch
+    for path in sorted({path for path in plan.readable if not path.startswith("/proc")}):
+        inside = f"{root}{path}"
+        if os.path.exists(path) and not os.path.exists(inside):
+            _bind(path, inside)
+    for path in _devices(plan):
+        _bind(path, f"{root}{path}")
+    for name in os.listdir("/"):  # /lib64 is a link in most distributions
+        if os.path.islink(f"/{name}") and not os.path.lexists(f"{root}/{name}"):
+            os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
+    os.makedirs(f"{root}/proc")
+    os.makedirs(f"{root}{plan.scratch}")
+    _check(_libc.mount(b"proc", f"{root}/proc".encode(), b"proc", _QUIET, None), "mount(/proc)")
+    os.chroot(root)
+    os.chdir(plan.scratch)
+    # The driver writes to /proc/PID of each process that the profiler starts.
+    for name in os.listdir("/proc"):
+        path = f"/proc/{name}"
+        if not name.isdigit() and not os.path.islink(path):
+            _bind(path, path)
+            flags = _QUIET | _MS_BIND | _MS_REMOUNT | _MS_RDONLY
+            _check(_libc.mount(None, path.encode(), None, flags, None), f"mount({path})")
+
+
+def _bind(path: str, target: str) -> None:
+    """Make a file or folder visible at a second place, which is created if it is missing."""
+    if os.path.isdir(path):
+        os.makedirs(target, exist_ok=True)
+    elif not os.path.lexists(target):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+    source, flags = os.fsencode(path), _MS_BIND | _MS_REC
+    _check(_libc.mount(source, os.fsencode(target), None, flags, None), f"mount({path})")
+
+
+def _devices(plan: SandboxPlan) -> list[str]:
+    """Return the devices that a sandboxed process may open."""
+    found = ["/dev/null"]
+    if plan.gpu or not plan.exec_allowed:
+        # A compiler would read `#include "/dev/zero"` until it has no memory left.
+        found += ["/dev/zero", "/dev/urandom", "/dev/random"]
+    if plan.gpu:
+        found += [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith("nvidia")]
+    return found
 
 
 def confine(plan: SandboxPlan, seccomp: ModuleType) -> None:
@@ -224,13 +269,7 @@ def _restrict_files(plan: SandboxPlan) -> None:
         for path in plan.listable:
             _allow(ruleset, path, _LL_READ_DIR, all_rights)
         _allow(ruleset, plan.scratch, all_rights, all_rights)
-        devices = ["/dev/null"]
-        if plan.gpu or not plan.exec_allowed:
-            # A compiler would read `#include "/dev/zero"` until it has no memory left.
-            devices += ["/dev/zero", "/dev/urandom", "/dev/random"]
-        if plan.gpu:
-            devices += [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith("nvidia")]
-        for path in devices:
+        for path in _devices(plan):
             rights = _LL_READ | _LL_WRITE | _LL_READ_DIR
             _allow(ruleset, path, rights | (_LL_IOCTL if plan.gpu else 0), all_rights)
         # Without a pid namespace, /proc would show the environments of other processes.
@@ -310,6 +349,8 @@ def main(plan_json: str, argv: list[str]) -> None:
             die_with_parent()
             if plan.tier.startswith("ns+"):
                 mount_private(plan)
+            if plan.sockets:  # candidate code runs under the profiler
+                prefer_as_victim()
             confine(plan, seccomp)
             argv = argv or _told()
             os.execvp(argv[0], argv)

@@ -55,6 +55,7 @@ _FCNTL, _F_SETSIG, _F_SETOWN, _F_SETOWN_EX = (72, 25), 10, 8, 15
 _IOCTL, _FIOSETOWN, _SIOCSPGRP = (16, 29), 0x8901, 0x8902
 _CONNECT = _table("connect 42 203")
 _AF_UNIX, _SOCK_SEQPACKET = 1, 5
+_FAMILIES = (_AF_UNIX, 2, 10, 16)  # and IPv4, IPv6, netlink
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
 _PRLIMIT = (302, 261)
 _ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
@@ -72,7 +73,9 @@ def syscall_filter(
         gpu: True to allow what the CUDA driver needs.
         alone: The id of a process that may send signals only to itself; 0 if it may send them to
             every process that it sees.
-        sockets: True to allow sockets of every kind.
+        sockets: True to allow Unix, internet and netlink sockets, which a network namespace and a
+            root folder of its own keep apart from others; sockets to a hypervisor are no part of
+            a namespace.
 
     Raises:
         OSError: If this file has no table for the machine.
@@ -82,7 +85,14 @@ def syscall_filter(
     if alone:
         denied |= _SIGNAL
     if sockets:
-        del denied["socket"]
+        families = [(_JUMP_EQUAL, 4 - i, 0, family) for i, family in enumerate(_FAMILIES)]
+        program += [
+            (_JUMP_EQUAL, 0, 7, denied.pop("socket")[column] or 0),
+            (_LOAD, 0, 0, 16),
+            *families,
+            (_RETURN, 0, 0, _DENY | errno.EPERM),
+            (_LOAD, 0, 0, 0),
+        ]
     elif gpu:
         # The CUDA driver listens on a Unix SOCK_SEQPACKET socket: allow that kind only. With
         # `connect` denied, the process can reach no other through it.
