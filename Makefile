@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook redteam lint bench docs clean
+.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook test-adapters redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -67,6 +67,10 @@ test-cookbook: setup $(TINKER_STAMP) $(COOKBOOK_STAMP)  ## Run tinker-cookbook's
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(COOKBOOK_VENV)/bin/pytest --hypothesis-profile=ci tests/train/adapters
 
+# Frameworks exclude each other's versions: each has an environment in .venv-adapters.
+test-adapters:  ## Play episodes by other frameworks' own programs (FRAMEWORKS="inspect openenv" for some)
+	$(PYTHON) tests/adapters/environments.py $(FRAMEWORKS)
+
 test-report: setup  ## Use a report's page in a headless Chromium (on the PATH, or named by CHROMIUM=)
 	$(BIN)/pytest --hypothesis-profile=ci -m browser
 
@@ -93,4 +97,4 @@ docs: $(DOCS_STAMP)  ## Build docs/ and the API reference into build/docs; a bro
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
 
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) $(TINKER_VENV) $(COOKBOOK_VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TINKER_VENV) $(COOKBOOK_VENV) .venv-adapters build .pytest_cache .mypy_cache .ruff_cache .hypothesis

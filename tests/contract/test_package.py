@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import kernelgym
+from adapters.environments import FRAMEWORKS
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -31,10 +32,11 @@ def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {
         *("rag", "trl", "tinker", "tinker-cookbook", "search", "eval", "serve", "ray", "report"),
+        *FRAMEWORKS,
         *("dev", "docs", "all"),
     }
-    # tinker-cookbook wants another transformers than trl.
-    apart = {"tinker-cookbook", "dev", "docs", "all"}
+    # tinker-cookbook wants another transformers than trl; frameworks exclude each other.
+    apart = {"tinker-cookbook", *FRAMEWORKS, "dev", "docs", "all"}
     assert set(re.split(r"[\[\],]", extras["all"][0])) == set(extras) - apart | {"kernelgym", ""}
 
 

@@ -1,1 +1,6 @@
-"""Adapters: the judge as other projects' programs call it."""
+"""Adapters: episodes and verdicts as other projects' programs ask for them, one module a project.
+
+`frameworks` checks a framework's version, `live_episode` plays the episodes; adapters of frameworks
+stand on these two and never import each other. The frameworks' versions are the extras in
+pyproject.toml, and docs/adapters.md says what of an episode each framework passes on.
+"""

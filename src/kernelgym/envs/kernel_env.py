@@ -318,17 +318,30 @@ class KernelEnv(gym.Env[str, str]):
         return self.observer.retrieved(episode.problem, episode.turns, start=self._start)
 
     @property
+    def drawn(self) -> tuple[Problem, ...]:
+        """Problems that `reset` draws from: neither degenerate nor above the memory budget."""
+        return self._choice.drawn
+
+    @property
     def problem(self) -> Problem:
         """The current episode's problem."""
         return self.episode.problem
 
-    def sibling(self) -> Self:
-        """Return an environment with the same settings and problems, not yet reset."""
+    def sibling(self, *, borrows: bool = False) -> Self:
+        """Return an environment with the same settings and problems, not yet reset.
+
+        Args:
+            borrows: Whether it uses this environment's evaluator and never closes it; otherwise it
+                takes its own share of the shared evaluator.
+        """
         twin = copy.copy(self)
         twin._episode = twin._start = None
         twin._np_random = twin._np_random_seed = None
-        if self._owns_evaluator:  # the twin takes a share of its own when it needs one
-            twin._evaluator, twin._owns_evaluator = None, False
+        if borrows:
+            twin._evaluator = self.evaluator
+        elif self._owns_evaluator:  # the twin takes a share of its own when it needs one
+            twin._evaluator = None
+        twin._owns_evaluator = False
         twin.observation_space, twin.action_space = KernelText(), KernelText()
         return twin
 

@@ -1,0 +1,173 @@
+"""`LiveEpisode`: one episode that a framework's own loop plays, answer by answer.
+
+`EpisodeFactory` makes them: environments of the same settings that share a judge. Contract:
+
+- settings are those of `gym.make`, and plain data suffices: an evaluator can be an address;
+- `context` is ``transcript`` if it is not given, so that a framework can append `LiveEpisode.news`
+  to the conversation that it keeps;
+- an answer whose kernel could not be judged, through no fault of the kernel, raises `JudgeError`.
+  An adapter turns this into its framework's word for "play it anew" or "leave it out", never into
+  a reward;
+- the same answers get the same turns, scores and verdicts as under `kernelgym.play_episode`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+from dataclasses import dataclass
+from typing import Any, cast
+
+import gymnasium as gym
+
+from kernelgym.envs.drivers import step_async
+from kernelgym.envs.infos import as_json
+from kernelgym.envs.kernel_env import KernelEnv, StepResult
+from kernelgym.errors import JudgeError
+from kernelgym.evaluators.awaited import AwaitedEvaluator
+from kernelgym.types import Answer, Kernel, Message, Problem, Trajectory, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """What came of one answer."""
+
+    reward: float
+    """Score of the turn."""
+    over: bool
+    """True if the episode takes no further answer."""
+    truncated: bool
+    """True if something outside the episode ended it, such as a context that is full."""
+    news: str
+    """Message that the model reads next: feedback on its answer and what is asked; at the end of
+    the episode the feedback alone."""
+    info: dict[str, Any]
+    """Info of the step as plain data; see `kernelgym.envs.infos.as_json`."""
+
+
+class LiveEpisode:
+    """One episode, played once.
+
+    Args:
+        env: The environment, already reset.
+    """
+
+    def __init__(self, env: KernelEnv) -> None:
+        self.env = env
+
+    @property
+    def problem(self) -> Problem:
+        """The problem that is played."""
+        return self.env.problem
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """Conversation that the model reads for its next answer."""
+        return self.env.messages
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether each prompt is the one before, the answer to it, and one new user message."""
+        return self.env.observer.is_append_only
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The turns played so far."""
+        return self.env.episode.trajectory
+
+    async def answer(self, text: str, cut_off: bool = False) -> AnswerResult:
+        """Take an answer, awaiting its verdict, and return what came of it.
+
+        Args:
+            text: The model's text.
+            cut_off: Whether sampling stopped at a limit of tokens.
+
+        Raises:
+            JudgeError: If the kernel could not be judged; the episode must be dropped.
+            ResetNeeded: If the episode is over.
+        """
+        return self._result(await step_async(self.env, text, self._judge, cut_off))
+
+    def answer_now(self, text: str, cut_off: bool = False) -> AnswerResult:
+        """Take an answer as `answer` does, blocking the calling thread until it is judged.
+
+        Raises:
+            JudgeError: If the kernel could not be judged; the episode must be dropped.
+            ResetNeeded: If the episode is over.
+        """
+        return self._result(self.env.step(Answer(text, cut_off=True) if cut_off else text))
+
+    async def _judge(self, problem: Problem, kernel: Kernel) -> Verdict:
+        return await AwaitedEvaluator(self.env.evaluator).evaluate(problem, kernel)
+
+    def _result(self, stepped: StepResult) -> AnswerResult:
+        _, reward, terminated, truncated, info = stepped
+        turn = self.env.episode.turns[-1]
+        if not info["valid"]:
+            why = turn.verdict.message or "a correct kernel was not timed"
+            raise JudgeError(
+                f"turn {turn.index + 1} on {self.problem.id} has no score, through no fault of the "
+                f"kernel: {why}; play the episode anew or leave it out"
+            )
+        over = terminated or truncated
+        appended = not over and self.is_append_only
+        news = self.env.news.content if appended else str(turn.feedback)
+        return AnswerResult(reward, over, truncated, news, as_json(info))
+
+
+class EpisodeFactory:
+    """Makes episodes of the same settings, which share one judge.
+
+    Threads may share it. The judge ends with the process, or with `close`.
+
+    Args:
+        env_id: Id of the environment, such as ``Synthetic-L1-MultiTurn``.
+        **options: Options of `gym.make`; ``context`` is ``transcript`` if it is not given.
+
+    Raises:
+        UsageError: If an option is unknown or cannot be used.
+    """
+
+    def __init__(self, env_id: str, **options: Any) -> None:
+        made = gym.make(env_id, **({"context": "transcript"} | options))
+        self._first = cast(KernelEnv, made.unwrapped)
+        self._lock = threading.Lock()
+        atexit.register(self.close)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Problems that can be played."""
+        return self._first.drawn
+
+    def first_messages(self, problem: Problem) -> tuple[Message, ...]:
+        """Return what the model reads first of a problem."""
+        return self._first.observer.observe(problem)
+
+    def begin(self, problem_id: str | int | None = None, seed: int | None = None) -> LiveEpisode:
+        """Return a new episode.
+
+        The first call may start the judge's processes.
+
+        Args:
+            problem_id: Problem to play; None to draw one.
+            seed: Seed of the draw.
+
+        Raises:
+            UsageError: If there is no such problem, or it cannot be played.
+        """
+        with self._lock:
+            env = self._first.sibling(borrows=True)
+        env.reset(seed=seed, options=None if problem_id is None else {"problem_id": problem_id})
+        return LiveEpisode(env)
+
+    async def begin_async(
+        self, problem_id: str | int | None = None, seed: int | None = None
+    ) -> LiveEpisode:
+        """Return a new episode as `begin` does, without blocking the event loop."""
+        return await asyncio.to_thread(self.begin, problem_id, seed)
+
+    def close(self) -> None:
+        """End the judge, unless it was given as an object."""
+        atexit.unregister(self.close)
+        self._first.close()

@@ -1,0 +1,119 @@
+"""Environments in which the adapters' tests run, one for each framework.
+
+    python tests/adapters/environments.py [EXTRA ...]   # make them, and run the tests in each
+    python tests/adapters/environments.py --update      # pin the newest versions that pip finds
+
+Frameworks exclude each other's versions, so each has an environment, of the version that its extra
+in pyproject.toml names: ``inspect = ["inspect-ai~=0.3.285"]`` is tested with 0.3.285. An
+environment begins as hard links to the one of kernelgym's own requirements, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".venv-adapters"
+DOCS = ROOT / "docs" / "adapters.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """What a framework's tests need beside its extra."""
+
+    tests: tuple[str, ...]
+    """Files of tests, from the root."""
+    requirements: tuple[str, ...] = ()
+    """Further requirements, as pip takes them; paths are from the root."""
+
+
+FRAMEWORKS: Mapping[str, Framework] = {
+    "inspect": Framework(("tests/adapters/test_inspect_task.py",), ("openai>=3",)),
+}
+"""Frameworks by the name of their extra."""
+
+
+def pinned(extra: str) -> tuple[str, str]:
+    """Return name and version of an extra's framework."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    first = project["optional-dependencies"][extra][0]
+    name, version = re.fullmatch(r"([\w.-]+)(?:\[[\w,-]+\])?~=([\w.]+)", first).groups()
+    return name, version
+
+
+def environment(name: str, requirements: tuple[str, ...], base: Path | None = None) -> Path:
+    """Return the folder of an environment, made anew if its requirements changed."""
+    folder, wanted = FOLDER / name, "\n".join(requirements)
+    stamp = folder / ".installed"
+    if stamp.is_file() and stamp.read_text() == wanted:
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    bare = [] if base is None else ["--without-pip"]
+    subprocess.run([sys.executable, "-m", "venv", *bare, folder], check=True)
+    if base is not None:
+        (packages,) = folder.glob("lib/python*/site-packages")
+        (from_,) = base.glob("lib/python*/site-packages")
+        shutil.copytree(from_, packages, copy_function=os.link, dirs_exist_ok=True)
+    pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *requirements], check=True, cwd=ROOT)
+    stamp.write_text(wanted)
+    return folder
+
+
+def tested(extra: str) -> bool:
+    """Run the tests of a framework in its environment; return whether they passed."""
+    own = ("-c", "constraints.txt", "torch", "pytest", "hypothesis", "-e", ".[serve]")
+    base = environment("base", own)
+    name, version = pinned(extra)
+    framework = FRAMEWORKS[extra]
+    begun = time.monotonic()
+    folder = environment(extra, (f"{name}=={version}", *framework.requirements), base)
+    made_s = time.monotonic() - begun
+    command = [folder / "bin/python", "-m", "pytest", "--hypothesis-profile=ci", "-q"]
+    command += ["--disable-warnings", "-p", "no:unraisableexception"]
+    found = subprocess.run(
+        [*command, *framework.tests], cwd=ROOT, env={**os.environ, "KERNELGYM_FRAMEWORK": extra}
+    )
+    said = "passed" if found.returncode == 0 else "FAILED"
+    took_s = time.monotonic() - begun - made_s
+    print(f"{extra} ({name} {version}): {said}; installed in {made_s:.0f} s, ran {took_s:.0f} s")
+    return found.returncode == 0
+
+
+def update() -> None:
+    """Write the newest version that pip finds of each framework into pyproject.toml and docs."""
+    for extra in FRAMEWORKS:
+        name, old = pinned(extra)
+        command = [sys.executable, "-m", "pip", "index", "versions", name]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        (new,) = re.findall(r"^[\w.-]+ \(([\w.]+)\)", told, re.MULTILINE)
+        for path, text in ((ROOT / "pyproject.toml", "{}~={}"), (DOCS, "`{}` {}")):
+            path.write_text(
+                path.read_text().replace(text.format(name, old), text.format(name, new))
+            )
+        print(f"{name}: {old} -> {new}" if new != old else f"{name}: {old} is the newest")
+
+
+def main(*arguments: str) -> int:
+    """Return 1 if the tests of a framework failed."""
+    if arguments == ("--update",):
+        update()
+        return 0
+    unknown = set(arguments) - set(FRAMEWORKS)
+    if unknown:
+        print(f"unknown extras: {', '.join(unknown)}; known: {', '.join(FRAMEWORKS)}")
+        return 2
+    return 0 if all([tested(extra) for extra in arguments or FRAMEWORKS]) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:]))

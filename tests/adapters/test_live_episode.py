@@ -1,0 +1,103 @@
+"""Episodes that a framework's loop plays answer by answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from kernelgym import JudgeError, UsageError
+from kernelgym.adapters.live_episode import AnswerResult, EpisodeFactory, LiveEpisode
+from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply
+from kernelgym.types import Message
+from support.scripted_answers import (
+    CASES,
+    ENV,
+    OPTIONS,
+    PROBLEMS,
+    ScriptedModel,
+    essentials,
+    expected,
+    says,
+)
+
+
+def factory(evaluator: Any = None, **options: Any) -> EpisodeFactory:
+    evaluator = evaluator or ScriptedEvaluator()
+    return EpisodeFactory(ENV, **{**OPTIONS, "evaluator": evaluator} | options)
+
+
+async def appended(episode: LiveEpisode, model: ScriptedModel) -> list[Message]:
+    """Play an episode as a framework does that keeps the conversation itself."""
+    messages = list(episode.messages)
+    over = False
+    while not over:
+        answer = model.answer(messages)
+        result = await episode.answer(str(answer), answer.cut_off)
+        news = Message("user", result.news)
+        messages += [Message("assistant", str(answer)), news]
+        over = result.over
+        assert over or messages == list(episode.messages)
+    return messages
+
+
+def test_appended_conversations_get_the_scores_of_play_episode() -> None:
+    episodes = factory()
+    assert [problem.id for problem in episodes.problems] == [each.id for each in PROBLEMS.values()]
+    wanted = expected()
+
+    async def play() -> None:
+        played = [episodes.begin(problem.id) for problem in PROBLEMS.values()]
+        await asyncio.gather(*(appended(each, ScriptedModel()) for each in played))
+        for episode in played:
+            assert episode.trajectory == wanted[episode.problem.id]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_blocking_answers_get_the_scores_of_play_episode(case: str) -> None:
+    episode = factory().begin(PROBLEMS[case].id)
+    results: list[AnswerResult] = []
+    for answer in CASES[case]:
+        results.append(episode.answer_now(str(answer), getattr(answer, "cut_off", False)))
+        if results[-1].over:
+            break
+    wanted = expected()[PROBLEMS[case].id]
+    assert essentials(episode.trajectory) == essentials(wanted)
+    assert [result.reward for result in results] == list(wanted.scores)
+    assert json.loads(json.dumps(results[-1].info))["turn_scores"] == list(wanted.scores)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_kernel_that_was_not_judged_raises_and_has_no_reward(blocking: bool) -> None:
+    episode = factory().begin(PROBLEMS["malformed"].id)
+    with pytest.raises(JudgeError, match="no fault of the kernel"):
+        if blocking:
+            episode.answer_now(says("unavailable"))
+        else:
+            asyncio.run(episode.answer(says("unavailable")))
+
+
+def test_correct_kernel_that_the_reward_needs_timed_raises_if_it_was_not() -> None:
+    episode = factory(reward="kevin", language="cpp").begin(PROBLEMS["malformed"].id)
+    with pytest.raises(JudgeError, match="not timed"):
+        episode.answer_now(reply(SAMPLE_KERNELS["cpp"]))
+
+
+def test_same_seed_draws_the_same_problem() -> None:
+    episodes = factory()
+    drawn = [episodes.begin(seed=seed).problem.id for seed in (1, 2, 3, 1, 2, 3)]
+    assert drawn[:3] == drawn[3:] and len(set(drawn)) > 1
+    with pytest.raises(UsageError):
+        episodes.begin("Synthetic/L1/9999")
+
+
+def test_given_evaluator_stays_open() -> None:
+    judge = ScriptedEvaluator()
+    episodes = factory(judge)
+    episodes.begin()
+    episodes.close()
+    assert not judge.closed
