@@ -16,7 +16,7 @@ from kernelgym import devices
 from kernelgym.devices import CudaDevice, check_device, cuda_devices, find_device
 from kernelgym.errors import UsageError
 
-ROWS = [["NVIDIA H200", 150 << 30, 9, 0], ["NVIDIA A10G", 22 << 30, 8, 6]]
+ROWS = [["NVIDIA H200", 150 << 30, 9, 0, 13000], ["NVIDIA A10G", 22 << 30, 8, 6, 12080]]
 
 
 class Driver:
@@ -76,8 +76,8 @@ def test_any_value_is_a_device_or_a_usage_error(value: object) -> None:
 def test_devices_are_as_the_driver_says(answers) -> None:
     answers(ROWS)
     first, second = cuda_devices()
-    assert first == CudaDevice("NVIDIA H200", 150 << 30, (9, 0))
-    assert second == CudaDevice("NVIDIA A10G", 22 << 30, (8, 6))
+    assert first == CudaDevice("NVIDIA H200", 150 << 30, (9, 0), (13, 0))
+    assert second == CudaDevice("NVIDIA A10G", 22 << 30, (8, 6), (12, 8))
 
 
 def test_the_cpu_is_found_without_asking(answers) -> None:
@@ -135,6 +135,7 @@ LIBRARY = r"""
 #include <string.h>
 int cuInit(unsigned flags) { return getenv("BROKEN") ? 802 : getenv("EMPTY") ? 100 : 0; }
 int cuGetErrorString(int code, const char **text) { *text = "it is broken"; return 0; }
+int cuDriverGetVersion(int *version) { *version = 13020; return 0; }
 int cuDeviceGetCount(int *count) { *count = 2; return 0; }
 int cuDeviceGet(int *device, int index) { *device = index + 10; return 0; }
 int cuDeviceGetName(char *name, int size, int device) {
@@ -164,8 +165,8 @@ def test_the_question_is_one_that_a_driver_understands(tmp_path: Path) -> None:
     library = tmp_path / "libcuda.so.1"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     assert json.loads(_ask(tmp_path).stdout) == [
-        ["First", 10 << 32, 8, 6],
-        ["Second", 11 << 32, 9, 6],
+        ["First", 10 << 32, 8, 6, 13020],
+        ["Second", 11 << 32, 9, 6, 13020],
     ]
     assert json.loads(_ask(tmp_path, EMPTY="1").stdout) == []
     broken = _ask(tmp_path, BROKEN="1")

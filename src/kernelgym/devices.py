@@ -35,6 +35,8 @@ class CudaDevice:
     memory_bytes: int
     capability: tuple[int, int]
     """Compute capability, such as (9, 0)."""
+    driver: tuple[int, int] = (0, 0)
+    """Newest version of CUDA that its driver supports; (0, 0) if it is not known."""
 
 
 def check_device(device: str) -> str:
@@ -109,7 +111,10 @@ def _ask_driver(visible: str | None) -> tuple[CudaDevice, ...]:
     rows = json.loads(asked.stdout)
     if not rows:
         raise UsageError("no CUDA device is visible here (see CUDA_VISIBLE_DEVICES); known: cpu")
-    return tuple(CudaDevice(name, size, (major, minor)) for name, size, major, minor in rows)
+    return tuple(
+        CudaDevice(name, size, (major, minor), divmod(driver // 10, 100))
+        for name, size, major, minor, driver in rows
+    )
 
 
 _QUESTION = """
@@ -130,6 +135,8 @@ def ask(name, *arguments):
 rows, number = [], ctypes.c_int()
 if ask("cuInit", 0):
     ask("cuDeviceGetCount", ctypes.byref(number))
+    driver = ctypes.c_int()
+    ask("cuDriverGetVersion", ctypes.byref(driver))
     for index in range(number.value):
         device, size = ctypes.c_int(), ctypes.c_size_t()
         name = ctypes.create_string_buffer(256)
@@ -141,6 +148,6 @@ if ask("cuInit", 0):
             value = ctypes.c_int()
             ask("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
             capability.append(value.value)
-        rows.append([name.value.decode(), size.value, *capability])
+        rows.append([name.value.decode(), size.value, *capability, driver.value])
 print(json.dumps(rows))
 """

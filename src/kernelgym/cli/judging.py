@@ -159,10 +159,10 @@ def check_tools(language: str, device: str) -> None:
         UnsupportedLanguage: If the device or this machine cannot run it.
     """
     entry = check_language(language, device)
-    if entry.tools:
-        from kernelgym.judge.compiling import cpp_compiler
+    if entry.tools or entry.packages or entry.headers:
+        from kernelgym.judge.compiling.requirements import check_requirements
 
-        cpp_compiler.check_tools(entry)
+        check_requirements(entry, device=device)
 
 
 def read_text(path: str | Path, what: str) -> str:

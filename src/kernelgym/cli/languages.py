@@ -51,13 +51,13 @@ class LanguagesCommand(Command):
 
 def _described(name: str, device: str) -> dict[str, object]:
     """Return whether a language's sample kernel can be judged on a device, as plain data."""
-    from kernelgym.judge.compiling.cpp_compiler import check_tools
+    from kernelgym.judge.compiling.requirements import check_requirements
 
     entry, note, usable = LANGUAGES[name], "", True
     try:
         check_language(name, device)  # before the device is looked for: it holds on every machine
         find_device(device)
-        check_tools(entry, entry.sample)  # nvcc is needed by some sources only
+        check_requirements(entry, entry.sample, device)  # nvcc is needed by some sources only
     except UsageError as error:
         note, usable = str(error), False
     if usable and entry.is_interpreted(device):

@@ -16,7 +16,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["COMPILER", "TRUSTED", "ZYGOTE", "AllowList", "kept_variables"]
+from kernelgym.languages import header_variables
+
+__all__ = ["COMPILER", "TRUSTED", "ZYGOTE", "AllowList", "header_folders", "kept_variables"]
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 
@@ -46,6 +48,7 @@ TRUSTED = AllowList(
         *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ"),
         *("TMPDIR", "TEMP", "TMP", "XDG_CACHE_HOME"),
         *("LD_LIBRARY_PATH", "CC", "CXX", "VIRTUAL_ENV", "CONDA_PREFIX"),
+        *header_variables(),
     ),
     (
         *("KERNELGYM_", "PYTHON", "LC_", "MALLOC_"),
@@ -66,3 +69,11 @@ def kept_variables(allowed: AllowList, given: Mapping[str, str] | None = None) -
     """
     given = os.environ if given is None else given
     return {name: value for name, value in given.items() if allowed.holds(name)}
+
+
+def header_folders() -> dict[str, str]:
+    """Return the variables that name checkouts of languages' headers, as far as they are set.
+
+    Candidates get them, so that a kernel can name the folder that its build includes.
+    """
+    return {name: os.environ[name] for name in header_variables() if name in os.environ}

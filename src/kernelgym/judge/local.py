@@ -27,8 +27,8 @@ from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.evaluators.base import EvaluatorBase
 from kernelgym.evaluators.dispatch import Dispatcher
-from kernelgym.judge.compiling.cpp_compiler import check_tools
 from kernelgym.judge.compiling.library_cache import LibraryCache
+from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
 from kernelgym.judge.pool import WORKER_LOST, WorkerPool
 from kernelgym.judge.provenance import device_kind, provenance
@@ -241,7 +241,7 @@ class LocalEvaluator(EvaluatorBase):
         check_fits(problem, self._memory_bytes, self._device)
         for precision in judged_precisions(problem, self._ruleset):
             check_language(kernel.language, self._device, precision)
-        check_tools(LANGUAGES[kernel.language], kernel.source)
+        check_requirements(LANGUAGES[kernel.language], kernel.source, self._device)
 
     def build(self, kernel: Kernel) -> Build | None:
         """Build a kernel's extensions without judging it; the cache then has them.
@@ -258,7 +258,7 @@ class LocalEvaluator(EvaluatorBase):
             UsageError: If the host does not allow the required sandbox tier.
         """
         check_language(kernel.language, self._device)
-        check_tools(LANGUAGES[kernel.language], kernel.source)
+        check_requirements(LANGUAGES[kernel.language], kernel.source, self._device)
         try:
             found = self._pool.lend(lambda worker: worker.build(_PROBE, kernel))
         except WORKER_LOST:
@@ -285,7 +285,7 @@ class LocalEvaluator(EvaluatorBase):
                 f"{', '.join(entry.compiled_for) or 'nothing'} (the ruleset's front_end)"
             )
         check_fits(problem, self._memory_bytes, self._device)
-        check_tools(entry, kernel.source)
+        check_requirements(entry, kernel.source)
         try:
             found = self._pool.lend(lambda worker: worker.compile_only(problem, kernel))
         except WORKER_LOST as error:

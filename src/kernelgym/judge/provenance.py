@@ -22,7 +22,8 @@ from pathlib import Path
 
 from kernelgym.devices import check_device, cuda_devices, find_device
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler, find_nvcc
+from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler
+from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
 
 __all__ = ["code_digest", "device_kind", "provenance"]
 

@@ -23,6 +23,9 @@ class OwnKernel:
     """Name of the decorator that makes a kernel of a Python function; a call of it counts too."""
     decorator_aliases: str = ""
     """Regular expression for the decorator's other names."""
+    takes_plain_functions: bool = False
+    """Whether a decorated kernel may call functions of Python that are not decorated, because its
+    compiler traces them."""
     builders: tuple[str, ...] = ()
     """Last parts of names of functions that build kernels from text; messages name the first."""
     device_code: str = ""
@@ -36,9 +39,37 @@ class Tool:
     """Program that must be installed before a kernel can be built."""
 
     name: str
-    """Name of the program, as `kernelgym.judge.compiling.cpp_compiler.check_tools` looks it up."""
+    """Name of the program, as `kernelgym.judge.compiling.requirements` looks it up."""
     needed_by: str = ""
     """Text that marks the sources that need the program; empty if every source does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Python package that must be installed before a language's kernels can run."""
+
+    name: str
+    """Name of the distribution, as pip knows it."""
+    install: str
+    """Arguments of ``pip install`` that bring it."""
+    at_least: tuple[int, ...] = ()
+    """Lowest version that works, such as ``(4, 8)``; empty if any does."""
+    below: tuple[int, ...] = ()
+    """Lowest version that is too new; empty if none is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRoot:
+    """Checkout of headers that a language's kernels include and that no package installs."""
+
+    variable: str
+    """Environment variable that names the checkout, for the judge and for kernels alike."""
+    holds: str
+    """File inside the checkout by which it is recognised, such as ``include/kittens.cuh``."""
+    folders: tuple[str, ...]
+    """Folders inside the checkout that a build may search."""
+    source: str
+    """Address of the repository, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +99,17 @@ class Language:
     """Language tag of the fenced code block that an answer is written in."""
     tools: tuple[Tool, ...] = ()
     """Programs that building a kernel needs."""
+    packages: tuple[Package, ...] = ()
+    """Python packages that running a kernel needs."""
+    headers: tuple[HeaderRoot, ...] = ()
+    """Checkouts of headers that building a kernel may include."""
+    least_capability: tuple[int, int] = (0, 0)
+    """Lowest compute capability of a GPU that runs its kernels."""
+    least_driver: tuple[int, int] = (0, 0)
+    """Lowest version of CUDA that the GPU's driver has to support."""
+    half: str = ""
+    """Name of the module under `kernelgym.judge.untrusted.languages` that runs beside its kernels;
+    empty if there is none. Kernels of languages with different modules never share a zygote."""
     interpreted_on: tuple[str, ...] = ()
     """Device kinds on which an interpreter runs its kernels."""
     interpreter_note: str = ""

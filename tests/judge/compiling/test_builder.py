@@ -363,3 +363,30 @@ def test_a_sealed_copy_is_the_same_and_stays_so(tmp_path):
 def test_an_old_standard_does_not_cost_the_real_headers(builder):
     assert builder.build(_request(PLAIN, cflags=["-O1", "-std=c++17"])).path
     assert len(_compiles(builder)) == 1
+
+
+def test_language_s_own_headers_are_found_and_a_change_of_them_builds_anew(tmp_path) -> None:
+    headers, other = tmp_path / "tiles", tmp_path / "other"
+    for folder, answer in ((headers, 1), (other, 2)):
+        folder.mkdir()
+        (folder / "tiles.h").write_text(f"#define ANSWER {answer}\n")
+    (tmp_path / "scratch").mkdir()
+    builder = Builder(
+        tmp_path / "cache", tmp_path / "scratch", "limits", Limits(), readable_paths()
+    )
+    request = {
+        "name": "tiles",
+        "cpp_sources": [
+            "#include <tiles.h>\ntorch::Tensor f(torch::Tensor x) { return x + ANSWER; }"
+        ],
+        "functions": {"f": "f"},
+        "include_paths": [str(headers), str(other)],
+    }
+    refused = builder.build(request)
+    assert not refused.path and "tiles.h" in refused.log
+    first = builder.build(request, headers=(str(headers),))
+    assert first.path and not first.cached
+    assert builder.build(request, headers=(str(headers),)).cached
+    (headers / "tiles.h").write_text("#define ANSWER 10\n")
+    changed = builder.build(request, headers=(str(headers),))
+    assert changed.path != first.path and not changed.cached

@@ -148,3 +148,19 @@ def test_options_that_assume_finite_numbers_are_known(key, flag, assumes):
 def test_requests_of_any_form_can_be_asked_for_flags(value):
     assert assumes_finite(value) is False
     assert assumes_finite({"cflags": value}) in (True, False)
+
+
+def test_folders_of_further_headers_are_kept_and_others_left_out(tmp_path) -> None:
+    allowed = tmp_path / "tiles" / "include"
+    allowed.mkdir(parents=True)
+    link = tmp_path / "link"
+    link.symlink_to(allowed)
+    request = {
+        "name": "f",
+        "cpp_sources": ["int f();"],
+        "functions": {"f": "f"},
+        "include_paths": [str(link), f"{allowed}/..", "/etc", f"{allowed}/"],
+    }
+    found = read_request(request, headers=(str(allowed.resolve()),))
+    assert found.include_paths == (str(allowed.resolve()),) * 2
+    assert read_request(request).include_paths == ()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from kernelgym.judge.compiling import builder as builder_module
-from kernelgym.judge.compiling import triton_tools
+from kernelgym.judge.compiling import programs
 from kernelgym.judge.compiling.builder import Builder
 from kernelgym.judge.compiling.compiler_process import (
     BuildLimit,
@@ -52,17 +52,17 @@ def answer_of(path):
 
 
 def test_a_launcher_is_built_once_and_each_source_has_its_own(builder, tmp_path):
-    first = builder.build({"launcher": source(7)})
+    first = builder.build({"program": "launcher", "source": source(7)})
     assert first.path and not first.cached and answer_of(first.path) == 7
-    again = builder.build({"launcher": source(7)})
+    again = builder.build({"program": "launcher", "source": source(7)})
     assert again.cached and again.path == first.path
-    assert answer_of(builder.build({"launcher": source(8)}).path) == 8
+    assert answer_of(builder.build({"program": "launcher", "source": source(8)}).path) == 8
     assert os.listdir(tmp_path / "scratch") == []
 
 
 def test_what_does_not_compile_is_told_and_not_kept(builder):
     for _ in range(2):
-        built = builder.build({"launcher": "int main( {"})
+        built = builder.build({"program": "launcher", "source": "int main( {"})
         assert not built.path and not built.cached and "error" in built.log
 
 
@@ -73,19 +73,18 @@ def test_it_may_not_read_what_candidates_may_not(builder, tmp_path):
         tmp_path / "cache", tmp_path / "scratch", "landlock+seccomp", Limits(), readable_paths()
     )
     included = f'#include "{secret}"\n{MODULE}'
-    assert builder.build({"launcher": included}).path  # without walls it can
-    built = confined.build({"launcher": included + "\n"})
+    assert builder.build({"program": "launcher", "source": included}).path  # without walls it can
+    built = confined.build({"program": "launcher", "source": included + "\n"})
     assert not built.path and "secret.h" in built.log
 
 
 def test_launcher_has_the_limit_of_triton(tmp_path, monkeypatch):
     allowed = []
-    monkeypatch.setattr(builder_module, "build_launcher", lambda *given: allowed.append(given[3]))
-    monkeypatch.setattr(builder_module, "assemble", lambda *given: allowed.append(given[4]))
+    monkeypatch.setattr(builder_module.programs, "run", lambda *given: allowed.append(given[3]))
     limits = Limits(build_s=7.0, triton_build_s=3.0)
     made = Builder(tmp_path / "cache", tmp_path, "limits", limits, ())
-    made.build({"launcher": "int a;"})
-    made.build({"ptx": "", "options": []})
+    made.build({"program": "launcher", "source": "int a;"})
+    made.build({"program": "ptxas", "source": "", "options": []})
     assert allowed == [3.0, 3.0]
 
 
@@ -115,7 +114,7 @@ builder = Builder(folder / "cache", folder, "limits", Limits(), readable_paths()
 asked, start = [], subprocess.Popen.__init__
 
 def request(what):
-    asked.append(sorted(what))
+    asked.append(what["program"])
     subprocess.Popen.__init__ = start  # it is the trusted side that starts programs
     built = builder.build(what)
     subprocess.Popen.__init__ = refuse
@@ -139,7 +138,7 @@ source = ASTSource(fn=double, signature={"x": "*fp32", "n": "i32", "BLOCK": "con
 compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
 assert compiled.asm["cubin"][:4] == bytes([0x7F]) + b"ELF", compiled.asm["cubin"][:4]
 assert compile_module_from_src(launcher, "__triton_launcher").answer() == 7
-assert asked == [["options", "ptx"], ["launcher"]], asked
+assert asked == ["ptxas", "launcher"], asked
 """
 
 
@@ -205,16 +204,20 @@ PTX = """
 
 def test_ptx_is_assembled_once(builder):
     options = ["-lineinfo", "-v", "--opt-level", "0", "--gpu-name=sm_90"]
-    first = builder.build({"ptx": PTX, "options": options})
+    first = builder.build({"program": "ptxas", "source": PTX, "options": options})
     assert first.path and not first.cached
     with open(first.path, "rb") as file:
         assert file.read(4) == b"\x7fELF"
-    again = builder.build({"ptx": PTX, "options": options})
+    again = builder.build({"program": "ptxas", "source": PTX, "options": options})
     assert again.cached and again.code == first.code
     (kernel,) = first.code.functions
     assert kernel.registers and kernel.spilled_bytes == kernel.shared_bytes == 0
-    assert not builder.build({"ptx": PTX, "options": ["--gpu-name=sm_80"]}).path  # not for this one
-    broken = builder.build({"ptx": PTX.replace("ret", "rat"), "options": options})
+    assert not builder.build(
+        {"program": "ptxas", "source": PTX, "options": ["--gpu-name=sm_80"]}
+    ).path  # not for this one
+    broken = builder.build(
+        {"program": "ptxas", "source": PTX.replace("ret", "rat"), "options": options}
+    )
     assert not broken.path and "rat" in broken.log
 
 
@@ -229,10 +232,12 @@ def test_who_stands_by_assembles_one_kernel(tmp_path, tier):
     builder.stand_by()
     builder.stand_by()
     assert len(list(scratch.iterdir())) == 1
-    built = builder.build({"ptx": PTX, "options": OPTIONS})
+    built = builder.build({"program": "ptxas", "source": PTX, "options": OPTIONS})
     assert built.path and not built.cached
     assert not list(scratch.iterdir())  # it is gone, with its folder
-    assert builder.build({"ptx": PTX + "// again", "options": OPTIONS}).path  # by another one
+    assert builder.build(
+        {"program": "ptxas", "source": PTX + "// again", "options": OPTIONS}
+    ).path  # by another one
     builder.stand_by()
     builder.close()
     assert not list(scratch.iterdir())
@@ -248,9 +253,9 @@ def test_nobody_goes_first_for_what_takes_no_time(builder, monkeypatch, prompt_s
         yield
         gone.append("back")
 
-    monkeypatch.setattr(triton_tools, "_PROMPT_S", prompt_s)
+    monkeypatch.setattr(programs, "_PROMPT_S", prompt_s)
     for _ in range(2):  # the second time it is there already
-        assert builder.build({"ptx": PTX, "options": OPTIONS}, away).path
+        assert builder.build({"program": "ptxas", "source": PTX, "options": OPTIONS}, away).path
     assert gone == ["out", "back"] * times
 
 
@@ -258,7 +263,7 @@ def test_who_fell_while_it_stood_by_is_replaced(builder, tmp_path):
     builder.stand_by()
     builder._standing._process.kill()
     builder._standing._process.wait()
-    assert builder.build({"ptx": PTX, "options": OPTIONS}).path
+    assert builder.build({"program": "ptxas", "source": PTX, "options": OPTIONS}).path
     assert not list((tmp_path / "scratch").iterdir())
 
 
@@ -299,9 +304,9 @@ def test_a_compiler_that_takes_too_long_is_ended(tmp_path):
 )
 def test_options_that_name_files_are_refused(builder, option):
     if option == "-o":  # by itself it would take the source for its output
-        built = builder.build({"ptx": PTX, "options": ["-o", "kernel.ptx"]})
+        built = builder.build({"program": "ptxas", "source": PTX, "options": ["-o", "kernel.ptx"]})
     else:
-        built = builder.build({"ptx": PTX, "options": [option]})
+        built = builder.build({"program": "ptxas", "source": PTX, "options": [option]})
     assert not built.path and "refused" in built.log
 
 
@@ -309,18 +314,18 @@ def test_options_that_name_files_are_refused(builder, option):
     "options", [["--gpu-name=sm_" + "9" * 5000], ["-v"] * 101, ["--a=" + "b" * 300_000], ["\u0663"]]
 )
 def test_absurd_options_are_refused(builder, options):
-    built = builder.build({"ptx": PTX, "options": options})
+    built = builder.build({"program": "ptxas", "source": PTX, "options": options})
     assert not built.path and built.log.startswith("error: ")
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_assembler_without_an_output_fails(builder, option):
-    built = builder.build({"ptx": PTX, "options": [option]})
+    built = builder.build({"program": "ptxas", "source": PTX, "options": [option]})
     assert not built.path and "kernel.cubin" in built.log
 
 
 def test_what_is_no_list_of_options_is_refused(builder):
-    assert "refused" in builder.build({"ptx": PTX, "options": "-v"}).log
+    assert "refused" in builder.build({"program": "ptxas", "source": PTX, "options": "-v"}).log
 
 
 def test_triton_can_be_warmed_without_a_device():

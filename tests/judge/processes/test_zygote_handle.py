@@ -17,7 +17,7 @@ from kernelgym.file_lock import Turns
 from kernelgym.judge import LocalEvaluator, local
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.processes.candidate_handle import USUAL
-from kernelgym.judge.processes.zygote_handle import Zygote
+from kernelgym.judge.processes.zygote_handle import Zygote, ZygoteFamily
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.worker import worker
 from kernelgym.judge.worker.jobs import prepare_ahead
@@ -303,7 +303,15 @@ def test_more_than_a_device_can_spare_is_refused(monkeypatch, cache_dir, ready, 
 @pytest.fixture
 def for_a_gpu(tmp_path):
     limits = RULESETS["strict"].limits
-    zygote = Zygote(False, limits, (), tmp_path, "limits", "cuda:0", tier_is_known=True)
+    zygote = Zygote(
+        ZygoteFamily(interpreted=False),
+        limits,
+        (),
+        tmp_path,
+        "limits",
+        "cuda:0",
+        tier_is_known=True,
+    )
     yield zygote
     zygote.close()
 

@@ -14,7 +14,7 @@ Contract:
 
 Does not cover:
 
-- headers that a candidate brings along;
+- headers that a candidate brings along: a language's own (`Language.headers`) may be included;
 - separate units within a language: the files of `load` are compiled as one unit per language.
 """
 
@@ -27,13 +27,13 @@ import shutil
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling import compiler_process
+from kernelgym.judge.compiling import compiler_process, programs, triton_tools
 from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
 from kernelgym.judge.compiling.compiler_process import BuildLimit, ReadyCompiler, RunningCompiler
 from kernelgym.judge.compiling.cpp_compiler import (
@@ -45,9 +45,14 @@ from kernelgym.judge.compiling.cpp_compiler import toolchain as find_toolchain
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
 from kernelgym.judge.compiling.library_cache import CACHE_BYTES, BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import RULES
+from kernelgym.judge.compiling.programs import (
+    Away,
+    ProgramRefused,
+    ProgramRun,
+    ProgramSandbox,
+)
 from kernelgym.judge.compiling.request import BadRequest, read_request
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
-from kernelgym.judge.compiling.triton_tools import Away, assemble, build_launcher
 from kernelgym.judge.untrusted.sandbox.sandbox import SandboxPlan
 from kernelgym.rulesets import Limits
 
@@ -58,6 +63,12 @@ _MEMORY_BYTES = 8 << 30
 _FILE_BYTES = 256 << 20
 """Least limit on a compiler's files: preprocessed CUDA exceeds the limit on a kernel's files."""
 _MAX_FAILURES = 256
+_PROGRAMS: Mapping[str, Callable[[Mapping[str, Any]], ProgramRun]] = {
+    "launcher": triton_tools.launcher,
+    "ptxas": triton_tools.assembler,
+}
+"""Functions that compose a program's command from a candidate's request, by the request's name of
+the program."""
 
 
 class Builder:
@@ -68,7 +79,7 @@ class Builder:
         scratch_root: Folder for intermediate files.
         tier: Sandbox tier of the compiler.
         limits: `build_s` limits one build of an extension, `triton_build_s` one program that
-            Triton starts.
+            Triton starts. `ProgramRun.is_build` says which one other programs have.
         readable: Paths that a sandboxed Python needs, from `kernelgym.judge.sandbox.paths`.
         capability: Compute capability of the worker's CUDA device; None on a CPU, where CUDA
             sources are refused.
@@ -104,12 +115,15 @@ class Builder:
             self._standing.end()
             self._standing = None
 
-    def build(self, arguments: Any, away: Away = nullcontext) -> BuiltLibrary:
-        """Build an extension for a candidate. Never raises for its mistakes.
+    def build(
+        self, arguments: Any, away: Away = nullcontext, headers: tuple[str, ...] = ()
+    ) -> BuiltLibrary:
+        """Build an extension for a candidate, or run a program. Never raises for its mistakes.
 
         Args:
             arguments: The candidate's request.
             away: Entered during slow steps, so that the device can be yielded meanwhile.
+            headers: Folders of further headers that an extension may include.
 
         Raises:
             UnsupportedLanguage: If there is no C++ compiler. A missing nvcc fails the build
@@ -117,16 +131,12 @@ class Builder:
             JudgeError: If a compiler cannot be run.
         """
         started = time.monotonic()
-        triton_s = self._limits.triton_build_s
-        if isinstance(arguments, dict) and arguments.keys() == {"launcher"}:
-            text = str(arguments["launcher"])
-            return build_launcher(text, self._cache, self._ready, triton_s, away)
-        if isinstance(arguments, dict) and arguments.keys() == {"ptx", "options"}:
-            text, named = str(arguments["ptx"]), arguments["options"]
-            return assemble(text, named, self._cache, self._take, triton_s, away)
+        if isinstance(arguments, dict) and "program" in arguments:
+            return self._run_program(arguments, away)
         folders = searched_folders(find_compiler())
         try:
-            request = read_request(arguments, self._capability is not None, folders)
+            on_cuda = self._capability is not None
+            request = read_request(arguments, on_cuda, folders, headers)
         except BadRequest as error:
             return BuiltLibrary("", "", str(error), False, 0.0)
         toolkit = None
@@ -136,10 +146,14 @@ class Builder:
             except UnsupportedLanguage as error:
                 if request.cuda_sources:
                     return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
-        if toolkit is not None and toolkit.root not in self._readable:
-            self._readable = (*self._readable, toolkit.root)
+        self._let_read(*([toolkit.root] if toolkit is not None else ()), *request.include_paths)
         tools = BuildTools(find_toolchain(find_compiler()), toolkit)
-        key = content_key(RULES, dataclasses.astuple(tools), dataclasses.astuple(request))
+        key = content_key(
+            RULES,
+            dataclasses.astuple(tools),
+            dataclasses.astuple(request),
+            folder_versions(request.include_paths),
+        )
         if (finished := self._cache.find(key)) is not None:
             return dataclasses.replace(finished, wall_s=time.monotonic() - started)
         if key in self._failures:
@@ -169,6 +183,23 @@ class Builder:
             paths: The files, in the cache.
         """
         self._cache.note(kernel, [Path(path) for path in paths], self._scratch_root)
+
+    def _run_program(self, arguments: Mapping[str, Any], away: Away) -> BuiltLibrary:
+        compose = _PROGRAMS.get(str(arguments["program"]))
+        try:
+            if compose is None:
+                raise ProgramRefused(f"error: no program {arguments['program']!r:.80} is run here")
+            asked = compose(arguments)
+        except ProgramRefused as error:
+            return BuiltLibrary("", "", str(error), False, 0.0)
+        self._let_read(*asked.readable)
+        allowed_s = self._limits.build_s if asked.is_build else self._limits.triton_build_s
+        sandbox = ProgramSandbox(self._scratch_root, self._start, self._take)
+        return programs.run(asked, self._cache, sandbox, allowed_s, away)
+
+    def _let_read(self, *paths: str) -> None:
+        """Have compilers started from now on read further paths."""
+        self._readable = tuple(dict.fromkeys((*self._readable, *paths)))
 
     def _start(self, command: list[str], scratch: Path) -> RunningCompiler:
         return compiler_process.start(command, self._plan(scratch))
@@ -207,6 +238,18 @@ class Builder:
             processes=self._limits.processes,
             exec_allowed=True,
         )
+
+
+def folder_versions(folders: Iterable[str]) -> list[tuple[str, int, int]]:
+    """Return the path, size and time of change of every file in folders, sorted."""
+    found = []
+    for folder in folders:
+        for place, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(place, name)
+                facts = os.stat(path)
+                found.append((path, facts.st_size, facts.st_mtime_ns))
+    return sorted(found)
 
 
 def sealed_copy(path: str) -> int:

@@ -157,6 +157,7 @@ class Compilation:
             (scratch / "kernelgym_needed.h").write_text(headers.needed)
             command += [*headers.macros, f"-I{THIN_HEADERS}", f"-I{scratch}"]
         command += host.includes(python=not thin or unit.binds)
+        command += [part for folder in request.include_paths for part in ("-isystem", folder)]
         if toolkit is not None and not unit.cuda:
             command += toolkit.includes()
         name = source.module_name(request, tabled=thin and unit.tabled)

@@ -14,17 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
-from kernelgym.languages import Language
 
 __all__ = [
     "Toolchain",
-    "check_tools",
     "compiler_folders",
     "describe_cpu",
     "find_compiler",
-    "find_nvcc",
     "searched_folders",
     "toolchain",
 ]
@@ -45,24 +41,6 @@ def find_compiler() -> str:
         f"no C++ compiler found (looked for {', '.join(wanted)}); "
         "language 'cpp' needs one: install g++ or set CXX, or use language 'triton'"
     )
-
-
-_FINDERS = {"c++": find_compiler, "nvcc": find_nvcc}
-
-
-def check_tools(language: Language, source: str = "") -> None:
-    """Check that the programs are installed that a kernel's build needs.
-
-    Args:
-        language: The kernel's language.
-        source: The kernel's source; empty if it is not known yet.
-
-    Raises:
-        UnsupportedLanguage: If a program is missing.
-    """
-    for tool in language.tools:
-        if tool.needed_by in source:
-            _FINDERS[tool.name]()
 
 
 @functools.lru_cache(maxsize=4)

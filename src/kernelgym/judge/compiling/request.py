@@ -135,12 +135,17 @@ class BuildRequest:
     cflags: tuple[str, ...]
     cuda_cflags: tuple[str, ...]
     ldflags: tuple[str, ...]
+    include_paths: tuple[str, ...]
+    """Folders of a language's own headers."""
     implicit_headers: bool
     python_module: bool
 
 
 def read_request(
-    arguments: Any, cuda: bool = False, searched: Collection[str] = ()
+    arguments: Any,
+    cuda: bool = False,
+    searched: Collection[str] = (),
+    headers: Collection[str] = (),
 ) -> BuildRequest:
     """Return the checked request of an untrusted process.
 
@@ -148,6 +153,8 @@ def read_request(
         arguments: The message of the process.
         cuda: Whether its device is a CUDA device.
         searched: Folders that the compiler searches for headers or libraries without being told.
+        headers: Folders of further headers, with links resolved, that the request may name as
+            ``include_paths``. Other folders that it names are left out.
 
     Raises:
         BadRequest: If the request is refused; the message is written for the kernel's author.
@@ -188,6 +195,11 @@ def read_request(
         cflags=_flags(arguments, "cflags", _COMPILE_FLAG, searched),
         cuda_cflags=_nvcc_flags(arguments) if cuda_sources else (),
         ldflags=_flags(arguments, "ldflags", _CUDA_LINK_FLAG if cuda else _LINK_FLAG, searched),
+        include_paths=tuple(
+            folder
+            for name in _strings(arguments, "include_paths")[:_MOST_TEXTS]
+            if (folder := posixpath.realpath(name)) in headers
+        ),
         implicit_headers=bool(arguments.get("implicit_headers", True)),
         python_module=bool(arguments.get("python_module", True)),
     )

@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.environment import ZYGOTE, kept_variables
+from kernelgym.judge.environment import ZYGOTE, header_folders, kept_variables
 from kernelgym.judge.processes.candidate_handle import USUAL, Candidate, CandidateKind
 from kernelgym.judge.sandbox.paths import (
     compiler_paths,
@@ -27,10 +28,10 @@ from kernelgym.judge.sandbox.paths import (
 )
 from kernelgym.judge.sandbox.tiers import recall
 from kernelgym.judge.untrusted import protocol
-from kernelgym.languages import is_interpreted
+from kernelgym.languages import half_of, is_interpreted
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote", "start_zygote"]
+__all__ = ["Zygote", "ZygoteFamily", "family_of", "start_zygote"]
 
 _PROGRAM = Path(protocol.__file__).with_name("zygote.py")
 _START_S = 120.0  # a busy machine needs this long to import torch and Triton
@@ -38,11 +39,27 @@ _AHEAD_S = 5.0  # a driver that takes longer is blocked by a kernel that never e
 _KILL_S = 10.0  # the operating system needs time to free gigabytes
 
 
+@dataclass(frozen=True, slots=True)
+class ZygoteFamily:
+    """What kernels must have in common to be forked from one zygote."""
+
+    interpreted: bool
+    """Whether Triton is imported with its interpreter on."""
+    half: str = ""
+    """Name of the language's module beside the kernel (`Language.half`), whose packages the zygote
+    imports; empty for languages without one, which never pay for another's imports."""
+
+
+def family_of(language: str, device: str) -> ZygoteFamily:
+    """Return the family of a language's kernels on a device; the reference's is the plain one."""
+    return ZygoteFamily(is_interpreted(language, device), half_of(language))
+
+
 class Zygote:
     """A running `zygote.py`, with candidates forked ahead of need.
 
     Args:
-        interpreted: Whether Triton is imported with its interpreter on.
+        family: Family of the kernels that its candidates run.
         limits: What each candidate may use.
         readable: Paths its candidates may read, from `readable_paths`.
         scratch_root: Folder for the candidates' scratch folders.
@@ -56,7 +73,7 @@ class Zygote:
 
     def __init__(
         self,
-        interpreted: bool,
+        family: ZygoteFamily,
         limits: Limits,
         readable: tuple[str, ...],
         scratch_root: Path,
@@ -64,7 +81,7 @@ class Zygote:
         device: str = "cpu",
         tier_is_known: bool = False,
     ) -> None:
-        self.interpreted, self.tier_is_known = interpreted, tier_is_known
+        self.family, self.tier_is_known = family, tier_is_known
         self._has_met = False
         self._scratch_root = scratch_root
         self._limits = limits
@@ -94,6 +111,8 @@ class Zygote:
                 "tier_is_known": tier_is_known,
                 "device": device,
                 "compiler_paths": compiler_paths(),
+                "half": family.half,
+                "variables": header_folders(),
             }
         )
         program = str(_PROGRAM)
@@ -104,7 +123,7 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
                 pass_fds=(theirs.fileno(),),
-                env=_clean_environment(interpreted, scratch_root),
+                env=_clean_environment(family.interpreted, scratch_root),
                 start_new_session=True,
             )
         self.tier = ""
@@ -366,7 +385,7 @@ def start_zygote(
     on_device = device != "cpu"
     known = recall(folder, device, tier)
     return Zygote(
-        is_interpreted(language, device),
+        family_of(language, device),
         limits,
         readable_paths(*(driver_paths() if on_device else ())),
         scratch,

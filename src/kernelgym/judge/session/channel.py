@@ -237,6 +237,9 @@ class Channel:
             status, log = Status.COMPILE_ERROR, self._failed_build.log
             first = next((line for line in log.splitlines() if "error" in line), log[:300])
             message = f"the extension did not compile: {first[:300]}"
+        elif fields.get("compile") is True:  # the language's own module tells its compiler's errors
+            status, log = Status.COMPILE_ERROR, text
+            message = f"the kernel did not compile: {_headline(text)}{place}"
         elif stage == "load":
             status, message = Status.COMPILE_ERROR, f"the module did not load: {message}"
         elif stage == "construct":
@@ -257,6 +260,12 @@ _DOING = {
     "launches": "telling its launches",
     "compilation": "handing out what was compiled",
 }
+
+
+def _headline(text: str) -> str:
+    """Return the first line of a compiler's complaint that says something."""
+    lines = (line.strip() for line in text.splitlines())
+    return next(filter(None, lines), "")[:300]
 
 
 def _printable(text: Any) -> str:

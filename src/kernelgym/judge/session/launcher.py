@@ -1,8 +1,8 @@
 """Open and end the sandboxed processes that run code for a worker.
 
 Contract: `CandidateProcesses.open` returns a fresh candidate process, forked by a zygote. Zygotes
-keep further processes on standby; on a CUDA device these create their contexts ahead of need. One
-zygote forks the processes whose kernels are interpreted, another one all the rest.
+keep further processes on standby; on a CUDA device these create their contexts ahead of need. There
+is one zygote for each `ZygoteFamily` of languages that was asked for.
 
 Not covered:
 - starting and forking: `kernelgym.judge.processes`;
@@ -12,6 +12,7 @@ Not covered:
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,19 @@ from typing import Any
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.builder import Away, Builder
 from kernelgym.judge.compiling.library_cache import BuiltLibrary
+from kernelgym.judge.compiling.requirements import header_paths
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.processes.candidate_handle import Candidate, CandidateKind, makes_streams
-from kernelgym.judge.processes.zygote_handle import Zygote, start_zygote
+from kernelgym.judge.processes.zygote_handle import (
+    Zygote,
+    ZygoteFamily,
+    family_of,
+    start_zygote,
+)
 from kernelgym.judge.sandbox import tiers
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.session.session import CandidateSession
-from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
+from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel
 
@@ -57,8 +64,8 @@ class CandidateProcesses:
     ) -> None:
         self._ruleset, self._accelerator = ruleset, accelerator
         self._folder, self._scratch, self._tier, self._name = folder, scratch, tier, name
-        self._zygotes: dict[bool, Zygote] = {}
-        self._begun = {} if begun is None else {begun.interpreted: begun}  # not ready yet
+        self._zygotes: dict[ZygoteFamily, Zygote] = {}
+        self._begun = {} if begun is None else {begun.family: begun}  # not ready yet
         self._builder: Builder | None = None
 
     @contextlib.contextmanager
@@ -84,9 +91,9 @@ class CandidateProcesses:
         zygote = self.zygote(language)
         candidate = zygote.take(CandidateKind(exec_allowed, makes_streams(source)))
         zygote.replenish()
-        build = None if language == REFERENCE_LANGUAGE else self._build(zygote, target)
-        accelerator = self._accelerator
         entry = LANGUAGES.get(language)  # None for the reference
+        build = None if entry is None else self._build(zygote, target, header_paths(entry))
+        accelerator = self._accelerator
         if entry is not None and entry.is_assembled(self._name) and self._builder is not None:
             self._builder.stand_by()  # the builder starts while the kernel is compiled
         session = CandidateSession(
@@ -148,17 +155,17 @@ class CandidateProcesses:
         Raises:
             JudgeError: If the zygote cannot be started.
         """
-        interpreted = is_interpreted(language, self._name)
-        if interpreted in self._zygotes:
+        family = family_of(language, self._name)
+        if family in self._zygotes:
             return
-        if interpreted not in self._begun:
+        if family not in self._begun:
             limits, scratch = self._ruleset.limits, self._scratch
-            self._begun[interpreted] = start_zygote(
+            self._begun[family] = start_zygote(
                 language, limits, self._folder, scratch, self._tier, self._name
             )
         if self._accelerator.capability is not None:
             shared = self._accelerator.trial_memory()
-            self._begun[interpreted].meet(self._accelerator.capability, shared)
+            self._begun[family].meet(self._accelerator.capability, shared)
 
     def zygote(self, language: str) -> Zygote:
         """Return the zygote for a language, started on the first request.
@@ -167,10 +174,10 @@ class CandidateProcesses:
             JudgeError: If the zygote does not start.
             UsageError: If the required sandbox tier is not available.
         """
-        interpreted = is_interpreted(language, self._name)
-        if interpreted not in self._zygotes:
+        family = family_of(language, self._name)
+        if family not in self._zygotes:
             self.begin(language)
-            zygote = self._begun.pop(interpreted)
+            zygote = self._begun.pop(family)
             try:
                 zygote.wait_ready()
             except JudgeError as error:
@@ -185,18 +192,19 @@ class CandidateProcesses:
                 raise
             if not zygote.tier_is_known and self._tier == "auto":
                 tiers.remember(self._folder, self._name, zygote.tier)
-            self._zygotes[interpreted] = zygote
-        return self._zygotes[interpreted]
+            self._zygotes[family] = zygote
+        return self._zygotes[family]
 
-    def _build(self, zygote: Zygote, target: str) -> Any:
+    def _build(self, zygote: Zygote, target: str, headers: tuple[str, ...]) -> Any:
         if target:
             number = target.partition(":")[2].rstrip("af")
             suffix = target.partition(number)[2]
-            return self._new_builder(zygote, divmod(int(number), 10), suffix).build
+            builder = self._new_builder(zygote, divmod(int(number), 10), suffix)
+            return functools.partial(builder.build, headers=headers)
         if self._builder is None:
             here = self._accelerator.capability if self._accelerator.on_cuda else None
             self._builder = self._new_builder(zygote, here)
-        return self._timed_build
+        return functools.partial(self._timed_build, headers=headers)
 
     def _new_builder(
         self, zygote: Zygote, capability: tuple[int, int] | None, suffix: str = ""
@@ -213,10 +221,12 @@ class CandidateProcesses:
             suffix=suffix,
         )
 
-    def _timed_build(self, arguments: Any, away: Away) -> BuiltLibrary:
+    def _timed_build(
+        self, arguments: Any, away: Away, headers: tuple[str, ...] = ()
+    ) -> BuiltLibrary:
         assert self._builder is not None
         with self._accelerator.clock.stage("build"):
-            return self._builder.build(arguments, away)
+            return self._builder.build(arguments, away, headers)
 
     def note_builds(self, kernel: Kernel, session: CandidateSession) -> None:
         """Note what was built for a kernel, to find it again."""

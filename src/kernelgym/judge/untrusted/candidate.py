@@ -89,6 +89,8 @@ class CandidateParts:
     """Returns how many configs of an autotuned kernel no interpreted launch has taken yet."""
     device_kernels: ModuleType
     records: ModuleType
+    half: ModuleType | None = None
+    """The language's own module, from the folder `languages`; None if it has none."""
     recorder: Any = None
     """This process's `Recorder`, from `triton/launch_record.py`; None without an interpreter."""
 
@@ -140,6 +142,8 @@ def serve(
                         parts.torch_compile.begin(scratch, fds)
                     elif device != "cpu":
                         parts.triton_tools.replace_tools(request_build)
+                    if parts.half is not None:
+                        parts.half.replace_programs(request_build)
                     state.load(request, request_build)
                 case "construct":
                     state.construct(request)
@@ -172,7 +176,10 @@ def serve(
                         parts.torch_compile.save(scratch)
                     reply["misses"] = parts.torch_compile.misses()
         except BaseException as error:
-            reply["error"] = parts.error_report.describe_error(error, state.source_file)
+            told = parts.error_report.describe_error(error, state.source_file)
+            if parts.half is not None:
+                told |= parts.half.describe_error(error, state.source_file)
+            reply["error"] = told
         parts.error_report.flush_output()
         inbox.send(reply)
 

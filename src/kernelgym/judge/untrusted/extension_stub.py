@@ -69,13 +69,15 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
             cflags=_strings(extra_cflags),
             cuda_cflags=_strings(extra_cuda_cflags),
             ldflags=_strings(extra_ldflags),
+            include_paths=_strings(extra_include_paths),
             is_python_module=is_python_module,
             implicit_headers=not no_implicit_headers,
         )
 
     def load(name: str, sources: str | list[str], *args: Any, **kwargs: Any) -> Any:
         """Stand in for `torch.utils.cpp_extension.load`: read the sources and request a build."""
-        names = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
+        flags = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
+        names = (*flags, "extra_include_paths")
         options = {**dict(zip(names, args, strict=False)), **kwargs}
         texts: dict[bool, list[str]] = {True: [], False: []}
         for path in _strings(sources):
@@ -89,6 +91,7 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
             cflags=_strings(options.get("extra_cflags")),
             cuda_cflags=_strings(options.get("extra_cuda_cflags")),
             ldflags=_strings(options.get("extra_ldflags")),
+            include_paths=_strings(options.get("extra_include_paths")),
             is_python_module=options.get("is_python_module", True),
             implicit_headers=False,
         )

@@ -54,8 +54,13 @@ def _untrusted(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(on_gpu: bool) -> Callable[[bool, bool], None]:
-    """Import candidates' libraries; return what makes the interpreter GPU-like."""
+def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, bool], None]:
+    """Import candidates' libraries; return what makes the interpreter GPU-like.
+
+    Args:
+        on_gpu: Whether the judge runs on a device.
+        half: The language's own module of this folder, which imports the language's packages.
+    """
     import numpy  # noqa: F401
     import torch
 
@@ -68,6 +73,8 @@ def _import_libraries(on_gpu: bool) -> Callable[[bool, bool], None]:
     import torch.nn.functional
     import torch.utils.cpp_extension
 
+    if half is not None:
+        half.import_packages()
     torch.cuda.is_available = asked
 
     torch.manual_seed(0)
@@ -129,13 +136,19 @@ def _recorder() -> Any:
 
 class _Zygote:
     def __init__(
-        self, control: socket.socket, config: dict[str, Any], as_gpu: Callable[[bool, bool], None]
+        self,
+        control: socket.socket,
+        config: dict[str, Any],
+        as_gpu: Callable[[bool, bool], None],
+        half: ModuleType | None,
     ) -> None:
         self.protocol = _untrusted("protocol")
         self.sandbox, self.seccomp = _untrusted("sandbox/sandbox"), _untrusted("sandbox/seccomp")
         self.namespaces, self.ids = _untrusted("sandbox/namespaces"), (os.geteuid(), os.getegid())
         self.candidate = _untrusted("candidate")
         launches = _untrusted("watch/launches").Launches()
+        if half is not None:
+            half.count_launches(launches)
         turns = _untrusted("triton/autotune").turns
         for each in turns:
             each.is_skipping = launches.are_left_out
@@ -147,6 +160,7 @@ class _Zygote:
             front_end=_untrusted("triton/front_end"),
             device_kernels=_untrusted("watch/device_kernels"),
             records=_untrusted("watch/records"),
+            half=half,
             as_gpu=as_gpu,
             launches=launches,
             recorder=_recorder(),
@@ -154,7 +168,7 @@ class _Zygote:
             new_tracer=_tracing(launches),  # after the others have bound torch's own functions
         )
         self.device, self.shared = config["device"], ""
-        self.compiler_paths = config["compiler_paths"]
+        self.compiler_paths, self.variables = config["compiler_paths"], config["variables"]
         self.control, self.decoder = control, self.protocol.Decoder()
         if self.device != "cpu":
             self._meet_device()
@@ -331,7 +345,9 @@ class _Zygote:
         for target, fd in enumerate(moved):
             os.dup2(fd, target, inheritable=target != 3)
         os.closerange(4, 1 << 16)
-        environment = _private_environment(plan.scratch)
+        environment = _private_environment(plan.scratch) | self.variables
+        if self.parts.half is not None:
+            environment |= self.parts.half.environment(plan.scratch)
         if self.device != "cpu" and not streams:
             # With one connection the driver makes and ends a context in a third of the time, but
             # streams run one after the other.
@@ -384,8 +400,9 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     """Import the libraries, choose a sandbox tier and serve requests."""
     control = socket.socket(fileno=control_fd)
     _untrusted("sandbox/sandbox").adopt_orphans()
-    as_gpu = _import_libraries(config["device"] != "cpu")
-    zygote = _Zygote(control, config, as_gpu)
+    half = _untrusted(f"languages/{config['half']}") if config["half"] else None
+    as_gpu = _import_libraries(config["device"] != "cpu", half)
+    zygote = _Zygote(control, config, as_gpu, half)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages
     zygote.serve()

@@ -34,7 +34,7 @@ def replace_tools(request: Request) -> None:
 
     def build(name: str, src: str, srcdir: str, *_: Any) -> str:
         with open(src) as file:
-            reply = request({"launcher": file.read()})
+            reply = request({"program": "launcher", "source": file.read()})
         if "module" not in reply:
             raise RuntimeError(f"a launcher was not built: {reply.get('failed')}")
         path = os.path.join(srcdir, f"{name}.so")
@@ -44,7 +44,7 @@ def replace_tools(request: Request) -> None:
     def assemble(command: list[str], stderr: Any = None, **_: Any) -> Any:
         *options, source, _output, path = command[1:]
         with open(source) as file:
-            reply = request({"ptx": file.read(), "options": options})
+            reply = request({"program": "ptxas", "source": file.read(), "options": options})
         if "module" not in reply:
             with open(stderr.name, "a") as log:
                 log.write(str(reply.get("failed", "")))

@@ -246,7 +246,8 @@ class Tracer:
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any, skip: Any = None) -> Any:
         """Launch a kernel and count it, or skip it and return `skip()`; note its compiled name."""
         made = self._launched(launch, args, kwargs, skip)
-        for name in (getattr(made, "name", None), getattr(launch, "compiled_name", None)):
+        named = (getattr(made, "name", None), getattr(launch, "compiled_name", None))
+        for name in (*named, *getattr(launch, "compiled_names", ())):
             if isinstance(name, str) and len(self._compiled_names) < _MOST_NAMES:
                 self._compiled_names.add(name[:_MOST_LETTERS])
         return made
