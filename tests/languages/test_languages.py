@@ -10,7 +10,7 @@ import pytest
 
 import kernelgym.languages as room
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling import cpp_compiler
+from kernelgym.judge.compiling import requirements
 from kernelgym.languages import (
     LANGUAGES,
     REFERENCE_LANGUAGE,
@@ -57,9 +57,9 @@ def test_interpreter_runs_triton_on_the_cpu_only() -> None:
     assert not is_interpreted("cpp", "cpu") and not is_interpreted(REFERENCE_LANGUAGE, "cpu")
 
 
-def test_assembler_is_for_triton_on_gpus_only() -> None:
+def test_assembler_is_for_triton_and_gluon_on_gpus_only() -> None:
     assembled = [name for name, entry in LANGUAGES.items() if entry.is_assembled("cuda:1")]
-    assert assembled == ["triton"]
+    assert assembled == ["triton", "gluon"]
     assert not any(entry.is_assembled("cpu") for entry in LANGUAGES.values())
 
 
@@ -70,6 +70,8 @@ def test_nouns_name_the_language() -> None:
         "cpp": "C++ extension function",
         "cuda": "custom CUDA kernel",
         "hip": "custom HIP kernel",
+        "cute": "CuTe DSL kernel",
+        "gluon": "Gluon kernel",
         "torch": "custom TORCH kernel",
     }
 
@@ -84,24 +86,24 @@ def test_precision_it_lacks_is_refused(table: Callable[..., None]) -> None:
 def test_missing_compiler_is_told_before_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(UnsupportedLanguage, match="no C"):
-        cpp_compiler.check_tools(LANGUAGES["cpp"])
-    cpp_compiler.check_tools(LANGUAGES["triton"])
+        requirements.check_requirements(LANGUAGES["cpp"])
+    requirements.check_requirements(LANGUAGES["triton"])
 
 
 def test_nvcc_is_needed_by_load_inline_only(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setitem(cpp_compiler._FINDERS, "nvcc", lambda: asked.append("nvcc") or "")
-    cpp_compiler.check_tools(LANGUAGES["cuda"])
-    cpp_compiler.check_tools(LANGUAGES["cuda"], "cupy.RawKernel(source, 'f')")
+    monkeypatch.setitem(requirements._FINDERS, "nvcc", lambda: asked.append("nvcc") or "")
+    requirements.check_requirements(LANGUAGES["cuda"])
+    requirements.check_requirements(LANGUAGES["cuda"], "cupy.RawKernel(source, 'f')")
     assert not asked
-    cpp_compiler.check_tools(LANGUAGES["cuda"], LANGUAGES["cuda"].sample)
+    requirements.check_requirements(LANGUAGES["cuda"], LANGUAGES["cuda"].sample)
     assert asked == ["nvcc"]
 
 
 def test_tools_are_ones_that_can_be_found() -> None:
     tools = {tool for entry in LANGUAGES.values() for tool in entry.tools}
     assert tools == {Tool("c++"), Tool("nvcc", "load_inline")}
-    assert {tool.name for tool in tools} <= cpp_compiler._FINDERS.keys()
+    assert {tool.name for tool in tools} <= requirements._FINDERS.keys()
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,25 @@ from types import MappingProxyType
 from kernelgym.errors import UnknownName, UnsupportedLanguage
 from kernelgym.languages.cpp import CPP
 from kernelgym.languages.cuda import CUDA
-from kernelgym.languages.definition import Language, OwnKernel, Tool
+from kernelgym.languages.cute import CUTE
+from kernelgym.languages.definition import HeaderRoot, Language, OwnKernel, Package, Tool
 from kernelgym.languages.examples import WorkedExample
+from kernelgym.languages.gluon import GLUON
 from kernelgym.languages.hip import HIP
 from kernelgym.languages.triton import TRITON
 
 __all__ = [
     "LANGUAGES",
     "REFERENCE_LANGUAGE",
+    "HeaderRoot",
     "Language",
     "OwnKernel",
+    "Package",
     "Tool",
     "WorkedExample",
     "check_language",
+    "half_of",
+    "header_variables",
     "is_interpreted",
     "language",
     "languages_on",
@@ -36,7 +42,7 @@ REFERENCE_LANGUAGE = "torch"
 """Language of references, plain PyTorch; no kernel is written in it."""
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
-    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP)}
+    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP, CUTE, GLUON)}
 )
 """Languages by name, the default first."""
 
@@ -102,6 +108,18 @@ def is_interpreted(language: str, device: str) -> bool:
     """
     entry = LANGUAGES.get(language)
     return entry is not None and entry.is_interpreted(device)
+
+
+def half_of(language: str) -> str:
+    """Return the module that runs beside a language's kernels, by name; empty if there is none."""
+    entry = LANGUAGES.get(language)
+    return "" if entry is None else entry.half
+
+
+def header_variables() -> tuple[str, ...]:
+    """Return the environment variables that name checkouts of headers, over all languages."""
+    roots = (root for entry in LANGUAGES.values() for root in entry.headers)
+    return tuple(dict.fromkeys(root.variable for root in roots))
 
 
 def noun_of(language: str) -> str:

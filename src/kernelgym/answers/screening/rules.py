@@ -81,7 +81,8 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
     own = OwnKernel(builders=_BUILDERS) if entry is None else entry.own_kernel
     if own.decorator:
         if not any(language in function.kernel_in for function in facts.functions):
-            yield "no_custom_kernel", f"no function is decorated with {own.decorator}", 0
+            message = f"no function is decorated with {own.decorator}{_looks_like(facts)}"
+            yield "no_custom_kernel", message, 0
         for call in facts.calls:
             if _is_builder(facts, call, _BUILDERS):
                 message = (
@@ -91,11 +92,26 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
                 yield "no_custom_kernel", message, call.lineno
         return
     if not any(_is_builder(facts, call, own.builders) for call in facts.calls):
-        message = f"nothing is built: there is no call of {own.builders[0]}"
+        message = f"nothing is built: there is no call of {own.builders[0]}{_looks_like(facts)}"
         yield "no_custom_kernel", message, 0
-    elif own.device_code:
-        if not any(re.search(own.device_code, text) for text, _ in facts.strings):
-            yield "no_custom_kernel", f"no source holds a {own.device_marker} function", 0
+    elif own.device_code and not _holds(facts, own.device_code):
+        yield "no_custom_kernel", f"no source holds a {own.device_marker} function", 0
+
+
+def _looks_like(facts: Facts) -> str:
+    """Return words on the language that an answer seems to be written in; empty if unknown."""
+    for name, entry in reversed([*LANGUAGES.items()]):  # of two that fit, the later is narrower
+        own = entry.own_kernel
+        decorated = any(name in function.kernel_in for function in facts.functions)
+        built = any(_is_builder(facts, call, own.builders) for call in facts.calls)
+        if decorated or (built and bool(own.device_code) == _holds(facts, own.device_code)):
+            return f"; the answer looks like language {name!r} ({entry.title})"
+    return ""
+
+
+def _holds(facts: Facts, device_code: str) -> bool:
+    """Return True if a text of the answer matches a language's device code; False without one."""
+    return bool(device_code) and any(re.search(device_code, text) for text, _ in facts.strings)
 
 
 def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
@@ -227,7 +243,9 @@ def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
     """A decorated kernel calls a plain Python function of the module, which no compiler takes."""
     names, methods = _plain_functions(facts)
     for function in facts.functions:
-        if not function.jitted:
+        if not function.jitted or any(
+            LANGUAGES[name].own_kernel.takes_plain_functions for name in function.kernel_in
+        ):
             continue
         own = {
             argument.arg

@@ -1,0 +1,290 @@
+"""CuTe DSL beside a kernel: imports it, counts its launches and describes its compile errors.
+
+CuTe DSL compiles in process, by MLIR and NVIDIA's own compiler library, and starts no program. A
+launch is a call of a function compiled from one decorated with ``cute.jit``, which launches the
+``cute.kernel`` functions inside it: it counts once, whether the caller compiled it by
+``cute.compile`` or calls the decorated function itself. Compiled functions of TVM FFI are calls
+from Python into C; their class's ``__call__`` is wrapped.
+
+Loaded by path in the untrusted process: standard library, torch and CuTe DSL only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = [
+    "compile_only",
+    "count_launches",
+    "describe_error",
+    "environment",
+    "import_packages",
+    "replace_programs",
+]
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COMPILES = frozenset({"generate_mlir", "generate_original_ir", "_prepare_compilation"})
+"""Functions of CuTe DSL that trace and compile; an error below them is a compiler's complaint."""
+_CUDA = 2
+"""The number of CUDA's memory in DLPack."""
+_SOURCE = "_kernelgym_tensor"
+
+
+class _Calls(threading.local):
+    """Arguments of the calls of CuTe DSL that a thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Any, Any]] = []
+
+
+_calls = _Calls()
+_compiled: list[str] | None = None
+"""Names of functions compiled for a GPU that is not there; None where kernels are launched."""
+
+
+def import_packages() -> None:
+    """Import CuTe DSL and what its kernels use, without touching a GPU."""
+    for name in ("cutlass", "cutlass.cute", "cutlass.cute.runtime", "cutlass.utils"):
+        importlib.import_module(name)
+    for name in ("cutlass.torch", "cutlass.pipeline", "cuda.bindings.driver", "tvm_ffi"):
+        with contextlib.suppress(ImportError):  # a kernel that needs it says so
+            importlib.import_module(name)
+
+
+def environment(scratch: str) -> dict[str, str]:
+    """Return the environment variables of a kernel's process."""
+    return {
+        "CUTE_DSL_CACHE_DIR": os.path.join(scratch, "cute_dsl_cache"),
+        "CUTE_DSL_DISABLE_FILE_CACHING": "1",  # a kernel's process lives for one kernel
+        "NO_COLOR": "1",
+    }
+
+
+def replace_programs(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Do nothing: CuTe DSL starts no program."""
+
+
+def count_launches(launches: Any) -> None:
+    """Wrap CuTe DSL's launches, so that they are counted and can be left out."""
+    from cutlass.base_dsl import dsl, jit_executor
+    from cutlass.cute import runtime
+
+    _remember_tensors(runtime._Tensor)
+    for owner, name in (
+        (dsl.BaseDSL, "_func"),
+        (jit_executor.JitCompiledFunction, "__call__"),
+        (jit_executor.JitExecutor, "__call__"),
+    ):
+        setattr(owner, name, _noting_arguments(getattr(owner, name)))
+    executor: Any = jit_executor.JitExecutor
+    execute = executor.run_compiled_program
+
+    def run_compiled_program(self: Any, exe_args: Any) -> Any:
+        given = _calls.given[-1] if _calls.given else ((), {})
+        compiled = getattr(self.jit_module, "_kernelgym_names", ())
+        return _launch(launches, functools.partial(execute, self, exe_args), given, compiled)
+
+    executor.run_compiled_program = run_compiled_program
+    _name_kernels()
+    with contextlib.suppress(ImportError):  # without TVM FFI there are no such functions
+        from cutlass.cutlass_dsl import tvm_ffi_provider
+
+        for kind in ("TVMFFIJitCompiledFunction", "TVMFFIJitCompiledFunctionWithKwargs"):
+            _count_tvm_ffi(getattr(tvm_ffi_provider, kind), launches)
+
+
+def _remember_tensors(kind: Any) -> None:
+    """Have CuTe's tensors keep the tensor of torch that they were made of."""
+    made = kind.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, tensor: Any, *args: Any, **kwargs: Any) -> None:
+        self.__dict__[_SOURCE] = tensor
+        made(self, tensor, *args, **kwargs)
+
+    kind.__init__ = init
+
+
+def _noting_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a call from Python, so that a launch inside it knows the call's arguments."""
+
+    @functools.wraps(function)
+    def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        _calls.given.append((args, kwargs))
+        try:
+            return function(self, *args, **kwargs)
+        finally:
+            _calls.given.pop()
+
+    return call
+
+
+def _name_kernels() -> None:
+    """Have a compiled function's module know the names of its kernels, as the driver has them."""
+    from cutlass.base_dsl import jit_executor
+    from cutlass.cutlass_dsl import cuda_jit_executor
+
+    for owner in (
+        jit_executor.JitCompiledFunction,
+        cuda_jit_executor.CudaDialectJitCompiledFunction,
+    ):
+        owner.to = _naming(owner.to)
+
+
+def _naming(to: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(to)
+    def bound(self: Any, *args: Any, **kwargs: Any) -> Any:
+        executor = to(self, *args, **kwargs)
+        with contextlib.suppress(AttributeError):
+            executor.jit_module._kernelgym_names = tuple(self.kernel_info or ())
+        return executor
+
+    return bound
+
+
+def _count_tvm_ffi(kind: Any, launches: Any) -> None:
+    call = kind.__call__
+
+    @functools.wraps(call)
+    def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        names = tuple(getattr(self, "kernel_info", None) or ())
+        return _launch(
+            launches, functools.partial(call, self, *args, **kwargs), (args, kwargs), names
+        )
+
+    kind.__call__ = counted
+
+
+class _Launch:
+    """One launch, with the names of its kernels; it ignores the tensors it is called with."""
+
+    def __init__(self, run: Callable[[], Any], names: tuple[str, ...]) -> None:
+        self._run = run
+        self.compiled_names = names
+        self.__name__ = names[0] if names else "kernel"
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self._run()
+
+
+def _launch(
+    launches: Any, run: Callable[[], Any], given: tuple[Any, Any], names: tuple[str, ...]
+) -> Any:
+    """Make a launch and count it, or have the watcher make it or leave it out."""
+    if _compiled is not None:
+        _compiled.extend(names)
+        return None
+    launches.count += 1
+    if launches.watcher is None:
+        return run()
+    return launches.watcher.launch(_Launch(run, names), tuple(_tensors(given)), {})
+
+
+def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
+    """Yield the tensors of torch behind a call's arguments."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)) and depth:
+        for item in value:
+            yield from _tensors(item, depth - 1)
+    elif isinstance(value, dict) and depth:
+        yield from _tensors(tuple(value.values()), depth - 1)
+    else:
+        try:
+            source = object.__getattribute__(value, "__dict__").get(_SOURCE)
+        except AttributeError:
+            return
+        if isinstance(source, torch.Tensor):
+            yield source
+
+
+def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
+    """Return the text and lines of CuTe DSL's complaint; nothing for other errors.
+
+    Its message quotes the kernel's line. An error of Python while a kernel is traced, such as a
+    function of torch that is given CuTe's numbers, is a compiler's complaint, too.
+    """
+    if not _is_complaint(error):
+        return {}
+    found: dict[str, Any] = {"compile": True}
+    if type(error).__module__.startswith("cutlass."):
+        text = _COLOUR.sub("", str(error)).strip().replace(source_file, "kernel.py")
+        found["text"] = text[:8000]
+        lines = re.findall(r"-->\s+kernel\.py:(\d+)", text)
+        if lines:
+            found["where"] = "; ".join(f"line {line}" for line in dict.fromkeys(lines))
+        found["type"] = type(error).__name__
+    return found
+
+
+def _is_complaint(error: BaseException) -> bool:
+    trace, compiles = error.__traceback__, False
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        ours = f"{os.sep}cutlass{os.sep}" in code.co_filename
+        if ours and code.co_name in _COMPILES:
+            compiles = True
+        if ours and code.co_name == "run_compiled_program":
+            return False
+        trace = trace.tb_next
+    return compiles
+
+
+def compile_only(target: str) -> Callable[[], int]:
+    """Have launches compile for a GPU that is not there, and launch nothing.
+
+    Args:
+        target: The GPU, such as ``cuda:90a``.
+
+    Returns:
+        A function that returns how many kernels were compiled.
+    """
+    global _compiled
+    from cutlass.base_dsl import jit_executor
+    from cutlass.cute import runtime
+
+    names: list[str] = []
+    _compiled = names
+    os.environ["CUTE_DSL_ARCH"] = f"sm_{target.partition(':')[2]}"
+    _take_memory_for_cuda(runtime._Tensor)
+
+    def run_compiled_program(self: Any, exe_args: Any) -> None:
+        names.extend(self.kernel_info or ())
+
+    compiled: Any = jit_executor.JitCompiledFunction
+    compiled.run_compiled_program = run_compiled_program  # would load the code onto the GPU
+    return lambda: len(set(names))
+
+
+def _take_memory_for_cuda(kind: Any) -> None:
+    """Have tensors on the CPU look as if they lay in a GPU's memory, for the compiler."""
+    made = kind.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, tensor: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, tensor, *args, **kwargs)
+        with contextlib.suppress(AttributeError, ValueError, TypeError):
+            _relabel(self._dlpack_data)
+
+    kind.__init__ = init
+
+
+def _relabel(capsule: Any) -> None:
+    """Write CUDA's number into a DLPack capsule's kind of device."""
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    given = name(capsule)
+    place = pointer(capsule, given)
+    if given == b"dltensor" and place:  # an unversioned tensor begins with data and device
+        ctypes.c_int32.from_address(place + ctypes.sizeof(ctypes.c_void_p)).value = _CUDA
