@@ -38,6 +38,7 @@ class Framework:
 
 FRAMEWORKS: Mapping[str, Framework] = {
     "inspect": Framework(("tests/adapters/test_inspect_task.py",), ("openai>=3",)),
+    "openenv": Framework(("tests/adapters/test_openenv.py",)),
 }
 """Frameworks by the name of their extra."""
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
 READ_BY_TESTS = {
-    *("tests", "benchmarks", "docs", "examples", ".ci", "Makefile", "constraints.txt"),
+    *("tests", "benchmarks", "docs", "examples", "packages", ".ci", "Makefile", "constraints.txt"),
     *("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "mkdocs.yml"),
 }
 """What lies beside src and is read by tests; setuptools adds README, LICENSE and pyproject.toml."""

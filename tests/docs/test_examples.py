@@ -37,7 +37,7 @@ OF_A_SPEC = "triton_softmax.py"
 """Source of a kernel spec, which is no program."""
 
 
-OF_FRAMEWORKS = {"13_inspect.py"}
+OF_FRAMEWORKS = {"13_inspect.py", "14_openenv.py"}
 """Need a framework, so that the tests of its adapter run them."""
 
 

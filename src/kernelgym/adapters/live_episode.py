@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
+import functools
 import threading
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,8 +26,9 @@ import gymnasium as gym
 from kernelgym.envs.drivers import step_async
 from kernelgym.envs.infos import as_json
 from kernelgym.envs.kernel_env import KernelEnv, StepResult
-from kernelgym.errors import JudgeError
+from kernelgym.errors import JudgeError, UnknownName
 from kernelgym.evaluators.awaited import AwaitedEvaluator
+from kernelgym.suites import suite as find_suite
 from kernelgym.types import Answer, Kernel, Message, Problem, Trajectory, Verdict
 
 
@@ -139,6 +142,31 @@ class EpisodeFactory:
     def problems(self) -> tuple[Problem, ...]:
         """Problems that can be played."""
         return self._first.drawn
+
+    @functools.cached_property
+    def splits(self) -> dict[str, tuple[Problem, ...]]:
+        """Problems of each split of their suite, as far as they are played; ``all`` has them all.
+
+        A suite that has no name, such as a folder of files, has no other split.
+        """
+        played = {problem.id: problem for problem in self.problems}
+        found = {"all": tuple(played.values())}
+        with contextlib.suppress(UnknownName):
+            suite = find_suite(self.problems[0].suite)
+            for name in suite.splits:
+                ids = (problem.id for problem in suite.problems(split=name))
+                found[name] = tuple(played[each] for each in ids if each in played)
+        return found
+
+    def split(self, name: str) -> tuple[Problem, ...]:
+        """Return the problems of a split.
+
+        Raises:
+            UnknownName: If there is no such split.
+        """
+        if name not in self.splits:
+            raise UnknownName("split", name, self.splits)
+        return self.splits[name]
 
     def first_messages(self, problem: Problem) -> tuple[Message, ...]:
         """Return what the model reads first of a problem."""

@@ -1,0 +1,1 @@
+"""OpenEnv's server of kernelgym's environments."""

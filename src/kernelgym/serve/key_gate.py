@@ -1,0 +1,58 @@
+"""`KeyGate`: an ASGI app behind the keys of ``kernelgym serve``.
+
+For servers of other projects that ask for no key of their own, such as OpenEnv's. Each request, and
+each WebSocket when it is opened, carries ``Authorization: Bearer KEY``; it counts against the key's
+limit. What follows on an open WebSocket is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from kernelgym.serve.keys import KeyRing, Role
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class KeyGate:
+    """Passes on what carries a key, and refuses the rest.
+
+    Args:
+        app: The app behind it.
+        keys: The keys.
+        role: Role that a key needs.
+    """
+
+    def __init__(self, app: AsgiApp, keys: KeyRing, role: Role = "judge") -> None:
+        self._app, self._keys, self._role = app, keys, role
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request or open a WebSocket: 401, 403 and 429 as ``kernelgym serve`` does."""
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        status, why = self._refusal(dict(scope["headers"]).get(b"authorization", b""))
+        if not status:
+            return await self._app(scope, receive, send)
+        if scope["type"] == "websocket":  # closed before it is accepted: the server answers 403
+            await receive()
+            return await send({"type": "websocket.close", "code": 1008, "reason": why})
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps({"detail": why}).encode()})
+
+    def _refusal(self, authorization: bytes) -> tuple[int, str]:
+        """Return status and reason; 0 if the key is good."""
+        kind, _, key = authorization.decode("latin-1").partition(" ")
+        tenant = self._keys.tenant(key.strip() if kind.lower() == "bearer" else "")
+        if tenant is None:
+            return 401, "the key is missing, unknown or expired; send Authorization: Bearer KEY"
+        if (wait_s := self._keys.wait_s(tenant)) > 0.0:
+            return 429, f"this key has {tenant.per_minute} requests a minute; wait {wait_s:.1f} s"
+        if self._role not in tenant.roles:
+            return 403, f"this key lacks the role {self._role!r}"
+        return 0, ""
