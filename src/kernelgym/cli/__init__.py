@@ -48,6 +48,7 @@ from kernelgym.cli.runs import RunsCommand
 from kernelgym.cli.serve import ServeCommand
 from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
+from kernelgym.cli.workspace import McpCommand, WorkspaceCommand
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.interruption import InterruptCode, ended_by_sigterm
 from kernelgym.working_folder import take_working_folder
@@ -86,6 +87,8 @@ COMMANDS: dict[str, type[Command]] = {
     "import": ImportCommand,
     "runs": RunsCommand,
     "serve": ServeCommand,
+    "workspace": WorkspaceCommand,
+    "mcp": McpCommand,
 }
 """Commands by name."""
 _GROUP = "index"

@@ -140,13 +140,17 @@ class Episode:
         """Problem and turns of the episode so far."""
         return Trajectory(self.problem, self.turns, self._ended, self.max_turns)
 
-    def read(self, action: str, *, cut_off: bool = False) -> Kernel | Verdict:
+    def read(
+        self, action: str, *, cut_off: bool = False, kernel: Kernel | None = None
+    ) -> Kernel | Verdict:
         """Parse and screen one answer.
 
         Args:
             action: The model's text.
             cut_off: Whether sampling stopped at a limit; that is a defect of the form, even if a
                 kernel can be read. An `Answer` can carry that mark itself.
+            kernel: Kernel that was handed over by itself, such as in a file, and that `action`
+                only quotes; None to look for it in `action`.
 
         Returns:
             A kernel to be judged, or the verdict itself if there is nothing to judge: no kernel
@@ -162,7 +166,7 @@ class Episode:
             )
         cut_off = cut_off or (isinstance(action, Answer) and action.cut_off)
         action = str(action)
-        reply = parse(action, self.language)
+        reply = parse(action, self.language) if kernel is None else Reply(kernel)
         if cut_off:
             reply = dataclasses.replace(reply, defects=(*reply.defects, "cut_off"))
         findings = (

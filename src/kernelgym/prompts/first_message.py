@@ -29,8 +29,18 @@ Your thinking is not shown to you again; your kernels and what became of them ar
 <KERNEL>, say in one or two sentences inside <SUMMARY> and </SUMMARY> what you changed and why: \
 later turns show you that too."""
 """Added to the prompt where the context keeps the model's own summaries."""
-
-
+CONTRACT = """\
+The contract of `ModelNew`:
+- The constructor and `forward` take the same arguments as those of `Model`; `forward` returns \
+the same outputs, in shape and dtype.
+- It creates the same parameters and buffers, with the same names, shapes and initialisers, in \
+the same order: both models are built under one random seed, and that is how their weights come \
+to match.
+- The computation itself is done by your own kernels. Allocating with PyTorch (`torch.empty` and \
+the like) and reshaping are fine; computing with PyTorch operators is not the task.
+- Inputs differ from call to call, and so do weights from judgement to judgement. Results may not \
+be kept from one call to the next, and inputs may not be changed in place."""
+"""Contract of the module that a model writes, as it is told."""
 _REFUSED = {
     "no_custom_kernel": "an answer without a kernel of its own, or whose Triton kernel calls plain "
     "Python functions",
@@ -53,16 +63,7 @@ You write fast and correct {entry.title} kernels that replace PyTorch code.
 You are given a reference module that defines `class Model`. Answer with a complete Python module \
 that defines `class ModelNew`, a drop-in replacement. {entry.task}
 
-The contract of `ModelNew`:
-- The constructor and `forward` take the same arguments as those of `Model`; `forward` returns \
-the same outputs, in shape and dtype.
-- It creates the same parameters and buffers, with the same names, shapes and initialisers, in \
-the same order: both models are built under one random seed, and that is how their weights come \
-to match.
-- The computation itself is done by your own kernels. Allocating with PyTorch (`torch.empty` and \
-the like) and reshaping are fine; computing with PyTorch operators is not the task.
-- Inputs differ from call to call, and so do weights from judgement to judgement. Results may not \
-be kept from one call to the next, and inputs may not be changed in place.
+{CONTRACT}
 
 The form of an answer: think first, briefly, inside <think> and </think>; then give the whole \
 module inside <KERNEL> and </KERNEL>, in one fenced block:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
-import ipaddress
 import json
 import secrets
 import sqlite3
@@ -22,8 +21,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
 
 from kernelgym.evaluators.wire import (
     MOST_BODY_BYTES,
@@ -33,17 +30,17 @@ from kernelgym.evaluators.wire import (
 )
 from kernelgym.machine import installed_version
 from kernelgym.reading import schema
+from kernelgym.serve.gate import add_refusals, body_of, refused, tenant_of
 from kernelgym.serve.judges import Judges, MakeEvaluator
 from kernelgym.serve.keys import KeyRing, Tenant
 from kernelgym.serve.metrics import metrics_text
 from kernelgym.serve.refusal import Refusal
-from kernelgym.serve.requests import ProblemShelf, read_jobs, too_large
+from kernelgym.serve.requests import ProblemShelf, read_jobs
 from kernelgym.serve.runner import Keeping, Runner
 from kernelgym.serve.store import JobStore, OtherBody, StoredBatch, StoredEvent
 from kernelgym.suites.base import Suite
 from kernelgym.types import Evaluator, Job
 
-_BODY_S = 30.0
 _LONGEST_WAIT_S = 60.0
 _MOST_STREAMS = 64
 _PING_S = 15.0
@@ -159,9 +156,7 @@ def create_app(service: VerdictService) -> FastAPI:
     add("/healthz", routes.healthz, methods=["GET"], **shared)
     add("/readyz", routes.readyz, methods=["GET"], **shared)
     add("/metrics", routes.metrics, methods=["GET"], **shared)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _not_offered)
-    app.add_exception_handler(ClientDisconnect, _left)
+    add_refusals(app)
     app.add_exception_handler(sqlite3.Error, _no_storage)
     return app
 
@@ -189,7 +184,7 @@ class _Routes:
             raise Refusal(
                 422, "invalid", f"Idempotency-Key has {_LONGEST_IDEMPOTENCY} characters at most"
             )
-        body = await _body_of(request)
+        body = await body_of(request)
         jobs = await asyncio.to_thread(read_jobs, body, tenant, service.judges, service.shelf)
         batch, ids, is_new = await asyncio.to_thread(self._queue, tenant, key, jobs)
         if is_new:
@@ -346,6 +341,10 @@ class _Routes:
         text = await asyncio.to_thread(metrics_text, self._service.runner)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
+    def _tenant(self, request: Request, role: str) -> Tenant:
+        service = self._service
+        return tenant_of(request, service.keys, role, any_host=service.any_host)
+
     def _batch(self, tenant: str, batch: str) -> StoredBatch:
         found = self._service.store.batch(tenant, batch)
         if found is None:
@@ -363,51 +362,6 @@ class _Routes:
                 await _set_within(changed, min(left_s, _LOOK_S))
                 changed.clear()
 
-    def _tenant(self, request: Request, role: str) -> Tenant:
-        """Return the tenant of a request, and count it.
-
-        Raises:
-            Refusal: If its key is unknown or lacks the role, or it comes too often.
-        """
-        keys = self._service.keys
-        if keys.path is None and not self._service.any_host:
-            _check_host(request)
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
-        tenant = keys.tenant(key.strip() if kind.lower() == "bearer" else "")
-        if tenant is None:
-            raise Refusal(
-                401, "key", "the key is missing, unknown or expired; send Authorization: Bearer KEY"
-            )
-        if (wait_s := keys.wait_s(tenant)) > 0.0:
-            raise Refusal(
-                429,
-                "too_often",
-                f"this key has {tenant.per_minute} requests a minute; wait {wait_s:.1f} s",
-                wait_s,
-            )
-        if role not in tenant.roles:
-            raise Refusal(403, "role", f"this key lacks the role {role!r}")
-        return tenant
-
-
-def _check_host(request: Request) -> None:
-    """Refuse requests that name a host of the network, for servers without keys.
-
-    A web page can have its own name resolve to a loopback address, and would else reach a server
-    there through the visitor's browser. Numbers cannot be made to resolve to anything.
-    """
-    host = request.url.hostname or ""
-    if host == "localhost":
-        return
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        raise Refusal(
-            403,
-            "host",
-            f"this server has no keys and answers to numeric addresses and localhost, not {host!r}",
-        ) from None
-
 
 def _wait_of(request: Request) -> float:
     given = request.query_params.get("wait", "0")
@@ -420,24 +374,6 @@ def _wait_of(request: Request) -> float:
             422, "invalid", f"wait is a number of seconds up to {_LONGEST_WAIT_S:g}, got {given!r}"
         )
     return wait_s
-
-
-async def _body_of(request: Request) -> bytes:
-    """Return a request's body, of which no more than the limit is read."""
-    if (said := request.headers.get("content-length", "")).isdecimal():
-        if int(said) > MOST_BODY_BYTES:
-            raise too_large()
-    parts, size = [], 0
-    try:
-        async with asyncio.timeout(_BODY_S):
-            async for part in request.stream():
-                size += len(part)
-                if size > MOST_BODY_BYTES:
-                    raise too_large()
-                parts.append(part)
-    except TimeoutError:
-        raise Refusal(408, "slow", f"the body did not come within {_BODY_S:g} s") from None
-    return b"".join(parts)
 
 
 def _told(event: StoredEvent) -> str:
@@ -453,24 +389,9 @@ def _unknown(what: str, name: str) -> Refusal:
     return Refusal(404, "unknown", f"there is no {what} {name!r}; results are kept for some days")
 
 
-async def _refused(_: Request, refusal: Any) -> Response:
-    headers = {} if refusal.retry_s is None else {"Retry-After": f"{max(1.0, refusal.retry_s):.0f}"}
-    error = {"error": {"code": refusal.code, "message": refusal.message}}
-    return JSONResponse(error, refusal.status, headers=headers)
-
-
-async def _not_offered(request: Request, error: Any) -> Response:
-    message = f"{request.method} {request.url.path} is no request of this service; see /docs"
-    return await _refused(request, Refusal(error.status_code, "not_offered", message))
-
-
-async def _left(_: Request, __: Any) -> Response:
-    return Response(status_code=400)  # the client left while it sent its request
-
-
 async def _no_storage(request: Request, error: Any) -> Response:
     message = f"the server cannot use its state file: {error}"
-    return await _refused(request, Refusal(503, "state", message, _RETRY_S))
+    return await refused(request, Refusal(503, "state", message, _RETRY_S))
 
 
 def _self_contained(whole: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
+from fastapi import FastAPI
 
 from kernelgym.errors import UsageError
 from kernelgym.serve.app import VerdictService, create_app
@@ -89,14 +90,48 @@ def run_server(
         started: Called with the server's address.
 
     Raises:
+        UsageError: As `run_app`.
+        KeyboardInterrupt: After the drain that a signal has asked for.
+    """
+    app = create_app(service)
+
+    def begun(url: str, is_ending: Callable[[], bool]) -> None:
+        service.is_ending = is_ending
+        started(url)
+
+    run_app(app, listening, begun)
+
+
+def run_app(
+    app: FastAPI,
+    listening: Listening,
+    started: Callable[[str, Callable[[], bool]], None],
+    is_over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Serve an application until SIGTERM or Ctrl-C, or until it is over.
+
+    Args:
+        app: The application.
+        listening: Where to listen.
+        started: Called with the server's address, and a function that returns True once the server
+            is about to end.
+        is_over: Function, asked every second, that returns True once the server is not needed any
+            more. Requests that have begun are answered first.
+
+    Raises:
         UsageError: If the address cannot be taken, or a file of TLS cannot be used.
         KeyboardInterrupt: After the drain that a signal has asked for.
     """
     _raise_file_limit()
     bound, connections = _bound(listening), Connections()
+
+    async def look() -> None:
+        await connections.close_silent()
+        server.should_exit |= is_over()
+
     try:
         config = uvicorn.Config(
-            WatchedApp(create_app(service), connections),
+            WatchedApp(app, connections),
             http=connections.protocol(),
             ws="none",
             lifespan="on",
@@ -107,7 +142,7 @@ def run_server(
             timeout_keep_alive=int(SILENT_S),
             timeout_graceful_shutdown=_GRACE_S,
             timeout_notify=1,
-            callback_notify=connections.close_silent,
+            callback_notify=look,
             ssl_certfile=listening.certificate or None,
             ssl_keyfile=listening.private_key or None,
         )
@@ -116,10 +151,10 @@ def run_server(
         except OSError as error:  # ssl.SSLError is one
             raise UsageError(f"the TLS files cannot be used: {error}") from None
         server = uvicorn.Server(config)
-        service.is_ending = lambda: bool(server.should_exit)
         scheme = "https" if listening.certificate else "http"
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
-        started(f"{scheme}://{host}:{bound.getsockname()[1]}")
+        url = f"{scheme}://{host}:{bound.getsockname()[1]}"
+        started(url, lambda: bool(server.should_exit))
         server.run(sockets=[bound])
     finally:
         bound.close()

@@ -1,0 +1,167 @@
+"""The folder of a workspace, in which an agent works: the task, a start, the tools.
+
+Contract: nothing in the folder decides anything but ``kernel.py``, whose text the tools send. The
+other files are for reading: an agent may change them, and misleads only itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernelgym.errors import UsageError
+from kernelgym.languages import language as find_language
+from kernelgym.prompts.first_message import CONTRACT, problem_prompt
+from kernelgym.types import Problem
+from kernelgym.workspace.session import TOOLS, ToolSession
+
+KERNEL_FILE = "kernel.py"
+"""File of the kernel, the only one that counts."""
+TOOLS_FILE = "kernelgym-tools"
+"""Program that calls the tools."""
+_HARNESS = ("get_inputs", "get_init_inputs")
+_MODEL = re.compile(r"\bModel\b")
+
+
+def write_folder(folder: Path, session: ToolSession, url: str, key: str) -> None:
+    """Write a workspace's files; a kernel that is there already is kept.
+
+    Args:
+        folder: The folder, which is made if it is missing.
+        session: The session that the tools call.
+        url: Address of the session's server.
+        key: Key of the server.
+
+    Raises:
+        UsageError: If the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in folder_files(session).items():
+            if name != KERNEL_FILE or not (folder / name).exists():
+                (folder / name).write_text(text, "utf-8")
+        (folder / TOOLS_FILE).chmod(0o755)
+        place = json.dumps({"url": url, "key": key}, indent=2)
+        # The key lets other accounts of the machine use up the budget, so they may not read it.
+        fd = os.open(folder / "workspace.json", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(place + "\n")
+    except OSError as error:
+        raise UsageError(
+            f"the workspace cannot be written to {str(folder)!r}: {error.strerror}; give another "
+            "--out"
+        ) from None
+
+
+def folder_files(session: ToolSession) -> dict[str, str]:
+    """Return the texts of a workspace's files by name, but for the server's address and key."""
+    script = Path(__file__).with_name("tools_script.py").read_text("utf-8")
+    return {
+        "problem.py": session.problem.source,
+        KERNEL_FILE: stub(session.problem, session.env.language),
+        "TASK.md": task_text(session),
+        "SKILL.md": skill_text(session),
+        TOOLS_FILE: script,
+    }
+
+
+def task_text(session: ToolSession) -> str:
+    """Return what an agent reads of its task: the problem, the contract, the rules, what counts."""
+    env, problem = session.env, session.problem
+    entry = find_language(env.language)
+    counted = ", ".join(tool for tool in session.tools if tool != "submit")
+    asked = problem_prompt(
+        problem,
+        env.language,
+        env.device,
+        examples=0,
+        ruleset=env.ruleset,
+        max_turns=env.max_turns,
+    )
+    return f"""\
+# Task
+
+Write a fast and correct {entry.title} kernel that replaces a PyTorch module. The kernel is a \
+Python module that defines `class ModelNew`, a drop-in replacement of the reference's `class \
+Model`. {entry.task}
+
+{CONTRACT}
+
+{asked}
+
+# What counts
+
+- A turn is a call of a tool: {session.budget} calls of {counted}, and one of \
+submit, which is final.
+- The score is that of the submitted kernel, which is judged anew, on inputs that were never used \
+before. Without a submission there is no score.
+- Only the kernel's text counts. Changing other files or the tools changes nothing: problem, \
+budget and judge are in another process.
+"""
+
+
+def skill_text(session: ToolSession) -> str:
+    """Return how the tools are used in a workspace's folder."""
+    rows = "\n".join(f"- `./{TOOLS_FILE} {tool}`: {TOOLS[tool]}" for tool in session.tools)
+    return f"""\
+---
+name: kernelgym-tools
+description: Judge, time and submit the kernel in {KERNEL_FILE}. Use it after every change.
+---
+
+# The tools
+
+Edit `{KERNEL_FILE}`, then run one of these in this folder. Each reads `{KERNEL_FILE}` and prints \
+the feedback, which takes some seconds.
+
+{rows}
+- `./{TOOLS_FILE} status`: The calls that are left, and the feedback so far. It is not counted.
+
+Exit code 0: the kernel is correct. 1: it is not. 2: the call was refused, and was not counted.
+
+# How to work
+
+1. Read `TASK.md` and `problem.py`.
+2. Write a simple kernel that is correct, and check it.
+3. Make it faster, one change at a time; keep a copy of the best one.
+4. Put the best one into `{KERNEL_FILE}` and submit it. {session.budget} calls are all there are.
+"""
+
+
+def stub(problem: Problem, language: str) -> str:
+    """Return a module to start from: the reference's, with a `forward` that is not written yet."""
+    source = problem.source
+    lines = source.splitlines(keepends=True)
+    kept: list[str] = []
+    position = 0
+    for node, text in _changes(ast.parse(source), language):
+        first = min([node.lineno, *(each.lineno for each in _decorators(node))]) - 1
+        kept += [*lines[position:first], text]
+        position = node.end_lineno or node.lineno
+    return "".join([*kept, *lines[position:]]).rstrip() + "\n"
+
+
+def _changes(tree: ast.Module, language: str) -> Iterator[tuple[ast.stmt, str]]:
+    """Yield the statements of a reference that a stub replaces, with their texts."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name in _HARNESS:
+            yield node, ""
+        elif isinstance(node, ast.ClassDef) and node.name == "Model":
+            yield node, _renamed(node, language)
+
+
+def _renamed(model: ast.ClassDef, language: str) -> str:
+    """Return the class `Model` as `ModelNew`, with an empty `forward`."""
+    for node in model.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "forward":
+            told = f"write the {find_language(language).title} kernel"
+            node.body = [*ast.parse(f"raise NotImplementedError({told!r})").body]
+    return _MODEL.sub("ModelNew", ast.unparse(model)) + "\n"
+
+
+def _decorators(node: ast.stmt) -> list[ast.expr]:
+    return node.decorator_list if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
