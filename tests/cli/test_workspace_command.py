@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -104,22 +105,16 @@ def test_client_that_leaves_during_a_call_has_made_it(tmp_path) -> None:
         serving(tmp_path / "state", 0.5) as (_, judge),
         working(folder, PROBLEM, "--evaluator", judge) as process,
     ):
-        (folder / "kernel.py").write_text(RIGHT)
-        script = [sys.executable, str(folder / "kernelgym-tools"), "check"]
-        agent = subprocess.Popen(script)
-        wait_until(lambda: _is_asking(agent))
-        agent.kill()
-        agent.wait()
+        url, headers = place(folder)
+        body = json.dumps({"source": RIGHT})
+        head = f"POST /v1/workspace/check HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n"
+        head += f"Authorization: {headers['Authorization']}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as agent:
+            agent.sendall(f"{head}{body}".encode())
         wait_until(lambda: json.loads(tool(folder, "status").stdout)["calls_left"] == 29)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 143
     assert recorded(tmp_path / "w-trajectory.jsonl").trajectory.ended == "cut"
-
-
-def _is_asking(agent: subprocess.Popen[bytes]) -> bool:
-    """Return True if a process has an open connection."""
-    links = Path(f"/proc/{agent.pid}/fd").iterdir()
-    return any("socket" in str(link.readlink()) for link in links if link.is_symlink())
 
 
 def test_judge_that_is_gone_is_told_and_the_call_is_not_counted(tmp_path) -> None:

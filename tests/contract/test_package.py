@@ -32,6 +32,7 @@ def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {
         *("rag", "trl", "tinker", "tinker-cookbook", "search", "eval", "serve", "ray", "report"),
+        "agents",
         *FRAMEWORKS,
         *("dev", "docs", "all"),
     }

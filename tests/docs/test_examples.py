@@ -24,6 +24,7 @@ LAST_LINES = {
     "08_benchmark.py": "solved: 9 of 12 episodes",
     "10_remote_judge.py": "verdict of the server: ",
     "11_model_search.py": "softmax: ",
+    "14_agent_with_tools.py": "Synthetic/L1/2: correct",
     "12_ray_judge.py": "verdict of an actor: ",
 }
 """How the last line of each begins."""
