@@ -106,7 +106,7 @@ def create_mcp_server(session: ToolSession) -> Server[Any]:
 async def serve_stdio(session: ToolSession) -> None:
     """Answer one client on standard input and output until it closes them."""
     server = create_mcp_server(session)
-    async with stdio_server(stdin=await _Lines.of_stdin()) as (read, write):  # type: ignore[arg-type]
+    async with stdio_server(stdin=await _Lines.of_stdin()) as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
