@@ -49,6 +49,28 @@ def test_branches_of_a_graph_run_one_after_the_other_once_ordered():
     assert value.item() == CALLS
 
 
+def test_delayed_graph_writes_each_calls_input_after_the_call_before():
+    value, place = torch.zeros((), device="cuda"), torch.zeros((), device="cuda")
+    given = torch.arange(1.0, CALLS + 1, device="cuda")
+    value.add_(place)
+    torch.cuda.synchronize()
+    graph, calls = captured(lambda: value.mul_(10).add_(place))
+    calls.order(graph.raw_cuda_graph())
+    graph.instantiate()
+    calls.delay(
+        graph.raw_cuda_graph(), [[(place.data_ptr(), each.data_ptr(), 4)] for each in given]
+    )
+    for launched, wanted in ((False, 0.0), (True, 12345678.0)):
+        value.zero_()
+        place.zero_()
+        if launched:
+            calls.launch_delayed(torch.cuda.current_stream().cuda_stream)
+        else:
+            graph.replay()
+        torch.cuda.synchronize()
+        assert value.item() == wanted
+
+
 def test_graph_of_one_stream_is_left_as_it_is():
     value = torch.zeros((), device="cuda")
     value.add_(1)

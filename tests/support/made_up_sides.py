@@ -58,7 +58,7 @@ class Side:
     def alike(self, inputs):
         return True
 
-    def capture(self, tells=False):
+    def capture(self, tells=False, late=False):
         assert self.running
         self.tells = tells
         self.asked.append(("capture", self.captures))

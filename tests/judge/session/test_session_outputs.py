@@ -162,9 +162,9 @@ def test_a_missing_parameter_is_told_by_its_name(with_state, missing):
     peer.lies["state"] = lambda _, reply: {**reply, "missing": missing}
     assert rejection(construct, session, reference) == (
         Status.RUNTIME_ERROR,
-        "strict replaces parameters and buffers that are not drawn at random after construction, "
-        "and ModelNew has no parameter 'weight' of shape [6]: keep the reference's names and "
-        "shapes, so that the judge can replace values by name",
+        "strict replaces parameters and buffers that are not drawn at random, or follow from "
+        "others, after construction, and ModelNew has no parameter 'weight' of shape [6]: keep the "
+        "reference's names and shapes, so that the judge can replace values by name",
     )
 
 

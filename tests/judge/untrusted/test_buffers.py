@@ -61,15 +61,24 @@ def test_much_of_it_is_given_back_before(made, monkeypatch):
     assert asked == ["finish", "close", "give back"]
 
 
-def test_held_back_inputs_hold_one_half_twice_until_they_are_written(monkeypatch):
-    monkeypatch.setattr(buffers, "_synchronize", lambda _: None)
-    slept = []
-    monkeypatch.setattr(buffers, "_sleep_on_device", slept.append)
+def test_held_back_inputs_hold_one_half_twice_until_they_are_written():
     room = torch.arange(24.0).reshape(3, 8)
     strided, counts, one = room[:, :4], torch.arange(5), torch.ones(2)
     held = buffers.HeldBack([strided, {"n": [counts, 3, one]}], torch.device("cpu"))
+    assert torch.equal(room.flatten(), torch.arange(24.0))
+    held.hold()
     assert room.flatten().tolist() == [*range(12, 24), *range(12, 24)]
     assert counts.tolist() == [3, 4, 2, 3, 4] and not one.any()
     held.write()
-    assert slept and torch.equal(room.flatten(), torch.arange(24.0))
+    assert torch.equal(room.flatten(), torch.arange(24.0))
     assert counts.tolist() == [0, 1, 2, 3, 4] and one.all()
+
+
+def test_few_bytes_of_large_inputs_are_held_back():
+    large = torch.arange(1024.0)
+    held = buffers.HeldBack([large], torch.device("cpu"), most_bytes=64)
+    held.hold()
+    assert large[:16].tolist() == [*range(8, 16), *range(8, 16)]
+    assert torch.equal(large[16:], torch.arange(16.0, 1024.0))
+    ((place, _, size),) = held.copies()
+    assert (place, size) == (large.data_ptr(), 64)

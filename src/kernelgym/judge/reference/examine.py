@@ -33,6 +33,7 @@ from kernelgym.judge.reference.fixed_state import (
     vary,
 )
 from kernelgym.judge.reference.operator_class import OperatorWatch
+from kernelgym.judge.reference.related_state import related_state
 from kernelgym.judge.reference.runner import (
     STEADY_BYTES,
     ExpectedOutput,
@@ -131,7 +132,8 @@ def examine(
     varied: dict[str, float] = {}
     smallest_variance = 1.0
     if ruleset.perturb_state:
-        state = fixed_state(runner.model, construct_anew())
+        anew = construct_anew()
+        state = fixed_state(runner.model, anew) | related_state(runner.model, anew)
         varied, smallest_variance = _varied(state, bears_state, ruleset.small_variances)
     if varied:
         own = runner.expect(inputs, _SEED)

@@ -20,7 +20,16 @@ import torch
 
 from kernelgym.judge.tensors import same_bytes
 
-__all__ = ["STRENGTHS", "edges", "fixed_state", "has_variances", "is_constant", "put_state", "vary"]
+__all__ = [
+    "STRENGTHS",
+    "edges",
+    "fixed_state",
+    "has_variances",
+    "is_constant",
+    "partly",
+    "put_state",
+    "vary",
+]
 
 STRENGTHS = (0.5, 0.05, 0.005)
 """Largest changes to try, the first that the reference bears, as a share of a value."""
@@ -28,6 +37,8 @@ _VARIANCE = "running_var"
 _SMALL_SHARE = 0.25
 _LARGEST = 0.01
 """Factor that small variances are multiplied by at most."""
+_FEW_OF = 64
+"""One row in so many, or one element of a vector, is replaced where few are."""
 
 
 def fixed_state(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -115,6 +126,26 @@ def vary(
     return drawn
 
 
+def partly(
+    old: Mapping[str, torch.Tensor], new: Mapping[str, torch.Tensor], seed: int
+) -> dict[str, torch.Tensor]:
+    """Return old values of which few are replaced by new ones, at least one in each tensor.
+
+    They are few because a kernel that keeps what it made of parameters may look at a sample of
+    them, and make it anew if that changed. Rows are replaced as a whole, and so are vectors that
+    rise or fall.
+    """
+    source = torch.Generator().manual_seed(seed)
+    mixed = {}
+    for name, value in new.items():
+        ordered = value.dim() == 1 and _direction(value) is not None
+        shape = (*value.shape[:-1], 1) if value.dim() > 1 or ordered else value.shape
+        chosen = torch.rand(shape, generator=source) < 1 / _FEW_OF
+        chosen.view(-1)[int(torch.randint(chosen.numel(), (), generator=source))] = True
+        mixed[name] = torch.where(chosen, value, old[name]).contiguous()
+    return mixed
+
+
 def edges(
     state: Mapping[str, torch.Tensor], seed: int, strengths: Mapping[str, float]
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
@@ -134,13 +165,19 @@ def _moved(value: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
     finite = value[value.isfinite()]
     size = float(finite.square().mean().sqrt()) or 1.0
     moved = torch.where(value == 0, unit * size, value * (1 + unit))
+    falls = _direction(value)
+    # A table that is searched must stay sorted.
+    return moved if falls is None else moved.sort(descending=falls).values
+
+
+def _direction(value: torch.Tensor) -> bool | None:
+    """Return False if all rows rise, True if all fall, else None."""
     if value.dim() and value.shape[-1] > 1:
-        # A table that is searched must stay sorted.
         steps = value.diff()
         for falls, grows in ((False, steps > 0), (True, steps < 0)):
             if bool(grows.all()):
-                moved = moved.sort(descending=falls).values
-    return moved
+                return falls
+    return None
 
 
 def put_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> None:

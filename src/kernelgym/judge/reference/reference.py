@@ -27,7 +27,7 @@ from kernelgym.judge.inputs.seeds import Seeds, seed_all
 from kernelgym.judge.out_of_memory import lacked_memory, our_failure
 from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.reference.examine import NOTHING_KNOWN, InputConditions, bears, examine
-from kernelgym.judge.reference.fixed_state import put_state, vary
+from kernelgym.judge.reference.fixed_state import partly, put_state, vary
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.runner import (
     STEADY_BYTES,
@@ -90,7 +90,9 @@ class Reference:
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
         """The kind of inputs for each judged call."""
         self.state: dict[str, torch.Tensor] = {}
-        """Values that replace state that is not drawn at random, by name, on the CPU."""
+        """Values that replace state that is not drawn freely at present, by name, on the CPU."""
+        self._outdated: dict[str, torch.Tensor] = {}  # what `state` held before
+        self._renewals = 0
         self._constructed: dict[str, torch.Tensor] = {}  # what `state` has replaced
         self._conditions = NOTHING_KNOWN
         self._needs_cpu = False  # whether the problem's code can draw inputs on the CPU only
@@ -160,10 +162,36 @@ class Reference:
         if varied := self._conditions.varied:
             held = self.model.state_dict()
             self._constructed = {name: held[name].clone() for name in varied}
-            seed, smallest = self.seeds.derive("state"), self._conditions.smallest_variance
-            self.state = vary(self._constructed, seed, smallest, varied)
-            put_state(self.model, self.state)
-            self._runner.renew_twin()
+            self.begin_state()
+
+    def begin_state(self) -> None:
+        """Replace state that is not drawn freely by the values of a verdict's first calls."""
+        self._renewals, self._outdated = 0, self._constructed
+        self._put_state(self._varied("state"))
+
+    def renew_state(self) -> None:
+        """Replace a few values of every tensor of that state once more.
+
+        A kernel that keeps what it made of earlier values is wrong from then on. The caller gives
+        the candidate the values of `state`.
+        """
+        self._renewals, self._outdated = self._renewals + 1, self.state
+        new = self._varied("state", self._renewals)
+        self._put_state(partly(self.state, new, self.seeds.derive("state-share", self._renewals)))
+
+    def renewed_at(self) -> int | None:
+        """Return the index of the judged call before which the state is renewed; None for none."""
+        # Not before the first call: a kernel may keep what it made there.
+        return 1 + self.seeds.derive("renewed") % max(1, len(self.plan) - 1) if self.state else None
+
+    def _varied(self, *name: Any) -> dict[str, torch.Tensor]:
+        conditions = self._conditions
+        smallest, seed = conditions.smallest_variance, self.seeds.derive(*name)
+        return vary(self._constructed, seed, smallest, conditions.varied)
+
+    def _put_state(self, values: dict[str, torch.Tensor]) -> None:
+        self.state = values
+        self._runner.put_state(values)
 
     @property
     def _key(self) -> tuple[str, str, str]:
@@ -297,14 +325,23 @@ class Reference:
             outputs = [tensors_of(runner.expect(inputs, seed).output) for runner in runners]
         return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
 
-    def as_constructed(self, inputs: list[Any], forward_seed: int) -> ExpectedOutput | None:
-        """Return what the model gives with all of its state as constructed.
+    def with_outdated_state(self, inputs: list[Any], forward_seed: int) -> list[ExpectedOutput]:
+        """Return what the model gives with its state as constructed, and as it was before.
 
-        None if the model cannot be copied or run again.
+        Empty if the model cannot be copied or run again.
         """
+        found = (
+            self._with_state(values, inputs, forward_seed)
+            for values in (self._constructed, self._outdated)
+        )
+        return [each for each in found if each is not None]
+
+    def _with_state(
+        self, values: dict[str, torch.Tensor], inputs: list[Any], forward_seed: int
+    ) -> ExpectedOutput | None:
         try:
             model = copy.deepcopy(self.model)
-            put_state(model, self._constructed)
+            put_state(model, values)
             runner = ReferenceRunner(model, self.device, self._ruleset.tolerance == "fp64")
             runner.copies_inputs = True
             found = runner.expect(inputs, forward_seed)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, Sensitivity
 from kernelgym.judge.inputs.seeds import random_state, seed_all
 from kernelgym.judge.out_of_memory import available_bytes, lacked_memory
+from kernelgym.judge.reference.fixed_state import put_state
 from kernelgym.judge.reference.widened import Widened
 from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
 from kernelgym.judging_memory import device_bytes
@@ -95,6 +97,12 @@ class ReferenceRunner:
         self.copies_inputs = False
         """Whether even large inputs are copied before a run, since the model changes them."""
         self._leaves_inputs = False  # whether a run without copies left its inputs unchanged
+
+    def put_state(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy values into the model's state and its twin's, by name and in place."""
+        put_state(self.model, values)
+        if self._precise is not None:
+            put_state(self._precise, values)
 
     def renew_twin(self) -> None:
         """Make the twin again, after the model's weights have been changed."""

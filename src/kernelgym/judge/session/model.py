@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import Any
 
 import torch
 
@@ -106,17 +107,24 @@ class CandidateModel:
             )
             self._channel.answer("construct")
         if reference.state:
-            self._replace_state(reference)
+            self._check_names(reference, self.put_state(reference))
 
-    def _replace_state(self, reference: Reference) -> None:
-        """Set the kernel's parameters that are not drawn to the values that the reference uses."""
+    def put_state(self, reference: Reference) -> Any:
+        """Give the kernel's parameters that are not drawn freely the values of the reference.
+
+        Returns:
+            The names that the kernel lacks, as its process claims.
+        """
         values = reference.state
         arena = new_arena(len(values), bytes_of(list(values.values())), _CPU)
         with contextlib.closing(arena):
-            self._channel.share(arena)
             regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
-            self._channel.post({"op": "state", "values": regions})
-            answer = self._channel.answer("construct").get("missing")
+            fields, fds = arena.handle()
+            self._channel.post({"op": "state", "values": regions, **fields}, fds)
+            return self._channel.answer("construct").get("missing")
+
+    def _check_names(self, reference: Reference, answer: Any) -> None:
+        values = reference.state
         claimed = answer if isinstance(answer, list) else list(values)
         missing = [name for name in values if name in claimed]
         seed = reference.seeds.derive("influence")
@@ -126,7 +134,7 @@ class CandidateModel:
             raise Rejected(
                 Status.RUNTIME_ERROR,
                 f"{self._ruleset.name} replaces parameters and buffers that are not drawn at "
-                f"random after construction, and {self._entry} has no parameter {name!r} of shape "
-                f"{shape}: keep the reference's names and shapes, so that the judge can replace "
-                "values by name",
+                "random, or follow from others, after construction, and "
+                f"{self._entry} has no parameter {name!r} of shape {shape}: keep the reference's "
+                "names and shapes, so that the judge can replace values by name",
             )

@@ -130,7 +130,7 @@ class CandidateSession:
         Args:
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
-            late: Index of a call whose inputs the candidate's current stream writes late, on a GPU.
+            late: Index of a call whose inputs the candidate writes late, on its current stream.
         """
         self.buffers.fill(batches, poison=True)
         self.buffers.finish()
@@ -199,17 +199,18 @@ class CandidateSession:
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
         return TimedWindow(window_ms, claimed_ms, layout_ms, results, kept, (before, after))
 
-    def capture(self, tells: bool = False) -> bool:
+    def capture(self, tells: bool = False, late: bool = False) -> bool:
         """Capture the reserved calls in a CUDA graph; return False if impossible.
 
         Args:
+            late: Whether windows of these calls may be asked for with `timed_run`'s `late`.
             tells: Whether the answer to every window describes its outputs, as it does without
                 capture. Describing them takes longer than short calls do, and a graph's outputs lie
                 where its capture said. But the overhead of windows must be the same on both sides,
                 so the kernel's side describes them if the reference could not be captured.
         """
         self.buffers.captured = None
-        self.channel.post({"op": "capture", "tells": tells})
+        self.channel.post({"op": "capture", "tells": tells, "late": late})
         try:
             self.buffers.captured = self._listed(
                 self.channel.answer("go").get("results"), len(self.buffers.slots)
@@ -278,6 +279,9 @@ class CandidateSession:
                 2e9 elements; if False, the comparison stops soon after the first.
         """
         kind, seeds = reference.kind_of(index), reference.seeds
+        if index == reference.renewed_at():
+            reference.renew_state()
+            self.put_state(reference)
         late = 0 if index == self._late_call(reference) else None
         outcome, expected = self._attempt(
             reference, seeds.trial(index), seeds.forward(index), kind, explain, late
@@ -296,6 +300,11 @@ class CandidateSession:
         calls = max(len(reference.plan), index + 1)
         place = replace(outcome.mismatch, call=index + 1, calls=calls, inputs=kind)
         return replace(outcome, mismatch=place)
+
+    def put_state(self, reference: Reference) -> None:
+        """Give the candidate the reference's present state, which outputs then follow."""
+        self.model.put_state(reference)
+        self.around.clear()
 
     def _late_call(self, reference: Reference) -> int | None:
         """Return the index of the judged call whose inputs are written late; None for no call."""

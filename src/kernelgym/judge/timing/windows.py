@@ -153,8 +153,8 @@ class TimingWindows:
         if self._reference.draws:
             return set()  # the host seeds random numbers before each call: no graph can
         captured = {0} if self._awake(0, self._sides[0].capture) else set()
-        tells = not captured
-        return captured | {k for k in kernels if self._awake(k, self._sides[k].capture, tells)}
+        asked = not captured, self._as_layer
+        return captured | {k for k in kernels if self._awake(k, self._sides[k].capture, *asked)}
 
     def graph_kernels(self, which: int) -> tuple[dict[str, Any], int]:
         """Return what a side says of the kernels in its captured graph, and of how many calls."""
@@ -174,10 +174,15 @@ class TimingWindows:
         """Make and verify calls of the kernels as layers of a model; time nothing.
 
         A kernel cannot tell these windows from timed ones. It is wrong there if it does not wait
-        for the current stream, or relies on what earlier calls left in the outputs' memory.
+        for the current stream, or relies on what earlier calls left in the outputs' memory, or on
+        what it made of parameters: those that are not drawn freely change before.
         """
         if not self._as_layer or self._alternating:
             return
+        if self._reference.state:
+            self._reference.renew_state()
+            for which, side in enumerate(self._sides):
+                self._awake(which, side.put_state, self._reference)
         try:
             self.pairs(as_layer=True)
         except Rejected as end:

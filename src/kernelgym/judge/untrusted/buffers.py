@@ -19,7 +19,13 @@ from typing import Any
 
 import torch
 
-__all__ = ["Buffers", "HeldBack", "fill_fresh_device_memory", "fill_fresh_memory"]
+__all__ = [
+    "Buffers",
+    "HeldBack",
+    "fill_fresh_device_memory",
+    "fill_fresh_memory",
+    "views_of_file",
+]
 
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _frombuffer = torch.frombuffer
@@ -154,11 +160,21 @@ class Buffers:
             size = region["count"] * dtype.itemsize
             flat = self._device_memory.view(address, size, self._device)
             return flat.view(dtype).as_strided(region["shape"], region["strides"])
-        # The storage ends where this tensor ends, so that the bounds check notices a read past it.
-        flat = _frombuffer(
-            self._memory, dtype=dtype, count=region["count"], offset=region["offset"]
-        )
-        return flat.as_strided(region["shape"], region["strides"])
+        return _view_of(self._memory, region)
+
+
+def views_of_file(fd: int, size: int, regions: list[dict[str, Any]]) -> list[torch.Tensor]:
+    """Return tensors over regions of a memory file; the descriptor is closed."""
+    memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    os.close(fd)
+    return [_view_of(memory, region) for region in regions]
+
+
+def _view_of(memory: mmap.mmap, region: dict[str, Any]) -> torch.Tensor:
+    # The storage ends where this tensor ends, so that the bounds check notices a read past it.
+    dtype = getattr(torch, region["dtype"])
+    flat = _frombuffer(memory, dtype=dtype, count=region["count"], offset=region["offset"])
+    return flat.as_strided(region["shape"], region["strides"])
 
 
 class HeldBack:
@@ -170,31 +186,41 @@ class HeldBack:
     equal.
 
     Args:
-        arguments: The call's arguments on the device. Of each tensor in them the first 256 MiB are
-            held back.
+        arguments: The call's arguments on the device.
         device: The device.
+        most_bytes: Bytes at the beginning of each tensor that are held back, at most.
     """
 
-    def __init__(self, arguments: Any, device: torch.device) -> None:
-        self._held = []
+    def __init__(self, arguments: Any, device: torch.device, most_bytes: int = _HELD_BYTES) -> None:
+        self._device, self._held = device, []
         for tensor in _tensors_in(arguments):
             count = tensor.untyped_storage().nbytes() // tensor.element_size()
-            flat = tensor.as_strided((min(count, _HELD_BYTES // tensor.element_size()),), (1,), 0)
-            values = flat.clone()
-            self._held.append((flat, values))
+            flat = tensor.as_strided((min(count, most_bytes // tensor.element_size()),), (1,), 0)
+            self._held.append((flat, torch.empty_like(flat)))
+
+    def hold(self) -> None:
+        """Take the values away, and put others in their place."""
+        for flat, values in self._held:
+            _copy(values, flat)
             half = len(values) // 2
             later = values[len(values) - half :]
             if half and not torch.equal(later, values[:half]):
                 _copy(flat[:half], later)
             else:
                 flat.zero_()
-        _synchronize(device)
+        if self._device.type == "cuda":
+            _synchronize(self._device)
 
     def write(self) -> None:
-        """Have the current stream wait for about 3 ms, and then write the values."""
-        _sleep_on_device(_DELAY_CYCLES)
+        """Write the values; on a GPU the current stream waits for about 3 ms before it does so."""
+        if self._device.type == "cuda":
+            _sleep_on_device(_DELAY_CYCLES)
         for place, values in self._held:
             _copy(place, values)
+
+    def copies(self) -> list[tuple[int, int, int]]:
+        """Return the address of each place, that of its values, and their bytes."""
+        return [(flat.data_ptr(), held.data_ptr(), held.nbytes) for flat, held in self._held]
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

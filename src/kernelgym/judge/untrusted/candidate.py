@@ -12,7 +12,7 @@ Every request carries a nonce, which the answer repeats. The requests are:
 - ``release``: close shared device memory;
 - ``load``: import the kernel's source;
 - ``construct``: build the model;
-- ``state``: copy values into parameters, by name;
+- ``state``: copy values of a memory file (from a descriptor) into parameters, by name;
 - ``prepare``: lay tensors over the inputs and outputs of the next calls;
 - ``go``: make one prepared call per seed; the input values are in place by then. If the calls are
   not timed, the inputs of one of them may be written late, and outputs be overwritten after they
@@ -55,6 +55,7 @@ _no_grad = torch.no_grad
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 600_000  # about 0.3 ms
+_LATE_BYTES = 64 << 10  # of each input of a captured call
 _seed_device = torch.cuda.manual_seed
 _Graph, _capturing, _current_stream = (
     torch.cuda.CUDAGraph,
@@ -148,7 +149,8 @@ def serve(
                 case "construct":
                     state.construct(request)
                 case "state":
-                    reply["missing"] = state.replace_state(request["values"])
+                    given = request["values"], fds[0], request["bytes"]
+                    reply["missing"] = state.replace_state(*given)
                 case "prepare":
                     state.prepare(request["calls"])
                 case "go":
@@ -168,7 +170,7 @@ def serve(
                     given = request["record"], request["target"], parts.error_report.describe_error
                     reply["refused"] = parts.front_end.refusals(*given, request["whole"])
                 case "capture":
-                    reply["results"] = state.capture(request["tells"])
+                    reply["results"] = state.capture(request["tells"], request["late"])
                 case "graph_kernels":
                     reply["seen"] = state.graph_kernels()
                 case "compilation":
@@ -202,6 +204,8 @@ class _State:
         self._calls: list[tuple[list[Any], list[torch.Tensor] | None]] = []
         self._graph: Any = None
         self._graph_results: list[Any] | None = None
+        self._ordered: Any = None  # the captured calls with inputs that are written late
+        self._held_back: list[Any] = []
         self._kept: list[Any] = []  # outputs of the last window, which the trusted side reads
         self._compared = 1  # calls of the largest window whose outputs were compared
         self._copies = False  # whether outputs lie in memory that cannot be read after a window
@@ -267,11 +271,18 @@ class _State:
         if not callable(self._model):
             raise TypeError(f"{request['entry']} is not callable: it needs a forward method")
 
-    def replace_state(self, values: list[Any]) -> list[str]:
-        """Copy values into parameters, buffers or attributes; return the names not found."""
-        missing = []
-        for name, region in values:
-            value, target = self.buffers.view(region), self._model
+    def replace_state(self, values: list[Any], fd: int, size: int) -> list[str]:
+        """Copy values into parameters, buffers or attributes; return the names not found.
+
+        Args:
+            values: Pairs of a name and a region of the memory file.
+            fd: Descriptor of the memory file that holds the values.
+            size: Its size in bytes.
+        """
+        missing, regions = [], [region for _, region in values]
+        held = self._parts.buffers.views_of_file(fd, size, regions)
+        for (name, _), value in zip(values, held, strict=True):
+            target = self._model
             for part in name.split("."):
                 target = getattr(target, part, None)
             if isinstance(target, torch.Tensor) and target.shape == value.shape:
@@ -314,19 +325,12 @@ class _State:
             seeds: Seeds set before the calls.
             timed: Whether the calls are timed.
             late: Index of a call whose inputs are written late, on the current stream; None for
-                no call, and ignored by a captured graph.
+                no call. In a captured graph the inputs of all calls are: before each call, after
+                the one before it.
             spoil: Whether to overwrite each of an output's tensors once it was copied, or before a
                 graph is replayed; empty to overwrite none.
         """
         before = self._launches.count
-        if self._device.type == "cpu":
-            with _no_grad():
-                found = [
-                    self._exported(seed, arguments, places, spoil)
-                    for seed, (arguments, places) in zip(seeds, self._calls, strict=False)
-                ]
-            self.launched = self._launches.count - before
-            return found
         replayed = self._graph is not None and bool(seeds)
         held = None
         if replayed and spoil:
@@ -334,13 +338,25 @@ class _State:
                 self._overwrite(output, spoil)
         elif late is not None and not replayed:
             held = self._parts.buffers.HeldBack(self._calls[late][0], self._device)
+            held.hold()
+        if self._device.type == "cpu":
+            with _no_grad():
+                found = self._run(seeds, held, late, spoil)
+            self.launched = self._launches.count - before
+            return found
+        is_late = replayed and late is not None
+        if is_late:
+            for each in self._held_back:
+                each.hold()
         self._touched.add_(1)  # so that an empty window, too, switches to this context
         if timed:
             # Give the host a lead: the first call's launch time on the host is not device time.
             _sleep_on_device(_LEAD_CYCLES)
         self._began.record()
         results: list[Any] = []
-        if replayed:
+        if is_late:
+            self._ordered.launch_delayed(_current_stream().cuda_stream)
+        elif replayed:
             self._graph.replay()
         else:
             results = self._run(seeds, held, late, spoil)
@@ -364,7 +380,7 @@ class _State:
     def _run(
         self, seeds: list[int], held: Any, late: int | None, spoil: Sequence[bool]
     ) -> list[Any]:
-        """Make the prepared calls on a device; return descriptions of outputs that have places.
+        """Make the prepared calls; return descriptions of outputs that have places.
 
         Outputs without places are kept. They are copied if the kernel returns memory that a later
         call writes to, or that no other process can open. This is found out in the first window of
@@ -438,11 +454,12 @@ class _State:
             self._tracer = self._new_tracer()
         return self._tracer.mode(mode)
 
-    def capture(self, tells: bool) -> list[Any]:
+    def capture(self, tells: bool, late: bool) -> list[Any]:
         """Capture all prepared calls, in order, in one CUDA graph.
 
         Args:
             tells: True to describe the outputs again in the answer to every window.
+            late: Whether the graph may be asked for with inputs that are written late.
 
         Returns:
             A description of each output, with its place on the device.
@@ -450,7 +467,11 @@ class _State:
         graph = _Graph(keep_graph=True)
         self.buffers.forget_blocks()  # torch frees memory before it captures
         before = self._launches.count
-        self._kept = []
+        self._kept, self._held_back = [], []
+        if late:
+            for arguments, _ in self._calls:
+                part = arguments, self._device, _LATE_BYTES
+                self._held_back.append(self._parts.buffers.HeldBack(*part))
         with _no_grad(), _capturing(graph):
             calls = self._parts.graph_order.CapturedCalls(_current_stream().cuda_stream)
             for arguments, _ in self._calls:
@@ -459,6 +480,10 @@ class _State:
                 calls.end_call()
         calls.order(graph.raw_cuda_graph())
         graph.instantiate()
+        if late:
+            copies = [each.copies() for each in self._held_back]
+            calls.delay(graph.raw_cuda_graph(), copies)
+            self._ordered = calls
         results = [self.buffers.locate(output) for output in self._kept]
         self._graph_results = results if tells else None
         self._graph, self._in_graph = graph, self._launches.count - before

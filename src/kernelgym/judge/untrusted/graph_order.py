@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 __all__ = ["CapturedCalls", "Gap", "gaps"]
@@ -33,19 +33,31 @@ def gaps(calls: Iterable[Sequence[int]], edges: Iterable[tuple[int, int]]) -> li
         calls: The nodes of each call, in the order of the calls.
         edges: Pairs of nodes of which the second begins when the first has ended.
     """
-    awaited: dict[int, set[int]] = {}
-    for earlier, later in edges:
-        awaited.setdefault(later, set()).add(earlier)
-    found, ends = [], set[int]()
+    awaited = _awaited(edges)
+    found, ends = [], list[int]()
     for nodes in calls:
         if not nodes:
             continue
-        own = set(nodes)
-        firsts = [node for node in nodes if own.isdisjoint(awaited.get(node, ()))]
-        if not all(ends <= awaited.get(node, set()) for node in firsts):
-            found.append(Gap(sorted(ends), firsts))
-        ends = own.difference(*(awaited.get(node, ()) for node in nodes))
+        call = _span(nodes, awaited)
+        if not all(awaited.get(node, set()).issuperset(ends) for node in call.firsts):
+            found.append(Gap(ends, call.firsts))
+        ends = call.ends
     return found
+
+
+def _awaited(edges: Iterable[tuple[int, int]]) -> dict[int, set[int]]:
+    """Return the nodes that each node waits for."""
+    found: dict[int, set[int]] = {}
+    for earlier, later in edges:
+        found.setdefault(later, set()).add(earlier)
+    return found
+
+
+def _span(nodes: Sequence[int], awaited: Mapping[int, set[int]]) -> Gap:
+    """Return a call's last nodes and its first ones."""
+    own = set(nodes)
+    firsts = [node for node in nodes if own.isdisjoint(awaited.get(node, ()))]
+    return Gap(sorted(own.difference(*(awaited.get(node, ()) for node in nodes))), firsts)
 
 
 class CapturedCalls:
@@ -81,8 +93,8 @@ class CapturedCalls:
         nodes = (ctypes.c_void_p * size.value)()
         _check(_driver().cuGraphGetNodes(handle, nodes, ctypes.byref(size)), "listing the nodes")
         listed = [node or 0 for node in nodes]
-        calls = [listed[a:b] for a, b in zip(self._counts, self._counts[1:], strict=False)]
-        found = gaps(calls, _full_edges(handle))
+        self._calls = [listed[a:b] for a, b in zip(self._counts, self._counts[1:], strict=False)]
+        found = gaps(self._calls, _full_edges(handle))
         for gap in found:
             barrier, ends = ctypes.c_void_p(), (ctypes.c_void_p * len(gap.ends))(*gap.ends)
             code = _driver().cuGraphAddEmptyNode(ctypes.byref(barrier), handle, ends, len(ends))
@@ -92,6 +104,54 @@ class CapturedCalls:
             code = _driver().cuGraphAddDependencies(handle, before, firsts, len(firsts))
             _check(code, "adding dependencies to a graph")
         return len(found)
+
+    def delay(self, graph: int, copies: Sequence[Sequence[tuple[int, int, int]]]) -> None:
+        """Instantiate the ordered graph with copies on the device before each call.
+
+        A call then reads what the copies wrote only if it begins after all earlier calls.
+
+        Args:
+            graph: Handle of the graph. The nodes are added to it: instantiate it for other uses
+                before.
+            copies: For each call, the address to write to, the one to read from, and the bytes.
+        """
+        handle, context, ends = ctypes.c_void_p(graph), ctypes.c_void_p(), list[int]()
+        _check(_driver().cuCtxGetCurrent(ctypes.byref(context)), "asking for the context")
+        awaited = _awaited(_full_edges(handle))
+        for nodes, wanted in zip(self._calls, copies, strict=True):
+            added = [_add_copy(handle, context, ends, each) for each in wanted]
+            call = _span(nodes, awaited)
+            for node in added:
+                firsts = (ctypes.c_void_p * len(call.firsts))(*call.firsts)
+                before = (ctypes.c_void_p * len(firsts))(*[node] * len(firsts))
+                code = _driver().cuGraphAddDependencies(handle, before, firsts, len(firsts))
+                _check(code, "adding dependencies to a graph")
+            ends = call.ends or added or ends
+        self._delayed = ctypes.c_void_p()
+        code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._delayed), handle, 0)
+        _check(code, "instantiating a graph a second time")
+
+    def launch_delayed(self, stream: int) -> None:
+        """Launch the graph that `delay` made."""
+        _check(_driver().cuGraphLaunch(self._delayed, ctypes.c_void_p(stream)), "launching a graph")
+
+
+def _add_copy(
+    graph: ctypes.c_void_p, context: ctypes.c_void_p, after: list[int], copy: tuple[int, int, int]
+) -> int:
+    """Add a copy on the device to a graph; return its node."""
+    target, source, size = copy
+    made, device = _Copy(), 2
+    made.source_kind = made.target_kind = device
+    made.source, made.target = source, target
+    made.source_pitches = made.target_pitches = (size, 1)
+    made.width, made.height, made.depth = size, 1, 1
+    node, ends = ctypes.c_void_p(), (ctypes.c_void_p * len(after))(*after)
+    code = _driver().cuGraphAddMemcpyNode(
+        ctypes.byref(node), graph, ends, len(ends), ctypes.byref(made), context
+    )
+    _check(code, "adding a copy to a graph")
+    return node.value or 0
 
 
 def _full_edges(graph: ctypes.c_void_p) -> list[tuple[int, int]]:
@@ -109,6 +169,28 @@ def _full_edges(graph: ctypes.c_void_p) -> list[tuple[int, int]]:
     )
     listed = zip(origins, targets, kinds, strict=True)
     return [(origin, target) for origin, target, data in listed if not data.kind]
+
+
+class _Copy(ctypes.Structure):
+    """`CUDA_MEMCPY3D` of the driver."""
+
+    _fields_ = [
+        ("source_place", ctypes.c_size_t * 4),
+        ("source_kind", ctypes.c_int),
+        ("source_on_host", ctypes.c_void_p),
+        ("source", ctypes.c_ulonglong),
+        ("source_array", ctypes.c_void_p * 2),
+        ("source_pitches", ctypes.c_size_t * 2),
+        ("target_place", ctypes.c_size_t * 4),
+        ("target_kind", ctypes.c_int),
+        ("target_on_host", ctypes.c_void_p),
+        ("target", ctypes.c_ulonglong),
+        ("target_array", ctypes.c_void_p * 2),
+        ("target_pitches", ctypes.c_size_t * 2),
+        ("width", ctypes.c_size_t),
+        ("height", ctypes.c_size_t),
+        ("depth", ctypes.c_size_t),
+    ]
 
 
 class _EdgeData(ctypes.Structure):
@@ -129,6 +211,10 @@ def _driver() -> Any:
     driver.cuGraphGetEdges_v2.argtypes = [many] * 5
     driver.cuGraphAddEmptyNode.argtypes = [many, many, many, one]
     driver.cuGraphAddDependencies.argtypes = [many, many, many, one]
+    driver.cuGraphAddMemcpyNode.argtypes = [many, many, many, one, many, many]
+    driver.cuGraphInstantiateWithFlags.argtypes = [many, many, ctypes.c_ulonglong]
+    driver.cuGraphLaunch.argtypes = [many, many]
+    driver.cuCtxGetCurrent.argtypes = [many]
     return driver
 
 

@@ -231,6 +231,8 @@ class Attempt:
         kernel's calls have the device.
         """
         session, reference = run.session, run.reference
+        if len(self._cases) > 1:
+            reference.begin_state()  # an earlier kernel's calls have renewed it
         session.model.construct(reference)
         self._call(run, outcome)
         self._check_launches(run, outcome)

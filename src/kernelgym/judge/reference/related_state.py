@@ -1,0 +1,198 @@
+"""Drawn parameters and buffers that are tied to others, or by a relation among their own values.
+
+A teacher that starts as its student's copy, a length that starts as its direction's norm, a weight
+that starts orthogonal or with normalised rows: such state differs under every seed, and a kernel
+that relies on the relation is right under every seed, too. The judge replaces this state as it
+replaces what is not drawn (`kernelgym.judge.reference.fixed_state`), which breaks the relation.
+
+Found are, by samples of at most 64 rows and columns:
+
+- multiples of an earlier tensor or of its transpose, and of a tensor's rows' or columns' norms,
+  sums or largest magnitudes;
+- rows, columns or a small whole with the same norm or the same sum under every seed;
+- rows or columns that are equal or orthogonal to each other, and symmetric matrices.
+
+Not found: other functions of other tensors, parts of tensors, and zeros among drawn values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from kernelgym.judge.tensors import same_bytes
+
+__all__ = ["related_state"]
+
+_LEAST_ELEMENTS = 4  # fewer numbers may be related by chance
+_COMPARED_ROWS = 64
+_SMALL_ELEMENTS = 1 << 20
+_EXACT = 1e-6
+_Pair = tuple[torch.Tensor, torch.Tensor]  # as constructed from two sets of random numbers
+_Statistics = Callable[[torch.Tensor], torch.Tensor]
+
+
+def related_state(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the floating-point parameters and buffers that are drawn, but not freely.
+
+    Args:
+        model: The model.
+        other: The model constructed from other random numbers, on any device.
+    """
+    drawn = _drawn(model, other)
+    found: dict[str, torch.Tensor] = {}
+    earlier: list[_Pair] = []
+    for name, (value, again) in drawn.items():
+        pair = _as_rows(value), _as_rows(again)
+        larger = [_as_rows(each) for each, _ in drawn.values() if each.numel() > value.numel()]
+        others = [_as_rows(each) for _, each in drawn.values() if each.numel() > value.numel()]
+        if (
+            _is_bound(pair)
+            or any(_is_copy(pair, each) for each in earlier)
+            or any(_is_statistic(pair, each) for each in zip(larger, others, strict=True))
+        ):
+            found[name] = value
+        earlier.append(pair)
+    return found
+
+
+def _drawn(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, _Pair]:
+    """Return what differs between two constructions, by name, each tensor under its first one."""
+    found: dict[str, _Pair] = {}
+    seen: set[int] = set()
+    others = other.state_dict()
+    for name, value in model.state_dict(keep_vars=True).items():
+        again = others.get(name)
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or again is None:
+            continue
+        if id(value) in seen or again.shape != value.shape or not value.numel():
+            continue
+        seen.add(id(value))
+        pair = value.detach(), again.to(value.device).detach()
+        if not same_bytes(*pair) and bool(pair[0].isfinite().all()):
+            found[name] = pair
+    return found
+
+
+def _as_rows(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in two dimensions, the first of which counts rows."""
+    return value.reshape(value.shape[0], -1) if value.dim() > 1 else value.reshape(1, -1)
+
+
+def _is_bound(pair: _Pair) -> bool:
+    """Return True if a relation among a tensor's values holds under both seeds."""
+    if pair[0].numel() < _LEAST_ELEMENTS:
+        return False
+    eps = torch.finfo(pair[0].dtype).eps
+    for one, other in _views(pair):
+        # Half types round a norm itself; roundings of the many elements of a whole cancel.
+        exact = max(_EXACT, 2 * eps if len(one) > 1 else eps / one.shape[1] ** 0.5)
+        if all(_are_alike(rows) or _are_orthogonal(rows, exact) for rows in (one, other)):
+            return True
+        if _have_same_norms(one, other, exact) or _have_same_sums(one, other, exact):
+            return True
+    return False
+
+
+def _views(pair: _Pair) -> Iterator[_Pair]:
+    """Yield tensors as a whole if they are small, and some of their rows and columns."""
+    if pair[0].numel() <= _SMALL_ELEMENTS:
+        yield pair[0].reshape(1, -1), pair[1].reshape(1, -1)
+    if min(pair[0].shape) > 1:
+        yield pair[0][:_COMPARED_ROWS], pair[1][:_COMPARED_ROWS]
+        yield pair[0][:, :_COMPARED_ROWS].t(), pair[1][:, :_COMPARED_ROWS].t()
+
+
+def _are_alike(rows: torch.Tensor) -> bool:
+    """Return True if all rows are equal, or if their first elements are symmetric."""
+    count, length = rows.shape
+    if count < 2:
+        return False
+    corner = rows[:, :count]
+    symmetric = length >= count and (
+        torch.equal(corner, corner.t()) or torch.equal(corner, -corner.t())
+    )
+    return symmetric or bool((rows == rows[:1]).all())
+
+
+def _are_orthogonal(rows: torch.Tensor, exact: float) -> bool:
+    if not 1 < rows.shape[0] <= rows.shape[1]:
+        return False
+    products = rows.double() @ rows.double().t()
+    lengths = products.diagonal().clone()
+    products.fill_diagonal_(0.0)
+    return bool((products.abs() <= 10 * exact * lengths.max()).all()) and bool(lengths.min() > 0)
+
+
+def _norms(rows: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+
+
+def _sums(rows: torch.Tensor) -> torch.Tensor:
+    return rows.sum(1, dtype=torch.float64)
+
+
+def _largest(rows: torch.Tensor) -> torch.Tensor:
+    return rows.abs().amax(1).double()
+
+
+_STATISTICS: tuple[_Statistics, ...] = (_norms, _sums, _largest)
+
+
+def _have_same_norms(one: torch.Tensor, other: torch.Tensor, exact: float) -> bool:
+    """Return True if all rows' norms agree with those of another construction."""
+    first, second = _norms(one), _norms(other)
+    return bool(((first - second).abs() <= exact * torch.maximum(first, second)).all())
+
+
+def _have_same_sums(one: torch.Tensor, other: torch.Tensor, exact: float) -> bool:
+    """Return True if all rows' sums agree with those of another construction."""
+    size = torch.maximum(_sums(one.abs()), _sums(other.abs()))
+    return bool(((_sums(one) - _sums(other)).abs() <= exact * size).all())
+
+
+def _is_copy(pair: _Pair, earlier: _Pair) -> bool:
+    """Return True if a tensor is the same multiple of an earlier one, or of its transpose."""
+    if pair[0].numel() != earlier[0].numel():
+        return False
+    if _is_multiple(pair, earlier):
+        return True
+    turned = earlier[0].t(), earlier[1].t()
+    return turned[0].shape == pair[0].shape and _is_multiple(pair, turned)
+
+
+def _is_statistic(pair: _Pair, larger: _Pair) -> bool:
+    """Return True if a tensor is the same multiple of what one number a row, or column, gives."""
+    size = pair[0].numel()
+    some = pair[0].reshape(-1)[:_COMPARED_ROWS], pair[1].reshape(-1)[:_COMPARED_ROWS]
+    for one, other in (
+        (larger[0], larger[1]),
+        (larger[0].t(), larger[1].t()),
+        (larger[0].reshape(1, -1), larger[1].reshape(1, -1)),
+    ):
+        if size == one.shape[0] and (size > 1 or one.numel() <= _SMALL_ELEMENTS):
+            for statistics in _STATISTICS:
+                first, second = (statistics(rows[:_COMPARED_ROWS]) for rows in (one, other))
+                if _is_multiple(some, (first, second)):
+                    return True
+    return False
+
+
+def _is_multiple(pair: _Pair, given: _Pair) -> bool:
+    """Return True if each tensor is the same multiple of the given one."""
+    factors = []
+    for value, base in zip(pair, given, strict=True):
+        flat, like = value.reshape(-1), base.reshape(-1)
+        for size in (min(flat.numel(), _COMPARED_ROWS), flat.numel()):  # most differ early
+            some, other = flat[:size].double(), like[:size].double()
+            place = int(other.abs().argmax())
+            if not float(other[place]):
+                return False
+            factor = float(some[place] / other[place])
+            off = (some - factor * other).abs().max()
+            exact = max(_EXACT, torch.finfo(value.dtype).eps)
+            if not factor or bool(off > 4 * exact * some.abs().max()):
+                return False
+        factors.append(factor)
+    return abs(factors[0] - factors[1]) <= 4 * _EXACT * abs(factors[0])
