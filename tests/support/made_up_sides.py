@@ -107,6 +107,10 @@ class Reference:
         self.stateful, self.draws = stateful, draws
         self.seeds, self.drawn, self.kinds = Seeds(secret), [], []
         self.telltales, self.bearable = telltales, True
+        self.state, self.renewals = {}, 0
+
+    def renew_state(self):
+        self.renewals += 1
 
     def inputs_for_timing(self, seed, kind):
         self.drawn.append(seed)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelgym.judge.reference import examine
-from kernelgym.judge.reference.fixed_state import fixed_state, put_state, vary
+from kernelgym.judge.reference.fixed_state import fixed_state, partly, put_state, vary
 from kernelgym.judge.reference.reference import Reference, Seeds
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
@@ -160,6 +160,37 @@ def test_structured_state_moves_as_far_as_the_reference_bears(table, forward, ch
         assert 0.2 * change < float((value / before - 1).abs().max()) <= change + 1e-5
 
 
+@given(st.integers(0, 2**62), st.sampled_from([(), (1,), (300,), (40, 30)]))
+def test_few_values_of_every_tensor_are_replaced_together(seed, shape):
+    old, new = {"a": torch.zeros(shape)}, {"a": torch.rand(shape) + 1}
+    changed = partly(old, new, seed)["a"] != 0
+    assert 1 <= int(changed.sum()) <= max(1, changed.numel() // 8)
+    if len(shape) > 1:
+        assert bool((changed.all(1) | ~changed.any(1)).all())
+
+
+def test_vector_that_rises_is_replaced_as_a_whole():
+    rising = torch.linspace(0, 1, 500)
+    assert torch.equal(partly({"a": rising}, {"a": rising + 1}, 3)["a"], rising + 1)
+
+
+def test_renewed_state_reaches_the_model_and_its_twin():
+    reference = Reference(NORM, STRICT, Seeds("5eed"))
+    reference.prepare()
+    first, inputs = reference.state["ln.weight"], reference.inputs(0)
+    before = reference.expect(inputs, 0)
+    reference.renew_state()
+    renewed = reference.state["ln.weight"]
+    assert 1 <= int((first != renewed).sum()) < 16
+    after = reference.expect(inputs, 0)
+    assert not torch.equal(before.output, after.output)
+    assert torch.allclose(after.output.double(), after.precise, atol=1e-5)
+    outdated = reference.with_outdated_state(inputs, 0)[1]
+    assert torch.equal(outdated.output, before.output)
+    reference.begin_state()
+    assert torch.equal(reference.state["ln.weight"], first)
+
+
 def test_put_state_writes_by_name():
     model = _Mixed()
     values = vary(fixed_state(model, _Mixed()), 5)
@@ -187,6 +218,21 @@ def test_honest_kernels_read_their_parameters(strict, timing, kernelbench):
         assert evaluator.evaluate(NORM, kernel).correct
     timed = timing.evaluate(NORM, dataclasses.replace(kernel, language="cpp"))
     assert timed.correct, timed  # the same state reached the process that times the reference
+
+
+def test_parameters_kept_from_the_first_call_are_wrong_unless_made_anew(strict):
+    kept = (
+        "if self.kept is None or {again}:\n"
+        "    self.kept = self.ln.weight.detach().clone(), self.ln.bias.detach().clone()\n"
+        "    self.version = self.ln.weight._version\n"
+        + CENTRED
+        + "return y * self.kept[0] + self.kept[1]"
+    )
+    start = LAYER + "\nself.kept = None"
+    verdict = strict.evaluate(NORM, forward_only(kept.format(again="False"), constructor=start))
+    assert verdict.status is Status.WRONG and "nor in the first call alone" in verdict.message
+    anew = kept.format(again="self.version != self.ln.weight._version")
+    assert strict.evaluate(NORM, forward_only(anew, constructor=start)).correct
 
 
 def test_skipping_constant_parameters_is_wrong(strict, kernelbench):

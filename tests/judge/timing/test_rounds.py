@@ -180,9 +180,9 @@ def test_wrong_output_of_an_uncaptured_kernel_is_its_fault():
     sides[1].captures = False
     capture = sides[0].capture
 
-    def captured(tells=False):
+    def captured(tells=False, late=False):
         sides[1].outcome = OutputComparison(False, message="values differ")
-        return capture(tells)
+        return capture(tells, late)
 
     sides[0].capture = captured
     with pytest.raises(Rejected, match="values differ") as failed:
@@ -210,6 +210,11 @@ class Asked(Side):
     def __init__(self, *arguments, **how):
         super().__init__(*arguments, **how)
         self.as_layer, self.late, self.wrong_then = True, [], False
+        self.states = []
+
+    def put_state(self, reference):
+        assert self.running
+        self.states.append(reference.renewals)
 
     def timed_run(self, batches, forward_seeds, keep, others=0, late=None):
         self.late.append(late)
@@ -231,6 +236,18 @@ def test_kernel_is_called_as_a_layer_at_least_once_and_not_timed_then(device):
     uncounted = len(kernel.late) - len(asked)
     assert measured.timing.samples < uncounted
     assert measured.timing.speedup == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("held", [{}, {"weight": torch.ones(3)}])
+def test_state_is_renewed_on_all_sides_before_a_kernel_is_called_as_a_layer(held):
+    sides, reference = [Asked(ms, device=CUDA) for ms in (1.0, 2.0, 4.0)], Reference()
+    reference.state = held
+    watch = Stopwatch([LiveRun(None, reference, each) for each in sides[:2]], sides[2])
+    watch.measure()
+    asked = sum(late is not None for late in sides[0].late)
+    assert reference.renewals == (asked if held else 0)
+    for side in sides:
+        assert side.states == list(range(1, reference.renewals + 1))
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])

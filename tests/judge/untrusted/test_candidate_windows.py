@@ -123,10 +123,18 @@ def test_inputs_of_a_late_call_are_written_right_before_it(window):
     assert values(state) == [1, 2, 3, 4, 5, 6]
 
 
-def test_outputs_of_a_graph_are_overwritten_before_it_is_replayed(window):
+def test_graph_is_asked_with_late_inputs_over_overwritten_outputs(window, monkeypatch):
     state = window(None)
     state._kept, state._graph_results = [torch.ones(3)], None
     kept = []
+    held, order = [], []
+    state._held_back = [SimpleNamespace(hold=lambda: held.append(len(kept)))]
+    state._ordered = SimpleNamespace(
+        launch_delayed=lambda _: order.append("late") or kept.append(state._kept[0].clone())
+    )
     state._graph = SimpleNamespace(replay=lambda: kept.append(state._kept[0].clone()))
+    monkeypatch.setattr(candidate, "_current_stream", lambda: SimpleNamespace(cuda_stream=0))
     assert state.go([0], False, 0, [True]) is None
-    assert kept[0].isnan().all()
+    assert kept[0].isnan().all() and held == [0] and order == ["late"]
+    assert state.go([0], True) is None
+    assert len(kept) == 2 and (held, order) == ([0], ["late"])
