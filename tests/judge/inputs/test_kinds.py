@@ -368,6 +368,31 @@ def test_tied_inputs_go_to_problems_that_take_the_first_of_equals(body, tied):
     assert ("lattice" in reference.plan) == tied
 
 
+@pytest.mark.parametrize(
+    ("body", "variant"),
+    [
+        ("return torch.where(torch.isfinite(x), x, 0.0)", "salted:nonfinite"),
+        ("return torch.nan_to_num(x, nan=0.5, posinf=1.0, neginf=-1.0)", "salted:nonfinite"),
+        ("return torch.nan_to_num(x)", "salted:nan"),  # infinity becomes another number in fp64
+        ("return torch.nansum(x, 1)", "salted:nan"),
+        ("return torch.isnan(x).float() + x", None),
+        ("return torch.relu(x)", None),
+    ],
+)
+def test_values_that_are_not_finite_go_to_references_that_ask_for_them(body, variant):
+    reference = Reference(problem(body, "torch.randn(20, 30)"), STRICT, Seeds("5eed"))
+    reference.prepare()
+    assert {kind for kind in reference.plan if "n" in kind.partition(":")[2]} == {
+        *([variant] if variant else [])
+    }
+    if variant:
+        values = reference.inputs(3, variant)[0]
+        assert int(values.isnan().sum()) == 1
+        assert int(values.isinf().sum()) == (2 if variant == "salted:nonfinite" else 0)
+        expected = reference.expect([values], 0, variant)
+        assert reference.bears(expected) and bool(expected.output.isfinite().all())
+
+
 @given(st.lists(st.floats(allow_nan=False, width=32), min_size=1), st.integers(0, 3))
 def test_numbers_chosen_by_value_are_equal_where_magnitudes_are(values, draw):
     tensor = torch.tensor(values)

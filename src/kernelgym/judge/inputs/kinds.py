@@ -31,11 +31,16 @@ problems whose inputs must not be negative. Convolutions and scans get ``spiked:
 to 8 times the magnitude, all else half of it): honest transforms (Winograd's) spread an element's
 error over its neighbours, and running sums carry it on.
 
+References that ask which values are finite get ``salted:nonfinite``, which has a NaN and both
+infinities among its values, or ``salted:nan``, which has a NaN. Other problems do not: languages
+differ in whether a maximum keeps a NaN, and honest kernels with them.
+
 Not here: which kinds suit a problem (`kernelgym.judge.reference.examine`).
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -45,7 +50,17 @@ from torch.overrides import TorchFunctionMode
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["FOR_RANKS", "GIVEN", "TIED", "InputSampling", "is_salted", "plan", "variants"]
+__all__ = [
+    "FOR_RANKS",
+    "GIVEN",
+    "NONFINITE",
+    "SALTED",
+    "TIED",
+    "InputSampling",
+    "is_salted",
+    "plan",
+    "variants",
+]
 
 GIVEN = "given"
 FOR_RANKS = frozenset(("clustered",))
@@ -53,7 +68,12 @@ FOR_RANKS = frozenset(("clustered",))
 TIED = "lattice"
 """The kind with many equal values."""
 _POSITIVE = ":positive"
+SALTED = "salted"
+"""The kind that differs from the problem's own in few elements."""
+NONFINITE = ("salted:nonfinite", "salted:nan")
+"""Variants with values that are not finite, strongest first."""
 _MILD = ":mild"
+_NOT_FINITE = dict(zip(NONFINITE, ((math.nan, math.inf, -math.inf), (math.nan,)), strict=True))
 _LEAST_GIVEN = 2
 _MOST_GIVEN = 4
 _ELEMENTS_PER_SPIKE = 2048
@@ -71,7 +91,7 @@ def variants(kind: str, operation: str = "") -> tuple[str, ...]:
 
 def is_salted(variant: str) -> bool:
     """Return True if a variant differs from ``given`` in few elements."""
-    return variant.removesuffix(_POSITIVE) == "salted"
+    return variant.partition(":")[0] == SALTED
 
 
 def plan(
@@ -113,6 +133,9 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         self._kind = variant.removesuffix(_POSITIVE)
         self._mild = self._kind.endswith(_MILD)
         self._kind = self._kind.removesuffix(_MILD)
+        self._unlike = _NOT_FINITE.get(variant, ())
+        if self._unlike:
+            self._kind = SALTED
         self._positive = variant.endswith(_POSITIVE)
         self.replaced = 0
         """Number of tensors that were changed; 0 means that this kind changes nothing."""
@@ -140,10 +163,14 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
 
         In place, since a copy of large values may not fit in memory.
         """
-        if self._kind == "salted":
+        if self._kind == SALTED:
             if self._positive:
                 values.abs_()
             self._add_salt(values, centre, scale)
+            if self._unlike:
+                numbers = torch.tensor(self._unlike[: values.numel()], device=values.device)
+                places = _places(len(numbers), values)
+                _put(values, places[torch.randperm(len(numbers), device=values.device)], numbers)
             return
         values.sub_(centre)  # now about as large as `scale`, of both signs
         if self._positive:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -20,7 +20,14 @@ import torch
 
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own_errors
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, TIED, variants
+from kernelgym.judge.inputs.kinds import (
+    FOR_RANKS,
+    GIVEN,
+    NONFINITE,
+    SALTED,
+    TIED,
+    variants,
+)
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.reference.fixed_state import (
@@ -144,15 +151,8 @@ def examine(
     if own_errors(own.output, own.precise, ruleset) is not None:
         more = partial(_errors_of_few, runner, draw, ruleset)
         known[GIVEN] = more(GIVEN, own)
-        for kind in ruleset.distributions:
-            if kind in FOR_RANKS and not (watched is not None and watched.ranks):
-                continue
-            # Of equal values, torch may sort any first; only `argmax` and its like take the first,
-            # and stable sorts.
-            ties_differ = watched is not None and watched.ties_differ
-            if kind == TIED and ties_differ and _has_integers(own.output):
-                continue
-            for variant in variants(kind, operation):
+        for group in _groups(ruleset, watched, _has_integers(own.output)):
+            for variant in group:
                 found = _try(runner, draw, variant, ruleset, own, factors)
                 if found is not None:
                     usable.append(variant)
@@ -174,6 +174,23 @@ def examine(
         smallest_variance=smallest_variance,
         flaw=flaw,
     )
+
+
+def _groups(
+    ruleset: Ruleset, watched: OperatorWatch | None, gives_integers: bool
+) -> Iterator[tuple[str, ...]]:
+    """Yield groups of variants; the first one of a group that suits the problem is used."""
+    operation = "" if watched is None else watched.operation
+    for kind in ruleset.distributions:
+        if kind in FOR_RANKS and not (watched is not None and watched.ranks):
+            continue
+        # Of equal values, torch may sort any first; only `argmax` and its like take the first, and
+        # stable sorts.
+        if kind == TIED and watched is not None and watched.ties_differ and gives_integers:
+            continue
+        yield variants(kind, operation)
+    if SALTED in ruleset.distributions and watched is not None and watched.asks_finite:
+        yield NONFINITE
 
 
 def _flaw(test: SoundnessTest, usable: list[str], runner: ReferenceRunner) -> Finding | None:

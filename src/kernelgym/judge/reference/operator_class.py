@@ -10,7 +10,8 @@
 
 `OperatorWatch` finds the class from the names of the torch functions that one run calls. The class
 chooses a ruleset's error factors and the variant of ``spiked`` inputs, and decides nothing else.
-Whether elements are ranked decides on ``clustered`` inputs.
+Whether elements are ranked decides on ``clustered`` inputs, and whether values that are not finite
+are treated apart on inputs that hold some.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ _PATTERNS = {
         r"|segment_reduce|embedding_bag|grid_sample|lp_pool|normalize"
     ),
 }
+_NONFINITE = re.compile(
+    r"(^|_)nan(_to_num|sum|mean|median|quantile)|(^|_)is(nan|(pos|neg)?inf|finite)"
+)
 _RANKS = re.compile(r"(^|_)(arg|m)?sort($|_)|topk|kthvalue|median|quantile")
 
 
@@ -57,12 +61,16 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
         self.ties_differ = False
         """Whether one did so without promising an order of equal elements."""
 
+        self.asks_finite = False
+        """Whether a function treated values that are not finite apart."""
+
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Note `func` and call it."""
         name = getattr(func, "__name__", "")
         operation = _class_of(name)
+        self.asks_finite = self.asks_finite or bool(_NONFINITE.search(name))
         if _RANKS.search(name):
             self.ranks = True
             self.ties_differ = self.ties_differ or (kwargs or {}).get("stable") is not True
