@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kernelgym.answers.screening import screen
+from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS
 from kernelgym.types import Kernel, Severity
@@ -66,3 +67,32 @@ def test_a_lambda_for_a_gpu_is_a_kernel_of_its_own():
     for mark in ("GPU_LAMBDA", "__device__"):
         assert "no_custom_kernel" not in codes(Kernel(source.replace("__global__", mark), "cuda"))
     assert "no_custom_kernel" in codes(Kernel(source.replace("__global__", "static"), "cuda"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("cute", "triton"),
+        ("cute", "cuda"),
+        ("gluon", "triton"),
+        ("triton", "cute"),
+        ("cuda", "cute"),
+    ],
+)
+def test_answer_in_another_language_is_told_which_it_looks_like(asked: str, given: str) -> None:
+    findings = screen(Kernel(LANGUAGES[given].sample, asked), RULESETS["strict"])
+    told = [f.message for f in findings if f.code == "no_custom_kernel"]
+    assert told and f"looks like language {given!r}" in told[0]
+
+
+def test_samples_of_traced_languages_have_no_finding() -> None:
+    for name in ("cute", "gluon"):
+        findings = screen(Kernel(LANGUAGES[name].sample, name), RULESETS["strict"])
+        assert not findings, name
+
+
+def test_function_that_a_traced_kernel_calls_need_not_be_decorated() -> None:
+    sample = LANGUAGES["cute"].sample
+    helper = "def twice(x):\n    return x * 2.0\n\n\n@cute.kernel"
+    source = sample.replace("@cute.kernel", helper).replace("y[i] = ", "y[i] = twice(0.5) * ")
+    assert not screen(Kernel(source, "cute"), RULESETS["strict"])

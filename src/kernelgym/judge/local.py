@@ -285,7 +285,7 @@ class LocalEvaluator(EvaluatorBase):
                 f"{', '.join(entry.compiled_for) or 'nothing'} (the ruleset's front_end)"
             )
         check_fits(problem, self._memory_bytes, self._device)
-        check_requirements(entry, kernel.source)
+        check_requirements(entry, kernel.source, "cpu")
         try:
             found = self._pool.lend(lambda worker: worker.compile_only(problem, kernel))
         except WORKER_LOST as error:

@@ -24,6 +24,8 @@ GLUON = Language(
     packages=(Package("triton", "'triton>=3.6'", (3, 6)),),
     least_capability=(8, 0),
     assembled_on=("cuda",),
+    half="gluon",
+    compiled_for=("cuda",),
     watched_between_calls=True,
 )
 """The language ``gluon``."""

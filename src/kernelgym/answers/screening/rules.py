@@ -100,13 +100,19 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
 
 def _looks_like(facts: Facts) -> str:
     """Return words on the language that an answer seems to be written in; empty if unknown."""
-    for name, entry in reversed([*LANGUAGES.items()]):  # of two that fit, the later is narrower
-        own = entry.own_kernel
-        decorated = any(name in function.kernel_in for function in facts.functions)
-        built = any(_is_builder(facts, call, own.builders) for call in facts.calls)
-        if decorated or (built and bool(own.device_code) == _holds(facts, own.device_code)):
-            return f"; the answer looks like language {name!r} ({entry.title})"
-    return ""
+    marked = {name for function in facts.functions for name in function.kernel_in}
+    # A function of Gluon is one of Triton's, too, and Gluon comes later.
+    found = [name for name in reversed([*LANGUAGES]) if name in marked]
+    found += [
+        name
+        for name, entry in LANGUAGES.items()
+        if (own := entry.own_kernel).builders
+        and bool(own.device_code) == _holds(facts, own.device_code)
+        and any(_is_builder(facts, call, own.builders) for call in facts.calls)
+    ]
+    if not found:
+        return ""
+    return f"; the answer looks like language {found[0]!r} ({LANGUAGES[found[0]].title})"
 
 
 def _holds(facts: Facts, device_code: str) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError
+from kernelgym.feedback import cut_middle
 from kernelgym.judge.compiling.builder import BuiltLibrary, sealed_copy
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.compiling.request import assumes_finite
@@ -39,6 +40,7 @@ from kernelgym.verdict import CONSTRUCTOR_FINDING
 __all__ = ["Channel", "Rejected"]
 
 
+_LONGEST_PRINT = 4000
 _MOST_BUILDS = 1000  # remembered of one kernel
 
 
@@ -239,6 +241,9 @@ class Channel:
             message = f"the extension did not compile: {first[:300]}"
         elif fields.get("compile") is True:  # the language's own module tells its compiler's errors
             status, log = Status.COMPILE_ERROR, text
+            if "\n" not in text.strip():  # what it says of lines may be in what was printed
+                printed = self.log().partition("\nmodule ")[0]  # the rest is a compiler's own text
+                log = f"{text}{place}\n{cut_middle(printed, _LONGEST_PRINT)}".strip()
             message = f"the kernel did not compile: {_headline(text)}{place}"
         elif stage == "load":
             status, message = Status.COMPILE_ERROR, f"the module did not load: {message}"
@@ -258,6 +263,7 @@ _DOING = {
     "go": "running forward",
     "trace": "being set up to be watched",
     "launches": "telling its launches",
+    "compiled": "telling what was compiled",
     "compilation": "handing out what was compiled",
 }
 

@@ -48,7 +48,14 @@ class CandidateModel:
         """Whether the module was imported and all its extensions compiled."""
         return self._was_imported and not self._channel.build_failed
 
-    def load(self, source: str, entry: str, compiled: bytes = b"", compiles: bool = False) -> None:
+    def load(
+        self,
+        source: str,
+        entry: str,
+        compiled: bytes = b"",
+        compiles: bool = False,
+        target: str = "",
+    ) -> None:
         """Send the source, without waiting; `await_load` waits for the answer.
 
         Args:
@@ -58,6 +65,8 @@ class CandidateModel:
                 if `compiles`.
             compiles: Whether torch compiles the model. Only for a reference, in a process that may
                 start programs.
+            target: GPU that launches are compiled for and not made on, such as ``cuda:90a``, in a
+                language with a module of its own beside the kernel; empty to make them.
         """
         self._entry = entry
         fds: tuple[int, ...] = ()
@@ -68,6 +77,7 @@ class CandidateModel:
             request = {"op": "load", "source": source, "entry": entry, "tf32": tf32}
             request["as_gpu"] = self._ruleset.interpreter == "gpu"
             request["cuda_on_cpu"] = self._ruleset.cuda_on_cpu
+            request["target"] = target
             request["records"] = bool(self._ruleset.front_end)
             self._channel.post({**request, "compile": compiles}, fds)
         finally:

@@ -10,7 +10,9 @@ Every request carries a nonce, which the answer repeats. The requests are:
 - ``context``: make the CUDA context; on a CUDA device this request comes first;
 - ``slots``: map shared memory (from a descriptor) or shared device memory (from a handle);
 - ``release``: close shared device memory;
-- ``load``: import the kernel's source;
+- ``load``: import the kernel's source. With a ``target``, launches will be compiled for that GPU
+  and not made;
+- ``compiled``: report how many were;
 - ``construct``: build the model;
 - ``state``: copy values of a memory file (from a descriptor) into parameters, by name;
 - ``prepare``: lay tensors over the inputs and outputs of the next calls;
@@ -141,7 +143,7 @@ def serve(
                 case "load":
                     if request["compile"]:
                         parts.torch_compile.begin(scratch, fds)
-                    elif device != "cpu":
+                    elif device != "cpu" or request["target"]:
                         parts.triton_tools.replace_tools(request_build)
                     if parts.half is not None:
                         parts.half.replace_programs(request_build)
@@ -163,6 +165,8 @@ def serve(
                         reply["device_ms"] = state.device_ms()
                 case "trace":
                     reply["seen"] = state.trace(request["mode"])
+                case "compiled":
+                    reply["compiled"] = state.compiled()
                 case "launches":
                     if parts.recorder is not None:
                         reply["record"] = parts.recorder.report(state.source_file)
@@ -196,6 +200,8 @@ class _State:
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
         self.launched = 0
         """Launches of custom kernels in the last calls."""
+        self.compiled: Callable[[], int] = lambda: 0
+        """Returns how many launches were compiled for a GPU that is not there."""
         self._in_graph = 0
         self._tracer: Any = None
         self._entry: Any = None
@@ -245,6 +251,8 @@ class _State:
             self._parts.recorder.begin()
         self._parts.extension_stub.replace_extension_builds(request_build)
         self._launches.count_extensions()
+        if request["target"] and self._parts.half is not None:
+            self.compiled = self._parts.half.compile_only(request["target"])
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])
         spec = importlib.util.spec_from_file_location("kernel", self.source_file)

@@ -36,6 +36,9 @@ from typing import Any
 
 __all__ = ["main"]
 
+_ARCH = 90
+"""Compute capability that Triton's tools are looked up for where there is no GPU."""
+
 
 def _untrusted(name: str) -> ModuleType:
     """Load a module of this folder by its path, such as ``watch/tracer``.
@@ -83,6 +86,11 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
         import triton  # noqa: F401
     except ImportError:
         return lambda *_: None
+    if half is not None and not on_gpu:  # its kernels are compiled here, and not run
+        cuda = _untrusted("triton/cuda_on_cpu")
+        of_cuda = cuda.changes()
+        _untrusted("triton/tools").look_up_tools(_ARCH)  # of programs that no kernel may start
+        return lambda _, cuda_too: cuda.take_cuda_for_cpu(of_cuda) if cuda_too else None
     if os.environ.get("TRITON_INTERPRET") == "1":
         # In the zygote, so that a Triton version that does not fit fails the judge, not a kernel.
         races = _untrusted("triton/races").Races()

@@ -36,7 +36,7 @@ from kernelgym.judge.timing.baseline_store import BaselineStore, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
-from kernelgym.languages import REFERENCE_LANGUAGE, is_interpreted
+from kernelgym.languages import REFERENCE_LANGUAGE, half_of, is_interpreted
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 
@@ -224,6 +224,8 @@ class Worker:
         """
         self._processes.begin(kernel.language)
         self._processes.zygote(kernel.language)
+        if half_of(kernel.language):
+            return self._compile_beside(problem, kernel)
         if not is_interpreted(kernel.language, self._equipment.device):
             return self._build_only(kernel)
         if not self._on_cuda:
@@ -248,6 +250,31 @@ class Worker:
                     return CompileResult(0, told)
             found = self._equipment.front_end.compile(session, kernel, self._ruleset.front_end)
         return dataclasses.replace(found, complaints=(*found.complaints, *told))
+
+    def _compile_beside(self, problem: Problem, kernel: Kernel) -> CompileResult:
+        """Compile the launches of one call in the candidate's process, without making them.
+
+        The language's own module (`Language.half`) has them compiled for the ruleset's GPU.
+        """
+        if not self._on_cuda:
+            bound_own_memory()
+        seeds = Seeds(secrets.token_hex(8))
+        with self._processes.open(kernel.language, kernel.source) as session:
+            session.model.load(kernel.source, "ModelNew", target=self._ruleset.front_end)
+            told: tuple[str, ...] = ()
+            try:
+                session.model.await_load()
+                reference = Reference(problem, self._ruleset, seeds, self._equipment.device)
+                reference.prepare()
+                session.model.construct(reference)
+                session.call(reference, 0, explain=False)
+            except Rejected as end:
+                told = (end.log or str(end),)
+                if session.channel.has_ended():
+                    return CompileResult(0, told)
+            session.channel.post({"op": "compiled"})
+            answer = session.channel.answer("compiled").get("compiled")
+            return CompileResult(answer if isinstance(answer, int) else 0, told)
 
     def _build_only(self, kernel: Kernel) -> CompileResult:
         """Build a kernel's extensions for the ruleset's GPU, without loading them."""

@@ -15,11 +15,14 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import linecache
 import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import torch
 
 __all__ = [
     "compile_only",
@@ -36,6 +39,7 @@ _COMPILES = frozenset({"generate_mlir", "generate_original_ir", "_prepare_compil
 _CUDA = 2
 """The number of CUDA's memory in DLPack."""
 _SOURCE = "_kernelgym_tensor"
+_to_dlpack: Any = torch._C._to_dlpack  # asks for no stream, whatever the tensor says of its device
 
 
 class _Calls(threading.local):
@@ -190,8 +194,6 @@ def _launch(
 
 def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
     """Yield the tensors of torch behind a call's arguments."""
-    import torch
-
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)) and depth:
@@ -224,7 +226,20 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
         if lines:
             found["where"] = "; ".join(f"line {line}" for line in dict.fromkeys(lines))
         found["type"] = type(error).__name__
+    elif line := _line_in(error, source_file):
+        quoted = linecache.getline(source_file, line).rstrip()
+        found["text"] = f"{error}\n  --> kernel.py:{line}\n{quoted}"[:8000]
     return found
+
+
+def _line_in(error: BaseException, source_file: str) -> int:
+    """Return the last line of the kernel's file that an error passed; 0 if it passed none."""
+    trace, line = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == source_file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
 
 
 def _is_complaint(error: BaseException) -> bool:
@@ -272,11 +287,24 @@ def _take_memory_for_cuda(kind: Any) -> None:
 
     @functools.wraps(made)
     def init(self: Any, tensor: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, tensor, *args, **kwargs)
-        with contextlib.suppress(AttributeError, ValueError, TypeError):
-            _relabel(self._dlpack_data)
+        made(self, _OnGpu(tensor), *args, **kwargs)
 
     kind.__init__ = init
+
+
+class _OnGpu:
+    """A tensor on the CPU that says that it lies on a GPU; nothing reads its memory."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CUDA, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        capsule = _to_dlpack(self._tensor)
+        _relabel(capsule)
+        return capsule
 
 
 def _relabel(capsule: Any) -> None:

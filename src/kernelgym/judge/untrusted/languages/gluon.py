@@ -1,0 +1,99 @@
+"""Gluon beside a kernel: imports it, and describes its compile errors.
+
+Gluon's functions are Triton's `JITFunction`, so Triton's hooks count their launches and route its
+assembler and launchers.
+
+Loaded by path in the untrusted process: standard library, torch and Triton only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "compile_only",
+    "count_launches",
+    "describe_error",
+    "environment",
+    "import_packages",
+    "replace_programs",
+]
+
+_COMPILES = frozenset({"compile", "cache_key"})
+"""Functions of Triton that read and compile a kernel."""
+_HINT = (
+    "a step after the front end refused the kernel; gl.arange, gl.full and gl.zeros need a layout, "
+    "and operands of one operation equal layouts (gl.convert_layout)"
+)
+
+
+def import_packages() -> None:
+    """Import Gluon and its parts for NVIDIA's GPUs."""
+    gluon = "triton.experimental.gluon"
+    importlib.import_module(gluon)
+    importlib.import_module(f"{gluon}.language")
+    for name in ("ampere", "hopper", "blackwell"):
+        with contextlib.suppress(ImportError):  # a version of Triton may lack one
+            importlib.import_module(f"{gluon}.language.nvidia.{name}")
+
+
+def environment(scratch: str) -> dict[str, str]:
+    """Return no variables beside Triton's own."""
+    return {}
+
+
+def replace_programs(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Do nothing: Triton's programs are replaced for every kernel."""
+
+
+def count_launches(launches: Any) -> None:
+    """Do nothing: Triton's launches are counted for every kernel."""
+
+
+def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
+    """Return that a compiler refused the kernel, if the error arose while Triton compiled it."""
+    trace, compiles = error.__traceback__, False
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        of_triton = f"{os.sep}triton{os.sep}" in code.co_filename
+        compiles |= of_triton and code.co_name in _COMPILES
+        trace = trace.tb_next
+    # An error of the operating system is no complaint, and neither is a launch that asks for more
+    # shared memory or threads than there are.
+    launches = isinstance(error, OSError) or type(error).__name__ == "OutOfResources"
+    if not compiles or launches:
+        return {}
+    found: dict[str, Any] = {"compile": True}
+    if "PassManager::run failed" in str(error):
+        found["text"] = f"{error}: {_HINT}"
+    return found
+
+
+def compile_only(target: str) -> Callable[[], int]:
+    """Have launches compile for a GPU that is not there, and launch nothing.
+
+    Args:
+        target: The GPU, such as ``cuda:90a``.
+
+    Returns:
+        A function that returns how many launches were compiled that differ.
+    """
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import jit
+    from triton.runtime.driver import driver
+
+    number = int(target.partition(":")[2].rstrip("af"))
+    driver.active.get_current_target = lambda: GPUTarget("cuda", number, 32)
+    run, seen = jit.JITFunction.run, set()
+
+    def compiled(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        made = run(self, *args, grid=grid, warmup=True, **kwargs)
+        seen.add(getattr(made, "hash", id(made)))
+        return made
+
+    jit.JITFunction.run = compiled
+    return lambda: len(seen)

@@ -1,0 +1,82 @@
+"""Kernels of languages with a module of their own compile for a GPU that is not here.
+
+A language whose packages are not installed is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelgym.cli.redteam import load_corpus
+from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge import LocalEvaluator
+from kernelgym.judge.compiling.requirements import check_requirements
+from kernelgym.languages import LANGUAGES
+from kernelgym.rulesets import RULESETS
+from kernelgym.testing import SAMPLE_PROBLEM
+from kernelgym.types import Kernel, Problem
+
+RULES = dataclasses.replace(RULESETS["strict"], front_end="cuda:90a", cuda_on_cpu=True)
+OWN = [name for name, entry in LANGUAGES.items() if entry.half]
+ENTRIES, PROBLEMS = load_corpus(Path(__file__).parents[1] / "adversarial")
+HEAVY = {"heavy_chain"}  # takes the reference on a CPU half a minute
+MISTAKES = {
+    "gluon": ("gl.maximum(x, 0.0)", "gl.maximm(x, 0.0)", "gl.maximm(x, 0.0) * 2.0 + 1.0"),
+    "cute": ("fmax(x[i], 0.0)", "fmax(x[i], lost)", "fmax(x[i], lost) * 2.0 + 1.0"),
+}
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEvaluator]:
+    folder = tmp_path_factory.mktemp("cache")
+    with LocalEvaluator(ruleset=RULES, cache_dir=folder, timing=False) as evaluator:
+        yield evaluator
+
+
+def needs(language: str) -> None:
+    try:
+        check_requirements(LANGUAGES[language])
+    except UnsupportedLanguage as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("language", OWN)
+def test_sample_compiles_and_a_mistake_is_quoted(compiler: LocalEvaluator, language: str) -> None:
+    needs(language)
+    sample = LANGUAGES[language].sample
+    found = compiler.compile_only(SAMPLE_PROBLEM, Kernel(sample, language))
+    assert found.compiled and found.launches == 1, found.complaints
+    before, after, quoted = MISTAKES[language]
+    mistaken = Kernel(sample.replace(before, after), language)
+    refused = compiler.compile_only(SAMPLE_PROBLEM, mistaken)
+    assert not refused.compiled and quoted in "\n".join(refused.complaints)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", OWN)
+def test_examples_of_prompts_compile(compiler: LocalEvaluator, language: str) -> None:
+    needs(language)
+    for number, example in enumerate(LANGUAGES[language].examples):
+        problem = Problem(f"Test/L1/{number}", "Test", 1, example.title, example.reference)
+        found = compiler.compile_only(problem, Kernel(example.kernel, language))
+        assert found.compiled, (example.title, found.complaints)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        e.name
+        for e in ENTRIES
+        if e.language in OWN and e.kind == "honest" and e.problem not in HEAVY
+    ],
+)
+def test_honest_kernels_of_the_corpus_compile(compiler: LocalEvaluator, name: str) -> None:
+    (entry,) = (each for each in ENTRIES if each.name == name)
+    needs(entry.language)
+    found = compiler.compile_only(PROBLEMS[entry.problem], entry.kernel)
+    assert found.compiled, found.complaints
