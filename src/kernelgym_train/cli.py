@@ -28,7 +28,7 @@ from kernelgym_train.config.flat_names import read_from_step
 
 _BACKENDS = (*BACKENDS, "mcgs")
 _UNTRAINED = "untrained"
-_SEARCH_PACKAGES = ("tree_sitter", "tree_sitter_cpp")
+_SEARCH_PACKAGES = ("tree_sitter", "tree_sitter_cpp", "tree_sitter_cuda")
 _DESCRIPTION = """\
 Train a model to write kernels, on the reward of executing them.
 

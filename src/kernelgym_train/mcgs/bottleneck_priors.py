@@ -7,9 +7,13 @@ relieves. Contract: no prior becomes zero, and a fifth of the whole stays unifor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from kernelgym_train.mcgs.cpp.syntax import text_of
+from kernelgym_train.mcgs.cuda.products import product_of
+from kernelgym_train.mcgs.cuda.text import CudaText
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
 _RELIEVES: Mapping[str, Mapping[str, float]] = MappingProxyType(
@@ -29,9 +33,17 @@ _RELIEVES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "avoid_atomics_reduce": {"atomics": 1.0},
         "grouped_gemm_colmajor": {"gmem": 0.5, "compute": 0.2},
         "softmax_math_fusion": {"sfu": 1.0, "gmem": 0.5},
+        "register_block": {"gmem": 1.5, "overlap": 0.5, "compute": 0.5},
+        "swap_thread_axes": {"gmem": 1.5},
+        "unroll": {"overlap": 0.8},
+        "compiler_flags": {"overlap": 0.4},
     }
 )
 """How much a move relieves each bottleneck."""
+_SPECIAL = re.compile(r"\b(?:__)?(?:exp|log|erf|tanh|sin|cos|pow|rsqrt)\w*\s*\(")
+_EXPONENTIALS = re.compile(r"\b(?:__)?exp\w*\s*\(")
+_REDUCES = re.compile(r"__shfl|atomic\w+\s*\(|for\s*\([^{]*\)\s*\{?[^;{}]*\+=")
+_MULTIPLIES = re.compile(r"\+=[^;\n]*\]\s*\*[^;\n]*\]|\bmma_sync\b|\bwgmma\b|\bmma\.sync\b")
 _LEAST = 0.25
 _OTHER = {"overlap": 0.5}  # of moves of other packages
 _UNIFORM = 0.2
@@ -77,15 +89,53 @@ def estimated(module: TritonModule, floor_share: float) -> dict[str, float]:
     def has(*names: str) -> bool:
         return any(calls_in(node, *names) for node in nodes)
 
-    product, memory = has("dot"), floor_share or 0.5
+    product = has("dot")
+    found = _estimated(product, has("exp", "exp2", "erf", "log"), has("atomic_add"), floor_share)
+    return found | {"smem": 0.2 if product else 0.0}
+
+
+def estimated_of_cuda(text: CudaText, floor_share: float) -> dict[str, float]:
+    """Return shares of a CUDA text estimated without counters.
+
+    Args:
+        text: The kernels.
+        floor_share: Share of the device's bandwidth that the kernel achieves; 0 if unknown.
+    """
+    bodies = _bodies(text)
+    found = _estimated(
+        _is_product(text), bool(_SPECIAL.search(bodies)), "atomic" in bodies, floor_share
+    )
+    return found | {"smem": 0.3 if "__shared__" in bodies else 0.0}
+
+
+def _estimated(product: bool, special: bool, atomics: bool, floor_share: float) -> dict[str, float]:
+    memory = floor_share or 0.5
     return {
         "compute": 0.6 if product else 0.1,
         "gmem": memory,
-        "sfu": 0.3 if has("exp", "exp2", "erf", "log") else 0.0,
-        "atomics": 0.5 if has("atomic_add") else 0.0,
-        "smem": 0.2 if product else 0.0,
+        "sfu": 0.3 if special else 0.0,
+        "atomics": 0.5 if atomics else 0.0,
         "overlap": 0.5 * (1.0 - memory),
     }
+
+
+def family_of_cuda(text: CudaText) -> str:
+    """Return a CUDA text's family, such as ``product``, told from its kernels."""
+    bodies = _bodies(text)
+    if _is_product(text):
+        return "product"
+    if _EXPONENTIALS.search(bodies):
+        return "exponentials"
+    return "reduction" if _REDUCES.search(bodies) else "elementwise"
+
+
+def _bodies(text: CudaText) -> str:
+    return "\n".join(text_of(kernel.body) for kernel in text.kernels.values())
+
+
+def _is_product(text: CudaText) -> bool:
+    own = any(product_of(text, kernel) is not None for kernel in text.kernels.values())
+    return own or bool(_MULTIPLIES.search(_bodies(text)))
 
 
 def family_of_module(module: TritonModule) -> str:

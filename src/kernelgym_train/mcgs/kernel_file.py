@@ -1,10 +1,10 @@
-"""`KernelFile`: the C++ text and compiler flags in a kernel's module.
+"""`KernelFile`: the C++ or CUDA text and compiler flags in a kernel's module.
 
-Contract: a module is understood if it calls ``load_inline`` once, its ``cpp_sources`` is one string
-literal (in the call, or bound once to a name), and its flags are lists of string literals. Any
-other module is refused by a `UsageError` that says what is missing. `KernelFile.with_cpp` and
-`with_flags`
-change only those parts of the text. The module is parsed and never run. Pure.
+Contract: a module is understood if it calls ``load_inline`` once, its compiled text is one string
+literal (in the call, or bound once to a name), and its flags are lists of string literals. That
+text is ``cuda_sources`` where the call has it, ``cpp_sources`` otherwise. Any other module is
+refused by a `UsageError` that says what is missing. `KernelFile.with_cpp` and `with_flags` change
+only those parts of the text. The module is parsed and never run. Pure.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class KernelFile:
-    """A kernel's module, its C++ text and its compiler flags."""
+    """A kernel's module, its C++ or CUDA text and its compiler flags."""
 
     source: str
     """Text of the module."""
     cpp: str
-    """The C++ text, as the compiler reads it."""
+    """The C++ or CUDA text, as the compiler reads it."""
     flags: tuple[str, ...]
-    """Flags in ``extra_cflags``."""
+    """Flags in ``extra_cflags``, of CUDA in ``extra_cuda_cflags``."""
     link_flags: tuple[str, ...]
     """Flags in ``extra_ldflags``."""
     functions: tuple[str, ...] = ()
-    """Names in ``functions``; empty if the C++ binds its functions itself, or the list is no
-    literal."""
+    """Names in ``functions``; empty if the C++ binds its functions itself, the list is no literal,
+    or the text is CUDA, whose functions are declared in another text."""
 
     def with_cpp(self, cpp: str) -> KernelFile:
-        """Return the module with another C++ text."""
+        """Return the module with another C++ or CUDA text."""
         if cpp == self.cpp:
             return self
         found = _call_of(self.source)
@@ -54,7 +54,7 @@ class KernelFile:
         found = _call_of(self.source)
         edits: list[tuple[_Span, str]] = []
         added: list[str] = []
-        for argument, values in (("extra_cflags", flags), ("extra_ldflags", link)):
+        for argument, values in zip(found.lists, (flags, link), strict=True):
             text = f"[{', '.join(map(_quoted, values))}]"
             if (span := found.lists[argument][1]) is not None:
                 edits.append((span, text))
@@ -96,7 +96,7 @@ def read_kernel_file(source: str) -> KernelFile:
         UsageError: If it is not Python, or builds no extension that a search can change.
     """
     found = _call_of(source)
-    flags, link_flags = (found.lists[name][0] for name in ("extra_cflags", "extra_ldflags"))
+    flags, link_flags = (words for words, _ in found.lists.values())
     return KernelFile(source, found.text, flags, link_flags, found.names)
 
 
@@ -123,18 +123,22 @@ class _Call:
         ]
         if len(calls) != 1:
             raise UsageError(
-                f"a C++ kernel to search calls load_inline once, this one {len(calls)} times"
+                f"a C++ or CUDA kernel to search calls load_inline once, this one {len(calls)} "
+                "times"
             )
         (call,) = calls
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         self._bound = _bound_once(tree)
-        self.text, self.cpp = self._cpp(given.get("cpp_sources"))
+        device = "cuda_sources" in given
+        text = "cuda_sources" if device else "cpp_sources"
+        self.text, self.cpp = self._cpp(text, given.get(text))
         self.lists = {
             argument: self._list(argument, given.get(argument))
-            for argument in ("extra_cflags", "extra_ldflags")
+            for argument in ("extra_cuda_cflags" if device else "extra_cflags", "extra_ldflags")
         }
         """(flags, place of the list) by argument; no place if the call has no such argument."""
-        self.names, self.functions = self._functions(given.get("functions"))
+        functions = None if device else given.get("functions")
+        self.names, self.functions = self._functions(functions)
         self.start, self.stop = self._span(call)
         before = source.encode()[: self.stop - 1].rstrip()
         self.end = len(before)
@@ -165,18 +169,18 @@ class _Call:
             return self._bound.get(node.id)
         return node
 
-    def _cpp(self, node: ast.expr | None) -> tuple[str, _Span]:
-        """Return the C++ text, and its place."""
+    def _cpp(self, argument: str, node: ast.expr | None) -> tuple[str, _Span]:
+        """Return the text that an argument gives the compiler, and its place."""
         node = self._value(node)
         if isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1:
             node = self._value(node.elts[0])
         if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
             raise UsageError(
-                "a C++ kernel to search gives load_inline one string literal as cpp_sources, "
-                "or a name that is bound to one once"
+                f"a kernel to search gives load_inline one string literal as {argument}, or a "
+                "name that is bound to one once"
             )
         if any("\ud800" <= mark <= "\udfff" for mark in node.value):
-            raise UsageError("cpp_sources holds half of a character, which no compiler can read")
+            raise UsageError(f"{argument} holds half of a character, which no compiler can read")
         return node.value, self._span(node)
 
     def _list(self, argument: str, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:

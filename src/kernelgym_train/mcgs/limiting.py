@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kernelgym_train.mcgs.bottleneck_priors import estimated
-from kernelgym_train.mcgs.source_forms import is_script
+from kernelgym_train.mcgs.bottleneck_priors import estimated, estimated_of_cuda
+from kernelgym_train.mcgs.cpp.extension import file_of
+from kernelgym_train.mcgs.cuda.text import read_cuda
+from kernelgym_train.mcgs.source_forms import holds_cuda, is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.triton.module import read_module
 
@@ -15,12 +17,14 @@ def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
     """Return what limits a state, by bottleneck.
 
     By counters of the state or of the nearest state that it was made from. Without any, it is
-    estimated from a Triton kernel's text; of C++ it is not known.
+    estimated from the text of a Triton or CUDA kernel; of C++ it is not known.
     """
     profile = _profile_of(state, key)
     if profile is not None:
         return dict(profile["bottlenecks"])
     variant = state.variants[key]
+    if holds_cuda(variant.language, variant.source):
+        return estimated_of_cuda(read_cuda(file_of(variant).cpp), state.floor_share)
     if not is_script(variant.language, variant.source):
         return {}
     return estimated(read_module(variant.source), state.floor_share)
@@ -31,7 +35,8 @@ def share_source(state: SearchState, key: str) -> str:
     if _profile_of(state, key) is not None:
         return "ncu"
     variant = state.variants[key]
-    return "text" if is_script(variant.language, variant.source) else ""
+    read = (holds_cuda, is_script)
+    return "text" if any(each(variant.language, variant.source) for each in read) else ""
 
 
 def _profile_of(state: SearchState, key: str) -> Mapping[str, Any] | None:

@@ -1,6 +1,6 @@
 """`own_diff`: a variant's difference from the file that the user wrote.
 
-A kernel spec names a C++ or Triton source, from which the judge is given a Python module. The
+A kernel spec names a C++, CUDA or Triton source, from which the judge is given a Python module. The
 difference is of the source. Compiler flags, choices of meta-parameters and launches, which are not
 in the source, stand in lines before it, which `git apply` and ``patch`` pass over. Pure.
 """
@@ -11,7 +11,7 @@ import dataclasses
 
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.files import diff_of
-from kernelgym_train.mcgs.source_forms import holds_cpp
+from kernelgym_train.mcgs.source_forms import holds_extension
 from kernelgym_train.mcgs.task import SearchTask
 from kernelgym_train.mcgs.variant import Variant, read_variant
 
@@ -63,10 +63,14 @@ def _own_script(task: SearchTask, variant: Variant) -> str | None:
 def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:
     """Return the user's source and the source with the variant's changes, or None."""
     spec = task.spec
-    if spec is None or not holds_cpp(variant.language, variant.source) or not spec.is_extension:
+    if (
+        spec is None
+        or not holds_extension(variant.language, variant.source)
+        or not spec.is_extension
+    ):
         return None
     plain = spec.source.rstrip()
-    if not holds_cpp(task.start.language, task.start.source):
+    if not holds_extension(task.start.language, task.start.source):
         return None
     start = file_of(read_variant(task.start)).cpp
     before, found, after = start.partition(plain)

@@ -25,13 +25,14 @@ from kernelgym import UsageError
 from kernelgym.evaluators.abilities import Builds, Duels, Profiles
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator, Kernel, Verdict
-from kernelgym_train.mcgs.bottleneck_priors import family_of_module
+from kernelgym_train.mcgs.bottleneck_priors import family_of_cuda, family_of_module
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
 from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
 from kernelgym_train.mcgs.cpp.extension import file_of
+from kernelgym_train.mcgs.cuda.text import read_cuda
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices, listed_choices
@@ -43,7 +44,7 @@ from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, times_by_shape
-from kernelgym_train.mcgs.source_forms import holds_cpp, is_read, is_script
+from kernelgym_train.mcgs.source_forms import holds_cpp, holds_cuda, is_read, is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
@@ -171,6 +172,8 @@ class SearchSession:
         language = start.language
         if holds_cpp(language, start.source):
             family = family_of(cost_of(file_of(start).cpp))
+        elif holds_cuda(language, start.source):
+            family = family_of_cuda(read_cuda(file_of(start).cpp))
         elif is_script(language, start.source):
             family = family_of_module(read_module(start.source))
         else:

@@ -1,6 +1,6 @@
 """`SourceForm`: how a search reads and writes a kernel's module, by language.
 
-Kernels that ``load_inline`` builds hold the compiler's text and flags in a module
+Kernels that ``load_inline`` builds hold the compiler's text, C++ or CUDA, and flags in a module
 (`EXTENSION`); kernels that a decorator compiles are the module itself (`SCRIPT`). A module that is
 neither is a text (`PLAIN`), which rules cannot change and a writer can. Pure.
 """
@@ -44,7 +44,7 @@ class SourceForm(Protocol):
 
 
 class _Extension:
-    """Form of modules that build C++ by ``load_inline``."""
+    """Form of modules that build C++ or CUDA by ``load_inline``."""
 
     def flags(self, source: str) -> tuple[str, ...]:
         return read_kernel_file(source).flags
@@ -118,9 +118,23 @@ def is_read(language: str, source: str) -> bool:
     return True
 
 
-def holds_cpp(language: str, source: str) -> bool:
-    """Return True if a module holds C++ that a search understands."""
+def holds_extension(language: str, source: str) -> bool:
+    """Return True if a module holds C++ or CUDA that a search understands."""
     return builds_extension(language) and is_read(language, source)
+
+
+def holds_cpp(language: str, source: str) -> bool:
+    """Return True if a module holds C++ for the CPU that a search understands."""
+    return holds_extension(language, source) and not _for_devices(language)
+
+
+def holds_cuda(language: str, source: str) -> bool:
+    """Return True if a module holds CUDA that a search understands."""
+    return holds_extension(language, source) and _for_devices(language)
+
+
+def _for_devices(language: str) -> bool:
+    return bool(LANGUAGES[language].own_kernel.device_marker)
 
 
 def is_script(language: str, source: str) -> bool:
@@ -129,7 +143,7 @@ def is_script(language: str, source: str) -> bool:
 
 
 def builds_extension(language: str) -> bool:
-    """Return True if kernels of a language hold C++ that ``load_inline`` builds."""
+    """Return True if kernels of a language hold C++ or CUDA that ``load_inline`` builds."""
     return "load_inline" in LANGUAGES[language].own_kernel.builders
 
 

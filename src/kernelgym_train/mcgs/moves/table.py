@@ -1,4 +1,4 @@
-"""Moves by language: `CPP_MOVES`, `TRITON_MOVES`; `known_moves` adds those of other packages.
+"""Moves by language: `CPP_MOVES`, `TRITON_MOVES`, `CUDA_MOVES`; `known_moves` adds those of others.
 
 A package adds a move by the entry-point group ``kernelgym.moves``: its name is the move's id, and
 it loads to a `kernelgym_train.mcgs.moves.definition.SearchMove`.
@@ -28,6 +28,15 @@ from kernelgym_train.mcgs.moves.cpp.softmax_math_fusion import SOFTMAX_MATH_FUSI
 from kernelgym_train.mcgs.moves.cpp.switch_to_mma_or_wgmma import SWITCH_TO_MMA_OR_WGMMA
 from kernelgym_train.mcgs.moves.cpp.unroll import UNROLL
 from kernelgym_train.mcgs.moves.cpp.vectorize_global_loads import VECTORIZE
+from kernelgym_train.mcgs.moves.cuda import avoid_atomics_reduce as cuda_atomics
+from kernelgym_train.mcgs.moves.cuda import cache_policy_cg as cuda_caches
+from kernelgym_train.mcgs.moves.cuda import change_block_sizes as cuda_blocks
+from kernelgym_train.mcgs.moves.cuda import compiler_flags as cuda_flags
+from kernelgym_train.mcgs.moves.cuda import register_block as cuda_tiles
+from kernelgym_train.mcgs.moves.cuda import softmax_math_fusion as cuda_softmax
+from kernelgym_train.mcgs.moves.cuda import swap_thread_axes as cuda_axes
+from kernelgym_train.mcgs.moves.cuda import unroll as cuda_unroll
+from kernelgym_train.mcgs.moves.cuda import vectorize_global_loads as cuda_vectors
 from kernelgym_train.mcgs.moves.definition import SearchMove
 from kernelgym_train.mcgs.moves.triton import avoid_atomics_reduce as triton_atomics
 from kernelgym_train.mcgs.moves.triton import cache_policy_cg as triton_caches
@@ -90,10 +99,28 @@ TRITON_MOVES: Mapping[str, SearchMove] = MappingProxyType(
     }
 )
 """Moves on Triton kernels by id. A move of the same name does the corresponding thing in C++."""
+CUDA_MOVES: Mapping[str, SearchMove] = MappingProxyType(
+    {
+        move.id: move
+        for move in (
+            cuda_tiles.REGISTER_BLOCK,
+            cuda_axes.SWAP_THREAD_AXES,
+            cuda_atomics.AVOID_ATOMICS_REDUCE,
+            cuda_vectors.VECTORIZE,
+            cuda_blocks.CHANGE_BLOCK_SIZES,
+            cuda_softmax.SOFTMAX_MATH_FUSION,
+            cuda_unroll.UNROLL,
+            cuda_caches.CACHE_POLICY_CG,
+            cuda_flags.COMPILER_FLAGS,
+            cuda_flags.FAST_MATH,
+        )
+    }
+)
+"""Moves on CUDA kernels by id."""
 LANGUAGES_WITH_MOVES: tuple[str, ...] = tuple(
     dict.fromkeys(
         language
-        for moves in (CPP_MOVES, TRITON_MOVES)
+        for moves in (CPP_MOVES, TRITON_MOVES, CUDA_MOVES)
         for move in moves.values()
         for language in move.languages
     )
@@ -109,7 +136,7 @@ def known_moves(language: str) -> Mapping[str, SearchMove]:
         UsageError: If another package's entry point cannot be loaded, is no move, or has the id of
             another move.
     """
-    own = (*CPP_MOVES.values(), *TRITON_MOVES.values())
+    own = (*CPP_MOVES.values(), *TRITON_MOVES.values(), *CUDA_MOVES.values())
     found = {move.id: move for move in own if language in move.languages}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:

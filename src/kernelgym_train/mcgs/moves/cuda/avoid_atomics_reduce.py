@@ -1,0 +1,95 @@
+"""`avoid_atomics_reduce`: adds the values of a warp before an atomic addition to one place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
+from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of
+from kernelgym_train.mcgs.cuda.text import read_cuda
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.variant import Variant
+
+_WARP = """{{
+  {declaration}
+  float partial = 0.0f;
+  if ({index} < {count}) {{
+    {before}
+    partial = {value};
+  }}
+  for (int offset = 16; offset > 0; offset /= 2)
+    partial += __shfl_down_sync(0xffffffffu, partial, offset);
+  {added}
+}}"""
+_ADDED = {
+    "a warp": "if (threadIdx.x % 32 == 0) atomicAdd({place}, partial);",
+    "a block": """__shared__ float partials[32];
+  if (threadIdx.x % 32 == 0) partials[threadIdx.x / 32] = partial;
+  __syncthreads();
+  if (threadIdx.x == 0) {{
+    for (int warp = 1; warp < blockDim.x / 32; ++warp) partial += partials[warp];
+    atomicAdd({place}, partial);
+  }}""",
+}
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield one addition a warp, then one a block, for each kernel that adds floats so."""
+    text = read_cuda(file_of(variant).cpp)
+    for name, kernel in text.kernels.items():
+        launch, found = text.only_launch(name), elements_of(text, kernel)
+        if launch is None or found is None or len(launch.block) != 1:
+            continue
+        threads, added = text.value(launch.block[0]), _addition(found)
+        # All lanes of a warp take part, so that a block has whole warps.
+        if added is None or threads is None or threads % 32:
+            continue
+        place, value = added
+        for choice, template in _ADDED.items():
+            body = _WARP.format(
+                declaration=text_of(found.declaration),
+                index=found.index,
+                count=found.count,
+                before="\n    ".join(text_of(each) for each in found.body[:-1]),
+                value=text_of(value),
+                added=template.format(place=text_of(place)),
+            )
+            changed = with_edits(variant, [(kernel.body, body)])
+            yield Realisation(name, choice, changed, "reassociates")
+
+
+def _addition(found: CudaElements) -> tuple[Node, Node] | None:
+    """Return place and value of the one atomic addition that a body ends with."""
+    last = found.body[-1]
+    calls = [
+        each
+        for statement in found.body
+        for each in walk(statement)
+        if re.match(r"atomic|__shfl|__sync", text_of(each.child_by_field_name("function")))
+    ]
+    if len(calls) != 1 or last.type != "expression_statement" or children(last) != calls:
+        return None
+    given = calls[0].child_by_field_name("arguments")
+    place, *values = [] if given is None else children(given)
+    if text_of(calls[0].child_by_field_name("function")) != "atomicAdd" or len(values) != 1:
+        return None
+    pointers = {n for n in identifiers(place) if n in found.kernel.pointers}
+    one_place = not identifiers(place) - pointers and len(pointers) == 1
+    elements = {found.kernel.pointers[n].element for n in pointers}
+    names = "partial" in text_of(found.kernel.node)
+    return (place, values[0]) if one_place and elements == {"float"} and not names else None
+
+
+AVOID_ATOMICS_REDUCE = SearchMove(
+    "avoid_atomics_reduce",
+    "reassociates",
+    12,
+    2.0,
+    "Add the values of a warp or a block first, and to memory once.",
+    _realise,
+    ("cuda",),
+)

@@ -1,0 +1,70 @@
+"""`cache_policy_cg`: tells the compiler what a CUDA kernel reads only, and what it reads once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.syntax import declared_name, index_node, text_of, walk
+from kernelgym_train.mcgs.cuda.elements import written
+from kernelgym_train.mcgs.cuda.text import CudaKernel, read_cuda
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.variant import Variant
+
+_STREAMED = ("float", "double", "int")
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield ``__restrict__`` for a kernel's pointers, and stores that leave the caches early."""
+    text = read_cuda(file_of(variant).cpp)
+    for name, kernel in text.kernels.items():
+        if edits := _restricted(kernel):
+            changed = with_edits(variant, edits)
+            yield Realisation(f"pointers of {name}", "__restrict__", changed)
+        if edits := _streaming(kernel):
+            yield Realisation(f"stores of {name}", "__stcs", with_edits(variant, edits))
+
+
+def _restricted(kernel: CudaKernel) -> list[tuple[Node, str]]:
+    """Return edits that promise that no other pointer leads to what a pointer leads to."""
+    found = []
+    for each in kernel.pointers.values():
+        name = declared_name(each.node.child_by_field_name("declarator"))
+        if name is not None and "__restrict" not in text_of(each.node):
+            found.append((name, f"__restrict__ {each.name}"))
+    return found
+
+
+def _streaming(kernel: CudaKernel) -> list[tuple[Node, str]]:
+    """Return edits of the stores to arrays that the kernel does not read."""
+    found = []
+    stored = written(kernel.body)
+    for node in walk(kernel.body):
+        if node.type != "expression_statement" or not node.named_children:
+            continue
+        store = node.named_children[0]
+        target, value = (store.child_by_field_name(side) for side in ("left", "right"))
+        if store.type != "assignment_expression" or target is None or value is None:
+            continue
+        array = kernel.pointers.get(text_of(target.child_by_field_name("argument")))
+        if array is None or array.name not in stored or array.element not in _STREAMED:
+            continue
+        if text_of(store.child_by_field_name("operator")) != "=" or index_node(target) is None:
+            continue
+        named = [n for n in walk(kernel.body) if n.type == "identifier"]
+        if sum(text_of(each) == array.name for each in named) == 1:
+            found.append((store, f"__stcs(&{text_of(target)}, {text_of(value)})"))
+    return found
+
+
+CACHE_POLICY_CG = SearchMove(
+    "cache_policy_cg",
+    "exact",
+    65,
+    0.6,
+    "Load through the read-only cache, and keep what is written once out of the caches.",
+    _realise,
+    ("cuda",),
+)

@@ -1,0 +1,39 @@
+"""`softmax_math_fusion`: exponentials and logarithms by the special function unit alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.syntax import text_of, walk
+from kernelgym_train.mcgs.cuda.text import read_cuda
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.variant import Variant
+
+_FAST = {
+    **{"expf": "__expf", "logf": "__logf", "log2f": "__log2f", "sinf": "__sinf"},
+    **{"cosf": "__cosf", "powf": "__powf"},
+}
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield the fast functions, for each kernel that calls any."""
+    text = read_cuda(file_of(variant).cpp)
+    for name, kernel in text.kernels.items():
+        calls = [each for each in walk(kernel.body) if each.type == "call_expression"]
+        called = [each.child_by_field_name("function") for each in calls]
+        edits = [(each, _FAST[text_of(each)]) for each in called if each and text_of(each) in _FAST]
+        if edits:
+            changed = with_edits(variant, edits)
+            yield Realisation(name, "fast functions", changed, "approximate")
+
+
+SOFTMAX_MATH_FUSION = SearchMove(
+    "softmax_math_fusion",
+    "approximate",
+    40,
+    1.0,
+    "Compute exponentials and logarithms by the special function unit alone.",
+    _realise,
+    ("cuda",),
+)

@@ -1,0 +1,68 @@
+"""`swap_thread_axes`: lets the threads of a warp walk along the other axis of a matrix.
+
+Threads that differ by one in ``threadIdx.x`` run together. If they access elements that lie a row
+apart, each needs a memory transaction of its own; with x and y swapped they share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.syntax import text_of, walk
+from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaLaunch, CudaText, index_axis, read_cuda
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.variant import Variant
+
+_OTHER = {"x": "y", "y": "x"}
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield the swap for each kernel with indices along x and y."""
+    text = read_cuda(file_of(variant).cpp)
+    for name, kernel in text.kernels.items():
+        launch = text.only_launch(name)
+        indices = _indices(kernel)
+        if launch is None or {axis for _, axis in indices} != {"x", "y"}:
+            continue
+        sizes = _sizes(text, launch)
+        if sizes is not None:
+            edits = [(node, text_of(node)[:-1] + _OTHER[axis]) for node, axis in indices]
+            yield Realisation(name, "x and y", with_edits(variant, [*edits, *sizes]))
+
+
+def _indices(kernel: CudaKernel) -> list[tuple[Node, str]]:
+    found = [(each, index_axis(each)) for each in walk(kernel.body)]
+    return [(each, axis[1]) for each, axis in found if axis is not None]
+
+
+def _sizes(text: CudaText, launch: CudaLaunch) -> list[tuple[Node, str]] | None:
+    """Return edits that swap the grid and the block; None if other launches share them."""
+    if len(launch.grid) < 2 or len(launch.block) < 2:
+        return None
+    others = {
+        each.start_byte
+        for other in text.launches
+        if other is not launch
+        for each in (*other.grid, *other.block)
+    }
+    found: list[tuple[Node, str]] = []
+    for x, y, *_ in (launch.grid, launch.block):
+        if x.start_byte in others or y.start_byte in others:
+            return None
+        found += [(x, text_of(y)), (y, text_of(x))] if text_of(x) != text_of(y) else []
+    return found
+
+
+SWAP_THREAD_AXES = SearchMove(
+    "swap_thread_axes",
+    "exact",
+    10,
+    1.5,
+    "Swap x and y of a kernel's threads and blocks, so that neighbouring threads access "
+    "neighbouring elements.",
+    _realise,
+    ("cuda",),
+)

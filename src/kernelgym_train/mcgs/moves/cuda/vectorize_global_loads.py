@@ -1,0 +1,134 @@
+"""`vectorize_global_loads`: lets each thread of an elementwise kernel handle 16 bytes of an array.
+
+Neighbouring elements are loaded and stored as one value of 16 bytes where all arrays begin at a
+multiple of 16, and one by one elsewhere and at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.editing import rewritten
+from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.syntax import plain_text, text_of
+from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
+from kernelgym_train.mcgs.cuda.text import CudaLaunch, CudaText, read_cuda
+from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.variant import Variant
+
+_BYTES = {
+    **{"float": 4, "int": 4, "unsigned": 4, "int32_t": 4, "double": 8, "int64_t": 8},
+    **{"half": 2, "__half": 2, "at::Half": 2, "c10::Half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2},
+}
+_BODY = """{{
+  constexpr int WIDTH = {width};
+  const {kind} first = ({begin}) * WIDTH;
+  if (first + WIDTH <= {count} && (({addresses}) & 15) == 0) {{
+    {loads}
+    #pragma unroll
+    for (int lane = 0; lane < WIDTH; ++lane) {{
+      {lanes}
+    }}
+    {stores}
+  }} else {{
+    for ({kind} {index} = first; {index} < {count} && {index} < first + WIDTH; ++{index}) {{
+      {single}
+    }}
+  }}
+}}"""
+
+
+def _realise(variant: Variant) -> Iterator[Realisation]:
+    """Yield the wide form of each elementwise kernel."""
+    text = read_cuda(file_of(variant).cpp)
+    for name, kernel in text.kernels.items():
+        launch, found = text.only_launch(name), elements_of(text, kernel)
+        if launch is None or found is None or "WIDTH" in text_of(kernel.node):
+            continue
+        width = _width(found)
+        grid = None if width is None else _fewer_blocks(text, launch, width)
+        if width is None or grid is None:
+            continue
+        made = with_edits(variant, [(kernel.body, _body(found, width)), grid])
+        yield Realisation(name, f"{width} elements", made)
+
+
+def _width(found: CudaElements) -> int | None:
+    """Return the number of elements in 16 bytes; None if the arrays' accesses do not allow it."""
+    accesses = found.accesses()
+    sizes = {_BYTES.get(found.kernel.pointers[name].element) for name in accesses}
+    stored = {name for statement in found.body for name in written(statement)}
+    if not accesses or len(sizes) != 1 or not stored <= set(accesses):
+        return None
+    # An array that is read elsewhere as well is loaded as before; one that is written is not.
+    if any(found.mentions(name) != len(accesses[name]) for name in stored):
+        return None
+    (size,) = sizes
+    return None if size is None else 16 // size
+
+
+def _fewer_blocks(text: CudaText, launch: CudaLaunch, width: int) -> tuple[Node, str] | None:
+    """Return the edit that launches as many blocks as are needed; None for an unknown grid."""
+    if len(launch.grid) != 1 or len(launch.block) != 1:
+        return None
+    grid, block = launch.configuration[0], text_of(launch.block[0])
+    plain = plain_text(grid)
+    size = re.fullmatch(r"\((\w+)\+(\w+)-1\)/\2|\((\w+)\+(\d+)\)/(\d+)", plain)
+    if size is not None or re.fullmatch(r"\w+", plain):
+        # One block in `width`, rounded up: the blocks are counted in whole numbers.
+        return grid, f"({text_of(grid)} + {width - 1}) / {width}"
+    return None if not block else (grid, f"(({text_of(grid)}) + {width - 1}) / {width}")
+
+
+def _body(found: CudaElements, width: int) -> str:
+    accesses = found.accesses()
+    stored = {name for statement in found.body for name in written(statement)}
+    loads, stores, addresses = [], [], []
+    for name in accesses:
+        element = found.kernel.pointers[name].element
+        addresses.append(f"reinterpret_cast<unsigned long long>({name})")
+        loads.append(f"__align__(16) {element} {name}_own[WIDTH];")
+        loads.append(
+            f"*reinterpret_cast<uint4*>({name}_own) = "
+            f"*reinterpret_cast<const uint4*>({name} + first);"
+        )
+        if name in stored:
+            stores.append(
+                f"*reinterpret_cast<uint4*>({name} + first) = "
+                f"*reinterpret_cast<uint4*>({name}_own);"
+            )
+    own = {node.id: f"{name}_own[lane]" for name, nodes in accesses.items() for node in nodes}
+
+    def lane(node: Node) -> str | None:
+        if node.id in own:
+            return own[node.id]
+        is_index = node.type == "identifier" and text_of(node) == found.index
+        return "(first + lane)" if is_index else None
+
+    (declared,) = found.declaration.children_by_field_name("declarator")
+    return _BODY.format(
+        width=width,
+        kind=found.kind,
+        begin=text_of(declared.child_by_field_name("value")),
+        count=found.count,
+        addresses=" | ".join(addresses),
+        loads="\n    ".join(loads),
+        lanes="\n      ".join(rewritten(each, lane) for each in found.body),
+        stores="\n    ".join(stores),
+        index=found.index,
+        single="\n      ".join(text_of(each) for each in found.body),
+    )
+
+
+VECTORIZE = SearchMove(
+    "vectorize_global_loads",
+    "exact",
+    20,
+    1.5,
+    "Let each thread load and store 16 bytes of an array at once.",
+    _realise,
+    ("cuda",),
+)
