@@ -1,4 +1,4 @@
-"""Plain Triton kernels that GPU searches start from, each with its problem."""
+"""Plain Triton and CUDA kernels that GPU searches start from, each with its problem."""
 
 from __future__ import annotations
 
@@ -244,6 +244,45 @@ class ModelNew(nn.Module):
         )
         return y
 """
+_CUDA_MATMUL = '''\
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+declaration = "torch::Tensor product(torch::Tensor a, torch::Tensor b);"
+source = """
+#include <torch/extension.h>
+#include <c10/cuda/CUDAStream.h>
+
+__global__ void product_kernel(const float* a, const float* b, float* c, int M, int N, int K) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  int col = blockIdx.y * blockDim.y + threadIdx.y;
+  if (row < M && col < N) {
+    float acc = 0.0f;
+    for (int k = 0; k < K; ++k) acc += a[row * K + k] * b[k * N + col];
+    c[row * N + col] = acc;
+  }
+}
+
+torch::Tensor product(torch::Tensor a, torch::Tensor b) {
+  const int M = a.size(0), K = a.size(1), N = b.size(1);
+  auto c = torch::empty({M, N}, a.options());
+  dim3 block(16, 16);
+  dim3 grid((M + 15) / 16, (N + 15) / 16);
+  product_kernel<<<grid, block, 0, c10::cuda::getCurrentCUDAStream()>>>(
+      a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), M, N, K);
+  return c;
+}
+"""
+extension = load_inline(
+    name="product", cpp_sources=declaration, cuda_sources=source, functions=["product"]
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return extension.product(a, b)
+'''
 _PROBLEM = """\
 import torch
 from torch import nn
@@ -263,10 +302,12 @@ def get_init_inputs():
 """
 
 
-def _task(name: str, text: str, names: str, result: str, inputs: str) -> tuple[Problem, Kernel]:
+def _task(
+    name: str, text: str, names: str, result: str, inputs: str, language: str = "triton"
+) -> tuple[Problem, Kernel]:
     source = _PROBLEM.format(names=names, result=result, inputs=inputs)
     problem = Problem(f"benchmark/{name}", "benchmark", 1, name, source)
-    return problem, Kernel(_HEAD + text, "triton")
+    return problem, Kernel((_HEAD if language == "triton" else "") + text, language)
 
 
 _PRODUCT = "torch.randn(4096, 4096{0}), torch.randn(4096, 4096{0})"
@@ -292,6 +333,10 @@ OWN_TASKS: Mapping[str, tuple[Problem, Kernel]] = MappingProxyType(
         ),
         "rms_norm": _task(
             "rms_norm", _RMS_NORM, "x, weight", _RMS, "torch.randn(8192, 4096), torch.randn(4096)"
+        ),
+        "matmul_cuda": _task(
+            *("matmul_cuda", _CUDA_MATMUL, "a, b", "a @ b"),
+            *("torch.randn(2048, 2048), torch.randn(2048, 2048)", "cuda"),
         ),
     }
 )

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.errors import UsageError
-from kernelgym.suites.spec_arithmetic import FUNCTIONS, as_python, evaluate, names_in
+from kernelgym.suites.spec_arithmetic import (
+    CPP_FUNCTIONS,
+    FUNCTIONS,
+    as_cpp,
+    as_python,
+    evaluate,
+    names_in,
+)
 
 VALUES = {"rows": 7, "BLOCK": 64, "n": 1000}
 
@@ -28,6 +38,12 @@ def expressions() -> st.SearchStrategy[str]:
     return st.recursive(leaves, grown, max_leaves=8)
 
 
+_EXPRESSIONS = (
+    *("ceil_div(rows, n)", "-rows // n", "-n % rows", "rows % -n", "min(rows, n, 3) * 2 - 9"),
+    *("next_power_of_2(rows + n)", "max(-rows, -n)", "cdiv(-rows, 4)", "next_power_of_2(-2)"),
+)
+
+
 @given(expressions())
 def test_rendered_python_gives_the_same_value(expression: str) -> None:
     try:
@@ -36,6 +52,24 @@ def test_rendered_python_gives_the_same_value(expression: str) -> None:
         return
     assert eval(as_python(expression), {}, dict(VALUES)) == expected
     assert set(names_in(expression)) <= set(VALUES)
+
+
+def test_rendered_cpp_gives_the_same_values(tmp_path: Path) -> None:
+    known = [
+        *_EXPRESSIONS,
+        *(f"({a}) // ({b}) + ({b}) % 5" for a in _EXPRESSIONS for b in ("n", "-3")),
+    ]
+    values = "".join(f"const int64_t its_{name} = {value};\n" for name, value in VALUES.items())
+    names = {name: f"its_{name}" for name in VALUES}
+    lines = [f'  printf("%lld\\n", (long long)({as_cpp(each, names)}));' for each in known]
+    source = tmp_path / "values.cpp"
+    includes = "#include <algorithm>\n#include <cstdint>\n#include <cstdio>\n"
+    main = "\n".join(["int main() {", *lines, "}"])
+    source.write_text(f"{includes}{CPP_FUNCTIONS}{values}{main}", encoding="utf-8")
+    program = str(tmp_path / "values")
+    subprocess.run(["g++", "-O0", "-w", str(source), "-o", program], check=True)
+    printed = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    assert [int(line) for line in printed.split()] == [evaluate(each, VALUES) for each in known]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from kernelgym.errors import UsageError
 from kernelgym.suites.spec_checks import check_memory
 from kernelgym.suites.spec_files import MOST_TENSOR_BYTES, read_spec
-from support.specs import CPP, SPEC, TRITON, TRITON_SPEC, WHOLE, changed, written
+from support.specs import CPP, GLOBAL_SPEC, SPEC, TRITON, TRITON_SPEC, WHOLE, changed, written
 
 CASES = [
     ({"reference": None}, r'"reference" is missing.*def run\(x, factor\)'),
@@ -41,11 +41,22 @@ CASES = [
     ({"entry": "scale"}, "no function 'scale'"),
     ({"source": "__global__ void scaled(float* x) {}"}, "__global__"),
     ({"returns": "arguments", "arguments": ["x", "factor"]}, "nothing writes the output 'y'"),
-    ({"launch": {"grid": ["rows"]}}, "for kernels of Triton"),
+    ({"launch": {"grid": ["rows"]}}, "is neither"),
+    ({"launch": {"block": [64]}}, "for __global__ kernels"),
     ({"path": "scaled.cpp"}, "both given"),
     ({"source": "", "path": "missing.cpp"}, "cannot read"),
     ({"name": "../up"}, "no folder's name"),
     ({"version": 2}, "version"),
+]
+GLOBAL_CASES = [
+    ({"launch__grid": []}, "launch.grid is missing"),
+    ({"launch__block": []}, "launch.block is missing"),
+    ({"launch__block": ["BLOCK", 8]}, "is 2048 threads .*1024 at most"),
+    ({"launch__block": ["WIDTH"]}, "'WIDTH', which is not defined"),
+    ({"returns": "value"}, "returns nothing"),
+    ({"arguments": ["x", "y", "count"]}, "takes 4 arguments, and is given 3: x, y, count"),
+    ({"arguments": ["y", "x", "count", "factor"]}, "nothing writes the output 'y'"),
+    ({"kind": "cpp"}, '__global__ functions with "kind": "cuda"'),
 ]
 TRITON_CASES = [
     ({"launch__grid": ["count / BLOCK"]}, "is no arithmetic"),
@@ -66,6 +77,7 @@ TRITON_CASES = [
     [
         *((SPEC, change, why) for change, why in CASES),
         *((TRITON_SPEC, change, why) for change, why in TRITON_CASES),
+        *((GLOBAL_SPEC, change, why) for change, why in GLOBAL_CASES),
     ],
 )
 def test_bad_specs_are_refused_in_one_line(

@@ -13,7 +13,7 @@ import torch
 from kernelgym.errors import UsageError
 from kernelgym.suites.spec_files import read_spec
 from kernelgym.suites.spec_modules import kernel_source, problem_source
-from support.specs import CPP, SPEC, TRITON_SPEC, changed, written
+from support.specs import CPP, GLOBAL, GLOBAL_SPEC, SPEC, TRITON_SPEC, changed, written
 
 BUILT: list[dict[str, Any]] = []
 
@@ -45,6 +45,23 @@ def kernel(
 def output(names: dict[str, Any], made: dict[str, Any], which: str) -> Any:
     torch.manual_seed(0)
     return names[which](*made["get_init_inputs"]())(*made["get_inputs"]())
+
+
+def test_a_global_kernel_is_launched_with_its_axes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(x: Any, y: Any, count: int, factor: float, size: int) -> None:
+        assert count == size == x.numel()
+        y.copy_(x * factor)
+
+    made = problem(tmp_path, SPEC)
+    built = kernel(tmp_path, GLOBAL_SPEC, launch, monkeypatch)
+    torch.testing.assert_close(output(built, made, "ModelNew"), output(made, made, "Model"))
+    text = BUILT[-1]["cuda_sources"]
+    assert "constexpr int BLOCK = 256;" in text and GLOBAL.strip() in text
+    assert "dim3(BLOCK)" in text and "reinterpret_cast<const float*>(given_0.data_ptr())" in text
+    assert "static_cast<int>(given_2), static_cast<float>(given_3)" in text
+    assert BUILT[-1]["functions"] == ["launch_scale_kernel"]
 
 
 def test_a_kernel_that_returns_agrees_with_run(

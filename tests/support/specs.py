@@ -41,6 +41,13 @@ def scale_kernel(x, y, count, factor, BLOCK: tl.constexpr):
     at = y + offsets
     tl.store(at, tl.load(x + offsets, mask=inside) * factor, mask=inside)
 """
+GLOBAL = """
+extern "C" __global__ void __launch_bounds__(256)
+scale_kernel(const float* __restrict__ x, float* __restrict__ y, int count, float factor) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) y[i] = x[i] * factor;
+}
+"""
 SPEC: dict[str, Any] = {
     "name": "scaled",
     "kind": "cpp",
@@ -73,6 +80,16 @@ TRITON_SPEC: dict[str, Any] = {
     "returns": "arguments",
     "arguments": ["x", "y", "count", "factor"],
     "launch": {"grid": ["ceil_div(count, BLOCK)"], "meta": {"BLOCK": [64, 128], "num_warps": [4]}},
+}
+GLOBAL_SPEC: dict[str, Any] = {
+    **copy.deepcopy(TRITON_SPEC),
+    "kind": "cuda",
+    "source": GLOBAL,
+    "launch": {
+        "grid": ["ceil_div(count, BLOCK)"],
+        "block": ["BLOCK"],
+        "meta": {"BLOCK": [256, 128]},
+    },
 }
 
 MATMUL = read_kernel_file(EXAMPLES["matmul"][1].source).cpp

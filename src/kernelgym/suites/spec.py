@@ -25,7 +25,7 @@ from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Ruleset, with_tolerances
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.spec_arithmetic import evaluate, names_in
-from kernelgym.suites.spec_sources import is_jit
+from kernelgym.suites.spec_sources import is_global, is_jit
 
 DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
     {
@@ -257,7 +257,12 @@ class SpecLaunch:
     """Compiler flags and launch parameters of a kernel."""
 
     grid: tuple[Whole | str, ...] = ()
-    """Number of programs along x, y and z: arithmetic over axes and meta-parameters."""
+    """Number of programs, or of blocks, along x, y and z: arithmetic over axes and
+    meta-parameters."""
+    block: tuple[Whole | str, ...] = ()
+    """Number of threads of a block along x, y and z, of a ``__global__`` function."""
+    shared_bytes: Whole | str = 0
+    """Bytes of dynamic shared memory of a block, of a ``__global__`` function."""
     meta: Mapping[str, tuple[Whole, ...]] = field(default_factory=dict)
     """Meta-parameters with their choices; the first is the one that the kernel starts with."""
     flags: tuple[str, ...] = ()
@@ -321,6 +326,12 @@ class KernelSpec:
         """Whether the entry is a function that Triton compiles and that is launched by a grid."""
         plain = self.is_extension or self.entry == "ModelNew"
         return not plain and is_jit(self.source, self.entry)
+
+    @property
+    def is_global(self) -> bool:
+        """Whether the entry is a ``__global__`` function of CUDA that is launched by a grid."""
+        plain = not self.has_device_code or self.entry == "ModelNew"
+        return not plain and is_global(self.source, self.entry)
 
     @property
     def inputs(self) -> tuple[str, ...]:

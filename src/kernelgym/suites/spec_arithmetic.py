@@ -1,7 +1,7 @@
 """Arithmetic in kernel specs: whole numbers, names, and five functions.
 
 Contract: an expression is read as a syntax tree, and never run: whatever is no arithmetic is a
-`UsageError` that names it. `evaluate` gives what `as_python` gives where it is run.
+`UsageError` that names it. `evaluate` gives what `as_python` and `as_cpp` give where they are run.
 
 ============================  ======================================
 ``+ - * // %``, ``-x``, ``()``  as in Python
@@ -92,6 +92,58 @@ def as_python(expression: int | str) -> str:
         UsageError: If it is no arithmetic.
     """
     return _python(_tree(expression))
+
+
+CPP_FUNCTIONS = """\
+static int64_t spec_floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+static int64_t spec_mod(int64_t a, int64_t b) { return a - b * spec_floor_div(a, b); }
+static int64_t spec_next_power_of_2(int64_t a) {
+  int64_t power = 1;
+  while (power < a) power *= 2;
+  return power;
+}
+"""
+"""C++ functions that `as_cpp` calls."""
+
+
+def as_cpp(expression: int | str, names: Mapping[str, str]) -> str:
+    """Return an expression as C++ of type ``int64_t``, which needs `CPP_FUNCTIONS`.
+
+    Args:
+        expression: The expression.
+        names: C++ names of numbers, where they have others.
+
+    Raises:
+        UsageError: If it is no arithmetic.
+    """
+    return _cpp(_tree(expression), names)
+
+
+def _cpp(node: ast.expr, names: Mapping[str, str]) -> str:
+    match node:
+        case ast.Constant(value=int() as value):
+            return f"int64_t({value})"
+        case ast.Name(id=name):
+            return f"int64_t({names.get(name, name)})"
+        case ast.UnaryOp():
+            return f"(-{_cpp(node.operand, names)})"
+        case ast.BinOp():
+            left, right = _cpp(node.left, names), _cpp(node.right, names)
+            if isinstance(node.op, ast.FloorDiv | ast.Mod):
+                name = "floor_div" if isinstance(node.op, ast.FloorDiv) else "mod"
+                return f"spec_{name}({left}, {right})"
+            return f"({left} {_OPERATORS[type(node.op)]} {right})"
+        case ast.Call(func=ast.Name(id=name)):
+            given = [_cpp(argument, names) for argument in node.args]
+            if name in ("ceil_div", "cdiv"):
+                return f"(-spec_floor_div(-{given[0]}, {given[1]}))"
+            if name == "next_power_of_2":
+                return f"spec_next_power_of_2({given[0]})"
+            return f"std::{name}({{{', '.join(given)}}})"
+        case _:
+            raise AssertionError("checked before")
 
 
 def _tree(expression: int | str) -> ast.expr:

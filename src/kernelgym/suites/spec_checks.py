@@ -9,6 +9,7 @@ memory budget.
 from __future__ import annotations
 
 import keyword
+import math
 import re
 from collections.abc import Iterable
 
@@ -39,6 +40,7 @@ _CPP = frozenset(
     using virtual void volatile wchar_t while
     """.split()
 )
+_MOST_THREADS = 1024
 _RUN = "import torch\\n\\ndef run({}):\\n    return ..."
 
 
@@ -263,27 +265,49 @@ def _check_shape(
 
 def _check_launch(spec: KernelSpec) -> None:
     launch = spec.launch
-    if len(launch.grid) > 3:
-        raise UsageError(f"launch.grid has {len(launch.grid)} parts; 3 at most: x, y and z")
     known = [*spec.contract.axes, *launch.meta]
-    _check_known(names_used(launch.grid), known, "launch.grid", "axes and meta-parameters")
+    for name, parts in (("grid", launch.grid), ("block", launch.block)):
+        if len(parts) > 3:
+            raise UsageError(f"launch.{name} has {len(parts)} parts; 3 at most: x, y and z")
+        _check_known(names_used(parts), known, f"launch.{name}", "axes and meta-parameters")
+    _check_known(names_in(launch.shared_bytes), known, "launch.shared_bytes", "axes")
     for name, choices in launch.meta.items():
         if not choices or len(set(choices)) < len(choices):
             raise UsageError(f"launch.meta.{name} lists choices, each once, and one at least")
     first = {name: choices[0] for name, choices in launch.meta.items()}
     for shape in spec.shapes:
-        for part in launch.grid:
-            if evaluate(part, spec.sizes(shape) | first) < 1:
-                raise UsageError(
-                    f"launch.grid {part!r} is below 1 at shape {spec.shape_name(shape)!r}"
-                )
+        values, where = spec.sizes(shape) | first, f"at shape {spec.shape_name(shape)!r}"
+        for name, parts in (("grid", launch.grid), ("block", launch.block)):
+            for part in parts:
+                if evaluate(part, values) < 1:
+                    raise UsageError(f"launch.{name} {part!r} is below 1 {where}")
+        threads = math.prod(evaluate(part, values) for part in launch.block)
+        if threads > _MOST_THREADS:
+            raise UsageError(
+                f"launch.block is {threads} threads {where}; a block has {_MOST_THREADS} at most"
+            )
     if spec.is_jit and not launch.grid:
         raise UsageError(
             f"launch.grid is missing: {spec.entry!r} is launched by a grid, such as "
             '"launch": {"grid": ["ceil_div(n, BLOCK)"], "meta": {"BLOCK": [1024]}}'
         )
-    if launch.grid and not spec.is_jit:
-        raise UsageError(f"launch.grid is for kernels of Triton, and {spec.entry!r} is none")
+    if spec.is_global and not (launch.grid and launch.block):
+        missing = "block" if launch.grid else "grid"
+        raise UsageError(
+            f"launch.{missing} is missing: {spec.entry!r} is a __global__ kernel; give the launch, "
+            'such as "launch": {"grid": ["ceil_div(n, BLOCK)"], "block": ["BLOCK"], "meta": '
+            '{"BLOCK": [256]}}, or name a function that launches it'
+        )
+    if launch.grid and not (spec.is_jit or spec.is_global):
+        raise UsageError(
+            f"launch.grid is for functions of @triton.jit, and for __global__ functions with "
+            f'"kind": "cuda"; {spec.entry!r} is neither'
+        )
+    if (launch.block or launch.shared_bytes) and not spec.is_global:
+        raise UsageError(
+            f"launch.block and launch.shared_bytes are for __global__ kernels, and {spec.entry!r} "
+            "is none"
+        )
     for flag in launch.flags:
         if not re.fullmatch(r"[!-~][ -~]*", flag):
             raise UsageError(f"{flag!r:.80} in launch.flags is no compiler flag")
@@ -317,10 +341,14 @@ def _check_outputs(spec: KernelSpec) -> None:
         never = [name for name in outputs if name in silent]
     else:
         kind, parameters = cpp_function(spec.source, spec.entry)
-        if "__global__" in kind:
+        if "__global__" in kind and not spec.is_global:
+            raise UsageError(f'{spec.entry!r} is a __global__ kernel; give "kind": "cuda"')
+        if spec.is_global and spec.returns != "arguments":
+            raise UsageError(f'{spec.entry!r} returns nothing; add the line "returns": "arguments"')
+        if spec.is_global and len(parameters) != len(handed):
             raise UsageError(
-                f"{spec.entry!r} is a __global__ kernel; name a function that launches it, takes "
-                "torch::Tensor and is in the same source"
+                f"{spec.entry!r} takes {len(parameters)} arguments, and is given {len(handed)}: "
+                f"{', '.join(handed)}; list them in arguments"
             )
         if spec.returns == "value" and kind == "void":
             raise UsageError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,8 +33,13 @@ from kernelgym.suites.spec import (
     Zeros,
     names_used,
 )
-from kernelgym.suites.spec_arithmetic import as_python, evaluate
-from kernelgym.suites.spec_sources import declaration, run_parameters
+from kernelgym.suites.spec_arithmetic import CPP_FUNCTIONS, as_cpp, as_python, evaluate
+from kernelgym.suites.spec_sources import (
+    cpp_function,
+    declaration,
+    parameter_type,
+    run_parameters,
+)
 
 _READ_TENSOR = '''\
 def _read_tensor(path, key, digest):
@@ -146,7 +152,7 @@ def kernel_source(spec: KernelSpec) -> str:
         callee = spec.entry
     else:
         lines += _extension(spec)
-        callee = f"extension.{spec.entry}"
+        callee = f"extension.{_host_entry(spec)}"
     first = {name: choices[0] for name, choices in launch.meta.items()}
     names, held = _constructed(spec), [*spec.inputs]
     lines += ["class ModelNew(nn.Module):"]
@@ -158,13 +164,19 @@ def kernel_source(spec: KernelSpec) -> str:
     arguments = spec.called_with
     outputs = [tensor for tensor in contract.tensors if tensor.role == "output"]
     made = outputs if spec.returns == "arguments" else []
-    used = [*arguments, *launch.grid, *(s for t in made for s in t.shape)]
+    sized = () if spec.is_global else launch.grid
+    used = [*arguments, *sized, *(s for t in made for s in t.shape)]
     tensors = [tensor.name for tensor in contract.tensors]
-    for name in names_used(tuple(used)):
+    used_names = names_used(tuple(used))
+    for name in used_names:
         if name in first:
             lines += [f"        {name} = {first[name]}"]
         elif name in names:
             lines += [f"        {name} = self.spec_{name}"]
+    if spec.is_global:  # the grid is computed in C++, where meta-parameters are constants
+        lines += [
+            f"        {n} = self.spec_{n}" for n in _launch_sizes(spec) if n not in used_names
+        ]
     copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
     lines += [f"        {name} = {name}.clone()" for name in copied]
     for tensor in made:
@@ -176,6 +188,8 @@ def kernel_source(spec: KernelSpec) -> str:
         called += [f"{name}={name if name in assigned else first[name]}" for name in named]
         grid = ", ".join(as_python(part) for part in launch.grid)
         callee = f"{callee}[({grid},)]"
+    if spec.is_global:
+        called += _launch_sizes(spec)
     call = f"{callee}({', '.join(str(each) for each in called)})"
     if spec.returns == "arguments":
         every = [*(tensor.name for tensor in outputs), *copied]
@@ -199,22 +213,89 @@ def _extension(spec: KernelSpec) -> list[str]:
     text = spec.source if spec.source.startswith("\n") else f"\n{spec.source}"
     constants = "".join(f"\nconstexpr int {name} = {value};" for name, value in choices.items())
     text = f"{constants}{text}".rstrip() + "\n"
+    declared = ""
+    if spec.is_global:
+        declared, launcher = _launcher(spec)
+        text += launcher
+    elif spec.has_device_code:
+        declared = declaration(spec.source, spec.entry)
     lines = ["import torch", "from torch import nn"]
     lines += ["from torch.utils.cpp_extension import load_inline", ""]
     flags = ", ".join(json.dumps(flag) for flag in spec.launch.flags)
     name = f"spec_{hashlib.sha256(spec.name.encode()).hexdigest()[:8]}"
     if spec.has_device_code:
-        lines += [f"declaration = {json.dumps(declaration(spec.source, spec.entry))}"]
+        lines += [f"declaration = {json.dumps(declared)}"]
     lines += [f"source = {literal(text)}", "", "extension = load_inline(", f'    name="{name}",']
     if spec.has_device_code:
         lines += ["    cpp_sources=declaration,", "    cuda_sources=source,"]
     else:
         lines += ["    cpp_sources=source,"]
-    lines += [f'    functions=["{spec.entry}"],']
+    lines += [f'    functions=["{_host_entry(spec)}"],']
     if flags:
         option = "extra_cuda_cflags" if spec.has_device_code else "extra_cflags"
         lines += [f"    {option}=[{flags}],"]
     return [*lines, ")", "", ""]
+
+
+def _host_entry(spec: KernelSpec) -> str:
+    """Return the C++ function that Python calls."""
+    return f"launch_{spec.entry}" if spec.is_global else spec.entry
+
+
+def _launch_sizes(spec: KernelSpec) -> tuple[str, ...]:
+    """Return the axes that a ``__global__`` kernel's grid, block and shared memory depend on."""
+    launch = spec.launch
+    named = names_used((*launch.grid, *launch.block, launch.shared_bytes))
+    return tuple(name for name in named if name not in launch.meta)
+
+
+def _launcher(spec: KernelSpec) -> tuple[str, str]:
+    """Return the declaration and the text of a function that launches a ``__global__`` kernel."""
+    tensors = [tensor.name for tensor in spec.contract.tensors]
+    _, parameters = cpp_function(spec.source, spec.entry)
+    taken, given = list[str](), list[str]()
+    for number, (each, text) in enumerate(zip(spec.called_with, parameters, strict=True)):
+        kind = parameter_type(text)
+        if each in tensors:
+            taken.append(f"torch::Tensor given_{number}")
+            given.append(f"reinterpret_cast<{kind}>(given_{number}.data_ptr())")
+        else:
+            whole = not re.search("float|double|half", kind, re.IGNORECASE)
+            taken.append(f"{'int64_t' if whole else 'double'} given_{number}")
+            given.append(f"static_cast<{kind}>(given_{number})")
+    sizes = {name: f"size_{name}" for name in _launch_sizes(spec)}
+    taken += [f"int64_t {name}" for name in sizes.values()]
+    head = f"void {_host_entry(spec)}({', '.join(taken)})"
+    launch = spec.launch
+
+    def count(part: int | str) -> str:  # a plain name or number is what a search can change
+        plain = isinstance(part, int) or part in launch.meta
+        return str(part) if plain else f"static_cast<unsigned>({as_cpp(part, sizes)})"
+
+    grid, block = (", ".join(map(count, parts)) for parts in (launch.grid, launch.block))
+    shared = count(launch.shared_bytes)
+    includes = (
+        "algorithm",
+        "torch/extension.h",
+        "c10/cuda/CUDAStream.h",
+        "c10/cuda/CUDAException.h",
+    )
+    lines = ["", *(f"#include <{name}>" for name in includes), "", CPP_FUNCTIONS.rstrip(), ""]
+    lines += [f"{head} {{"]
+    if launch.shared_bytes:
+        lines += [
+            f"  cudaFuncSetAttribute({spec.entry}, cudaFuncAttributeMaxDynamicSharedMemorySize,",
+            f"                       static_cast<int>({shared}));",
+        ]
+    lines += [
+        f"  {spec.entry}<<<dim3({grid}), dim3({block}),",
+        f"      {shared}, c10::cuda::getCurrentCUDAStream()>>>(",
+        f"      {', '.join(given)});",
+        "  C10_CUDA_KERNEL_LAUNCH_CHECK();",
+        "}",
+        "",
+    ]
+    return f"{head};", "\n".join(lines)
 
 
 def _constructed(spec: KernelSpec) -> list[str]:

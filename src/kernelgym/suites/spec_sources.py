@@ -17,6 +17,7 @@ from kernelgym.errors import UsageError
 _COMMENT = re.compile(
     r"""//[^\n]*|/\*.*?(?:\*/|\Z)|'(?:\\.|[^'\\\n])'|("(?:\\.|[^"\\\n])*"?)""", re.DOTALL
 )
+_BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]{0,200}\)")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _STORES = ("store", "atomic_")
 _LONGEST_TYPE = 500
@@ -105,6 +106,7 @@ def cpp_function(source: str, entry: str) -> tuple[str, tuple[str, ...]]:
         UsageError: If the source does not define the function.
     """
     text = _DIRECTIVE.sub("", _COMMENT.sub(lambda match: '""' if match[1] else " ", source))
+    text = _BOUNDS.sub(" ", text)
     ends = -1
     for match in re.finditer(rf"\b{re.escape(entry)}\s*\(", text):
         begins = match.end()
@@ -131,6 +133,21 @@ def _type_begins(before: str) -> int:
     while begins and (before[begins - 1].isalnum() or before[begins - 1] in "_:<>,*& \t\n"):
         begins -= 1
     return begins
+
+
+def is_global(source: str, entry: str) -> bool:
+    """Return True if a C++ function is a kernel that is launched by ``<<<grid, block>>>``.
+
+    Raises:
+        UsageError: If the source does not define the function.
+    """
+    return "__global__" in cpp_function(source, entry)[0]
+
+
+def parameter_type(parameter: str) -> str:
+    """Return the type in a C++ parameter's text, such as ``const float*``."""
+    plain = re.sub(r"\b__restrict(__)?\b|\s*=.*", " ", parameter)
+    return re.sub(r"\s*\b\w+\s*$", "", plain).strip()
 
 
 def declaration(source: str, entry: str) -> str:

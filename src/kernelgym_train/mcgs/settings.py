@@ -43,10 +43,10 @@ class SearchSettings(Settings):
     kernel: str = ""
     """File of the kernel to start from; needs problem."""
     language: str = ""
-    """Language of that kernel: cpp or triton; read from its text if not given."""
+    """Language of that kernel: cpp, triton or cuda; read from its text if not given."""
     device: str = ""
     """Where kernels run: cpu, or a GPU such as cuda:0. By the kernel's language if not given: the
-    cpu for C++, the first GPU for Triton."""
+    cpu for C++, the first GPU for Triton and CUDA."""
     gpus: str = ""
     """Numbers of the GPUs to judge on, such as 0 or 0,1,2; all of one kind."""
     outdir: str = "out"

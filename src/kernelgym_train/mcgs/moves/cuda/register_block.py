@@ -67,26 +67,27 @@ _KERNEL = """{{
     for (int inner_k = 0; inner_k < DEPTH; ++inner_k) {{
       {number} left_own[OWN_ROWS], right_own[OWN_COLS];
       #pragma unroll
-      for (int i = 0; i < OWN_ROWS; ++i)
-        left_own[i] = left_tile[inner_k][own_row + i % 4 + i / 4 * (ROWS / OWN_ROWS * 4)];
+      for (int in_r = 0; in_r < OWN_ROWS; ++in_r)
+        left_own[in_r] = left_tile[inner_k][own_row + in_r % 4 + in_r / 4 * (ROWS / OWN_ROWS * 4)];
       #pragma unroll
-      for (int j = 0; j < OWN_COLS; ++j)
-        right_own[j] = right_tile[inner_k][own_col + j % 4 + j / 4 * (ACROSS * 4)];
+      for (int in_c = 0; in_c < OWN_COLS; ++in_c)
+        right_own[in_c] = right_tile[inner_k][own_col + in_c % 4 + in_c / 4 * (ACROSS * 4)];
       #pragma unroll
-      for (int i = 0; i < OWN_ROWS; ++i)
+      for (int in_r = 0; in_r < OWN_ROWS; ++in_r)
         #pragma unroll
-        for (int j = 0; j < OWN_COLS; ++j) sums[i][j] += left_own[i] * right_own[j];
+        for (int in_c = 0; in_c < OWN_COLS; ++in_c)
+          sums[in_r][in_c] += left_own[in_r] * right_own[in_c];
     }}
     __syncthreads();
   }}
   #pragma unroll
-  for (int i = 0; i < OWN_ROWS; ++i) {{
+  for (int in_r = 0; in_r < OWN_ROWS; ++in_r) {{
     #pragma unroll
-    for (int j = 0; j < OWN_COLS; ++j) {{
-      const int {row} = first_row + own_row + i % 4 + i / 4 * (ROWS / OWN_ROWS * 4);
-      const int {col} = first_col + own_col + j % 4 + j / 4 * (ACROSS * 4);
+    for (int in_c = 0; in_c < OWN_COLS; ++in_c) {{
+      const int {row} = first_row + own_row + in_r % 4 + in_r / 4 * (ROWS / OWN_ROWS * 4);
+      const int {col} = first_col + own_col + in_c % 4 + in_c / 4 * (ACROSS * 4);
       if ({row} < {rows_bound} && {col} < {cols_bound}) {{
-        const {number} {total} = sums[i][j];
+        const {number} {total} = sums[in_r][in_c];
 {after}
       }}
     }}
@@ -96,7 +97,7 @@ _TAKEN = frozenset(
     (
         *("ROWS", "COLS", "DEPTH", "OWN_ROWS", "OWN_COLS", "ACROSS", "THREADS", "left_tile"),
         *("right_tile", "first_row", "first_col", "first_k", "own_row", "own_col", "sums", "at"),
-        *("inner_row", "inner_col", "inner_k", "left_own", "right_own", "i", "j"),
+        *("inner_row", "inner_col", "inner_k", "left_own", "right_own", "in_r", "in_c"),
     )
 )
 

@@ -6,14 +6,13 @@ multiple of 16, and one by one elsewhere and at the end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import rewritten
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
-from kernelgym_train.mcgs.cpp.syntax import plain_text, text_of
+from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
 from kernelgym_train.mcgs.cuda.text import CudaLaunch, CudaText, read_cuda
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
@@ -74,13 +73,11 @@ def _fewer_blocks(text: CudaText, launch: CudaLaunch, width: int) -> tuple[Node,
     """Return the edit that launches as many blocks as are needed; None for an unknown grid."""
     if len(launch.grid) != 1 or len(launch.block) != 1:
         return None
-    grid, block = launch.configuration[0], text_of(launch.block[0])
-    plain = plain_text(grid)
-    size = re.fullmatch(r"\((\w+)\+(\w+)-1\)/\2|\((\w+)\+(\d+)\)/(\d+)", plain)
-    if size is not None or re.fullmatch(r"\w+", plain):
-        # One block in `width`, rounded up: the blocks are counted in whole numbers.
-        return grid, f"({text_of(grid)} + {width - 1}) / {width}"
-    return None if not block else (grid, f"(({text_of(grid)}) + {width - 1}) / {width}")
+    (blocks,) = launch.grid
+    others = [size for each in text.launches if each is not launch for size in each.grid]
+    if any(size.start_byte == blocks.start_byte for size in others):
+        return None
+    return blocks, f"(({text_of(blocks)}) + {width - 1}) / {width}"
 
 
 def _body(found: CudaElements, width: int) -> str:
