@@ -323,9 +323,6 @@ class LocalEvaluator(EvaluatorBase):
             )
         if self._no_counters is not None:
             return self._no_counters
-        if LANGUAGES[kernel.language].own_kernel.builders:
-            told = "a kernel whose extensions have to be built cannot be profiled"
-            return Counters("unavailable", message=told)
         try:
             found = self._pool.lend(
                 lambda worker: worker.profile(problem, kernel, metrics, timeout_s)

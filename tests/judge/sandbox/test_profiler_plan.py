@@ -34,7 +34,7 @@ names = ["/proc/" + name for name in os.listdir("/proc") if not name.isdigit()]
 names += ["/proc/sys/kernel/domainname", "/proc/sys/vm/swappiness", "/proc/pressure/cpu"]
 told["files of the machine"] = [name for name in names if writes(name)]
 told["sockets of programs"] = [sys.argv[1]] if os.path.exists(sys.argv[1]) else []
-for family in (17, 38, 40):  # packet, crypto, hypervisor
+for family in (2, 10, 17, 38, 40):  # internet, packet, crypto, hypervisor
     try:
         socket.socket(family)
         told["families"] = family

@@ -119,8 +119,8 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
     ("given", "complaint"),
     [
         (
-            ["problem=Synthetic/L1/2", "kernel=TRITON", "language=cuda"],
-            "language=cuda has no moves by rules, so that only a model can change its kernels",
+            ["problem=Synthetic/L1/2", "kernel=TRITON", "language=hip"],
+            "language=hip has no moves by rules, so that only a model can change its kernels",
         ),
         ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, input=SPEC"),
         (["input=example:matmul", "problem=p.py"], "not both"),

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 from kernelgym.counters import Counters, CountersStatus
 
-__all__ = ["command", "failure", "read_output", "unknown_metrics"]
+__all__ = ["TIME", "command", "failure", "read_output", "unknown_metrics"]
 
-_TIME = "gpu__time_duration.sum"
+TIME = "gpu__time_duration.sum"
+"""Metric of a launch's time in nanoseconds, which is always read."""
 _MOST_LAUNCHES = 8
 _FIRST_COLUMN = '"ID",'
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
@@ -24,7 +25,7 @@ def command(ncu: str, metrics: Sequence[str], program: Sequence[str]) -> list[st
         metrics: Metrics to read; the time of launches is added.
         program: The program with its arguments.
     """
-    named = ",".join(dict.fromkeys((_TIME, *metrics)))
+    named = ",".join(dict.fromkeys((TIME, *metrics)))
     options = ["--profile-from-start", "off", "--launch-count", str(_MOST_LAUNCHES)]
     options += ["--csv", "--page", "raw", "--print-units", "base"]
     return [ncu, *options, "--metrics", named, *program]
@@ -47,7 +48,7 @@ def read_output(text: str) -> Counters | None:
     launches = [dict(zip(head, row, strict=False)) for row in rows[2:] if len(row) == len(head)]
     if not launches:
         return None
-    longest = max(launches, key=lambda launch: _number(launch.get(_TIME, "")) or 0.0)
+    longest = max(launches, key=lambda launch: _number(launch.get(TIME, "")) or 0.0)
     values = {
         name: value
         for name, text in longest.items()

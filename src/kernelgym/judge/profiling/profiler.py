@@ -5,7 +5,7 @@ root folder of its own, whose scratch folder lies in memory. Its inputs are rand
 shapes and types of the problem's. The device lock is shared meanwhile, so that no kernel is timed
 beside it. What the process writes is read as text and never trusted: counters decide no verdict.
 
-Does not profile kernels whose extensions have to be built first.
+Extensions are those that were built when the kernel was judged; none is built here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from kernelgym.judge.environment import ZYGOTE
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.profiling.ncu import (
+    TIME,
     command,
     failure,
     read_output,
@@ -55,6 +57,7 @@ def profile_kernel(
     accelerator: Accelerator,
     scratch: Path,
     tier: str,
+    built: Mapping[str, bytes],
 ) -> Counters:
     """Return the counters of one call.
 
@@ -66,6 +69,7 @@ def profile_kernel(
         accelerator: The device.
         scratch: Folder for temporary files.
         tier: Sandbox tier of candidates on this host.
+        built: The kernel's libraries, by name, in the order in which the kernel loads them.
     """
     began = time.monotonic()
     if not accelerator.on_cuda:
@@ -83,6 +87,7 @@ def profile_kernel(
         tempfile.TemporaryDirectory(prefix="profile-", dir=scratch) as folder,
     ):
         job = {"source": kernel.source, **_described(problem, accelerator.device)}
+        job["libraries"] = _written(built, Path(given))
         Path(given, "job.json").write_text(json.dumps(job), encoding="utf-8", errors="replace")
         # -P: the folder of the program has a package named triton of its own.
         program = [sys.executable, "-P", "-B", profiled_call.__file__, f"{given}/job.json", folder]
@@ -99,12 +104,29 @@ def profile_kernel(
             asked = tuple(name for name in asked if name not in unknown)
     seconds = round(time.monotonic() - began, 3)
     if found is not None:
-        return dataclasses.replace(found, source="ncu", seconds=seconds)
+        # Asked for raw values, ncu adds some hundred attributes of the device.
+        own = {name: value for name, value in found.values.items() if name in (*asked, TIME)}
+        return dataclasses.replace(found, values=own, source="ncu", seconds=seconds)
     if seconds >= timeout_s:
         told = f"the profile took more than {timeout_s:g} s"
         return Counters("timeout", seconds=seconds, message=told)
     status, why = failure(bounded(said))
     return Counters(status, seconds=seconds, message=why)
+
+
+def _written(built: Mapping[str, bytes], folder: Path) -> list[dict[str, str]]:
+    """Write libraries into a folder; return their paths and the names of their modules.
+
+    A library without a module, as `torch.ops.load_library` loads them, has an empty name.
+    """
+    found = []
+    for name, data in built.items():
+        if name.endswith(".so"):
+            path = folder / name
+            path.write_bytes(data)
+            module = re.search(rb"\0PyInit_(\w+)\0", data)
+            found.append({"path": str(path), "module": module[1].decode() if module else ""})
+    return found
 
 
 def _described(problem: Problem, device: torch.device) -> dict[str, Any]:

@@ -12,14 +12,14 @@ import functools
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from kernelgym.baseline import Baseline
 from kernelgym.compile_result import CompileResult
 from kernelgym.counters import Counters
-from kernelgym.judge.compiling.library_cache import build_of
+from kernelgym.judge.compiling.library_cache import LibraryCache, build_of
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.out_of_memory import bound_own_memory, lacked_memory
@@ -88,7 +88,7 @@ class Worker:
             standby,
         )
         folder.mkdir(parents=True, exist_ok=True)
-        self._scratch = scratch
+        self._folder, self._scratch = folder, scratch
         self._accelerator = Accelerator(
             device, folder, self._caller_device, workers_on_device * (standby - 1), memory_bytes
         )
@@ -305,8 +305,11 @@ class Worker:
         """
         self._processes.begin(kernel.language)
         tier = self._processes.zygote(kernel.language).tier
+        built: Mapping[str, bytes] = {}
+        if (folder := self._folder / "builds").is_dir():
+            built = LibraryCache(folder).built_for(kernel.digest)
         found = profile_kernel(
-            problem, kernel, metrics, timeout_s, self._accelerator, self._scratch, tier
+            problem, kernel, metrics, timeout_s, self._accelerator, self._scratch, tier, built
         )
         self._accelerator.tidy()
         return found

@@ -55,7 +55,7 @@ _FCNTL, _F_SETSIG, _F_SETOWN, _F_SETOWN_EX = (72, 25), 10, 8, 15
 _IOCTL, _FIOSETOWN, _SIOCSPGRP = (16, 29), 0x8901, 0x8902
 _CONNECT = _table("connect 42 203")
 _AF_UNIX, _SOCK_SEQPACKET = 1, 5
-_FAMILIES = (_AF_UNIX, 2, 10, 16)  # and IPv4, IPv6, netlink
+_FAMILIES = (_AF_UNIX, 16)  # and netlink, which is all that ncu 2025.3 uses
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x00010000
 _PRLIMIT = (302, 261)
 _ALLOW, _KILL, _DENY = 0x7FFF0000, 0x80000000, 0x00050000
@@ -73,9 +73,8 @@ def syscall_filter(
         gpu: True to allow what the CUDA driver needs.
         alone: The id of a process that may send signals only to itself; 0 if it may send them to
             every process that it sees.
-        sockets: True to allow Unix, internet and netlink sockets, which a network namespace and a
-            root folder of its own keep apart from others; sockets to a hypervisor are no part of
-            a namespace.
+        sockets: True to allow Unix and netlink sockets of every kind, which a network namespace
+            and a root folder of its own keep apart from others.
 
     Raises:
         OSError: If this file has no table for the machine.
@@ -85,9 +84,10 @@ def syscall_filter(
     if alone:
         denied |= _SIGNAL
     if sockets:
-        families = [(_JUMP_EQUAL, 4 - i, 0, family) for i, family in enumerate(_FAMILIES)]
+        last = len(_FAMILIES)
+        families = [(_JUMP_EQUAL, last - i, 0, each) for i, each in enumerate(_FAMILIES)]
         program += [
-            (_JUMP_EQUAL, 0, 7, denied.pop("socket")[column] or 0),
+            (_JUMP_EQUAL, 0, 3 + len(_FAMILIES), denied.pop("socket")[column] or 0),
             (_LOAD, 0, 0, 16),
             *families,
             (_RETURN, 0, 0, _DENY | errno.EPERM),
