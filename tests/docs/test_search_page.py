@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_train.mcgs.moves.table import CPP_MOVES, TRITON_MOVES
+from kernelgym_train.mcgs.moves.table import CPP_MOVES, CUDA_MOVES, TRITON_MOVES
 from kernelgym_train.mcgs.settings import (
     SearchSettings,
     read_search_settings,
@@ -32,13 +32,14 @@ def names(head: str) -> list[str]:
 def test_page_lists_every_move_with_its_risk() -> None:
     assert names("move | what it does | risk |") == list(CPP_MOVES)
     assert names("move on Triton kernels | what it does | risk |") == list(TRITON_MOVES)
-    for move in (*CPP_MOVES.values(), *TRITON_MOVES.values()):
+    assert names("move on CUDA kernels | what it does | risk |") == list(CUDA_MOVES)
+    for move in (*CPP_MOVES.values(), *TRITON_MOVES.values(), *CUDA_MOVES.values()):
         assert re.search(rf"^\| `{move.id}` \| .* \| {move.risk} \|$", PAGE, re.MULTILINE)
 
 
 def test_page_commands_have_settings_that_there_are() -> None:
     commands = re.findall(r"^kernelgym-train --backend mcgs (.*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         read_search_settings(spelt_as_settings(shlex.split(command)))
     for name in re.findall(r"`(\w+)=\w*`", PAGE):
