@@ -26,6 +26,10 @@ FOLDER = ROOT / ".venv-adapters"
 DOCS = ROOT / "docs" / "adapters.md"
 
 
+OWN_WITHOUT_TORCH = ("gymnasium", "jinja2", "packaging", "tyro", "fastapi", "uvicorn", "httpx")
+"""What kernelgym needs where another process judges, besides what frameworks bring."""
+
+
 @dataclass(frozen=True, slots=True)
 class Framework:
     """What a framework's tests need beside its extra."""
@@ -34,11 +38,30 @@ class Framework:
     """Files of tests, from the root."""
     requirements: tuple[str, ...] = ()
     """Further requirements, as pip takes them; paths are from the root."""
+    alone: tuple[str, ...] = ()
+    """Requirements that are installed last, without theirs, whatever Python they ask for."""
+    python: str = ""
+    """Version of Python that the framework needs, if it does not run on this one; its environment
+    then begins empty, without torch."""
 
 
 FRAMEWORKS: Mapping[str, Framework] = {
+    "gem": Framework(("tests/adapters/test_gem.py",), ("transformers",)),
     "inspect": Framework(("tests/adapters/test_inspect_task.py",), ("openai>=3",)),
     "openenv": Framework(("tests/adapters/test_openenv.py",)),
+    "nemo-gym": Framework(
+        ("tests/adapters/test_nemo_gym.py",),
+        ("pytest", "hypothesis", *OWN_WITHOUT_TORCH),
+        ("-e", "."),
+        python="3.12",
+    ),
+    # SkyRL-Gym has environments only: the generator that plays them is skyrl's, which names vLLM,
+    # CUDA and Python 3.12, and needs none of them to generate from another engine.
+    "skyrl": Framework(
+        ("tests/adapters/test_skyrl.py",),
+        ("transformers<=5.16.1", "aiohttp", "cloudpathlib", "loguru", "orjson", "pybase64", "tqdm"),
+        ("skyrl==0.4.0",),
+    ),
 }
 """Frameworks by the name of their extra."""
 
@@ -51,33 +74,66 @@ def pinned(extra: str) -> tuple[str, str]:
     return name, version
 
 
-def environment(name: str, requirements: tuple[str, ...], base: Path | None = None) -> Path:
+def found_python(version: str) -> str:
+    """Return the path of a Python of this version or later, this one if it will do; empty if none.
+
+    Args:
+        version: Such as ``3.12``; empty for any.
+    """
+    wanted = tuple(map(int, version.split("."))) if version else ()
+    if sys.version_info[: len(wanted)] >= wanted:
+        return sys.executable
+    managed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
+        f"versions/{version}*/bin/python"
+    )
+    for path in (shutil.which(f"python{version}"), *map(str, sorted(managed))):
+        if path and not subprocess.run([path, "--version"], capture_output=True).returncode:
+            return path
+    return ""
+
+
+def environment(
+    name: str,
+    requirements: tuple[str, ...],
+    base: Path | None = None,
+    *,
+    alone: tuple[str, ...] = (),
+    python: str = sys.executable,
+) -> Path:
     """Return the folder of an environment, made anew if its requirements changed."""
-    folder, wanted = FOLDER / name, "\n".join(requirements)
+    folder, wanted = FOLDER / name, "\n".join([python, *requirements, *alone])
     stamp = folder / ".installed"
     if stamp.is_file() and stamp.read_text() == wanted:
         return folder
     shutil.rmtree(folder, ignore_errors=True)
     bare = [] if base is None else ["--without-pip"]
-    subprocess.run([sys.executable, "-m", "venv", *bare, folder], check=True)
+    subprocess.run([python, "-m", "venv", *bare, folder], check=True)
     if base is not None:
         (packages,) = folder.glob("lib/python*/site-packages")
         (from_,) = base.glob("lib/python*/site-packages")
         shutil.copytree(from_, packages, copy_function=os.link, dirs_exist_ok=True)
     pip = [folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *requirements], check=True, cwd=ROOT)
+    if alone:
+        apart = ("--no-deps", "--ignore-requires-python")
+        subprocess.run([*pip, *apart, *alone], check=True, cwd=ROOT)
     stamp.write_text(wanted)
     return folder
 
 
 def tested(extra: str) -> bool:
     """Run the tests of a framework in its environment; return whether they passed."""
-    own = ("-c", "constraints.txt", "torch", "pytest", "hypothesis", "-e", ".[serve]")
-    base = environment("base", own)
     name, version = pinned(extra)
     framework = FRAMEWORKS[extra]
+    python = found_python(framework.python)
+    if not python:
+        print(f"{extra} ({name} {version}): NOT RUN, no Python {framework.python} was found")
+        return False
+    own = ("-c", "constraints.txt", "torch", "pytest", "hypothesis", "-e", ".[serve]")
+    base = None if framework.python else environment("base", own)
     begun = time.monotonic()
-    folder = environment(extra, (f"{name}=={version}", *framework.requirements), base)
+    wanted = (f"{name}=={version}", *framework.requirements)
+    folder = environment(extra, wanted, base, alone=framework.alone, python=python)
     made_s = time.monotonic() - begun
     command = [folder / "bin/python", "-m", "pytest", "--hypothesis-profile=ci", "-q"]
     command += ["--disable-warnings", "-p", "no:unraisableexception"]

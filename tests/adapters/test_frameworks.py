@@ -11,7 +11,7 @@ from adapters.environments import DOCS, FRAMEWORKS, ROOT, pinned
 from kernelgym import UsageError
 from kernelgym.adapters.frameworks import check_framework
 
-WANTED = ["numpy>=1", 'some-framework~=0.3.285; extra == "some"']
+WANTED = ["numpy>=1", "other; python_version >= '3'", 'some-framework~=0.3.285; extra == "some"']
 
 
 @pytest.mark.parametrize("version", ["0.3.285", "0.3.300"])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
+import openai
 import pytest
 
+from adapters.environments import DOCS
 from kernelgym import JudgeError, UsageError
 from kernelgym.adapters.live_episode import AnswerResult, EpisodeFactory, LiveEpisode
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply
 from kernelgym.types import Message
+from support.chat_server import chat_server
 from support.scripted_answers import (
     CASES,
     ENV,
@@ -93,6 +97,49 @@ def test_same_seed_draws_the_same_problem() -> None:
     assert drawn[:3] == drawn[3:] and len(set(drawn)) > 1
     with pytest.raises(UsageError):
         episodes.begin("Synthetic/L1/9999")
+
+
+def test_loop_of_the_docs_plays_by_an_openai_client() -> None:
+    """The loop that docs/adapters.md shows for frameworks without an adapter."""
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    (block,) = (block for block in blocks if "async def rollout" in block)
+    loop = block[block.index("async def rollout") :]
+    names: dict[str, Any] = {"episodes": factory()}
+    exec(loop, names)
+    model, wanted = ScriptedModel(), expected()
+
+    async def play(url: str) -> dict[str, float]:
+        async with openai.AsyncOpenAI(base_url=url, api_key="none") as client:
+            ids = [problem.id for problem in PROBLEMS.values()]
+            scores = [names["rollout"](client, "kernel-writer", name) for name in ids]
+            return dict(zip(ids, await asyncio.gather(*scores), strict=True))
+
+    with chat_server(reply=model.reply) as server:
+        best = asyncio.run(play(server.url))
+    assert best == {name: max(played.scores) for name, played in wanted.items()}
+    assert model.failures["server_fails_once"] == 1
+
+
+def test_copied_episode_goes_on_by_itself_without_judging_anew() -> None:
+    judge = ScriptedEvaluator()
+    episode = factory(judge).begin(PROBLEMS["malformed"].id)
+    episode.answer_now("no kernel")
+    episode.answer_now(says("wrong"), cut_off=True)
+    twin = episode.copy()
+    assert twin.trajectory == episode.trajectory and len(judge.judged) == 1
+    twin.answer_now(says("correct"))
+    assert len(episode.trajectory.turns) == 2 and twin.trajectory.ended
+
+
+def test_changed_factory_keeps_the_other_options() -> None:
+    episodes = factory().changed(max_turns=1)
+    assert episodes.max_turns == 1 and len(episodes.problems) == len(PROBLEMS)
+
+
+def test_context_that_rewrites_messages_is_refused_where_a_framework_appends() -> None:
+    factory().check_append_only("Some framework")
+    with pytest.raises(UsageError, match=r"Some framework keeps .* context='last' rewrites"):
+        factory(context="last").check_append_only("Some framework")
 
 
 def test_given_evaluator_stays_open() -> None:

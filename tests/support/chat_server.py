@@ -214,6 +214,7 @@ def _chat(asked: Mapping[str, Any], message: Any) -> dict[str, Any]:
     written = len(str(made.get("content") or "")) // 4
     return {
         **{"id": "chatcmpl-1", "object": "chat.completion", "model": f"{asked['model']}-0725"},
+        "created": 1,
         "choices": [{"index": 0, "message": made, "finish_reason": reason}],
         "usage": {
             **{"prompt_tokens": _tokens(asked), "completion_tokens": written},

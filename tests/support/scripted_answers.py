@@ -91,12 +91,18 @@ def _case(text: str) -> str:
     return found
 
 
-def expected() -> dict[str, Trajectory]:
-    """Return what `play_episode` plays, by the problem's id."""
+def expected(*, marks_cut_off: bool = True) -> dict[str, Trajectory]:
+    """Return what `play_episode` plays, by the problem's id.
+
+    Args:
+        marks_cut_off: Whether answers that a limit cut off are played as such; False for a
+            framework that does not tell.
+    """
     model = ScriptedModel()
 
     async def policy(messages: tuple[Message, ...]) -> str:
-        return model.answer(messages)
+        answer = model.answer(messages)
+        return answer if marks_cut_off else str(answer)
 
     options = {"max_turns": TURNS, "language": "triton", "context": "transcript"}
     games = list(PROBLEMS.values())

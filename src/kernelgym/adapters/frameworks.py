@@ -26,7 +26,9 @@ def check_framework(extra: str) -> None:
     framework = next(
         wanted
         for wanted in map(Requirement, metadata.requires("kernelgym") or ())
-        if wanted.marker is not None and wanted.marker.evaluate({"extra": extra})
+        if wanted.marker is not None
+        and wanted.marker.evaluate({"extra": extra})
+        and not wanted.marker.evaluate({"extra": ""})  # kernelgym's own, such as Triton on Linux
     )
     try:
         installed = metadata.version(framework.name)

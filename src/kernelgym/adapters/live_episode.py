@@ -18,6 +18,7 @@ import atexit
 import contextlib
 import functools
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ import gymnasium as gym
 from kernelgym.envs.drivers import step_async
 from kernelgym.envs.infos import as_json
 from kernelgym.envs.kernel_env import KernelEnv, StepResult
-from kernelgym.errors import JudgeError, UnknownName
+from kernelgym.errors import JudgeError, UnknownName, UsageError
 from kernelgym.evaluators.awaited import AwaitedEvaluator
 from kernelgym.suites import suite as find_suite
 from kernelgym.types import Answer, Kernel, Message, Problem, Trajectory, Verdict
@@ -54,10 +55,12 @@ class LiveEpisode:
 
     Args:
         env: The environment, already reset.
+        info: Info of that reset.
     """
 
-    def __init__(self, env: KernelEnv) -> None:
+    def __init__(self, env: KernelEnv, info: Mapping[str, Any]) -> None:
         self.env = env
+        self.start_info = as_json(info)
 
     @property
     def problem(self) -> Problem:
@@ -78,6 +81,17 @@ class LiveEpisode:
     def trajectory(self) -> Trajectory:
         """The turns played so far."""
         return self.env.episode.trajectory
+
+    def copy(self) -> LiveEpisode:
+        """Return another episode that stands where this one stands; no kernel is judged anew."""
+        env = self.env.sibling(borrows=True)
+        env.reset(options={"problem_id": self.problem.id, "allow_degenerate": True})
+        twin = LiveEpisode(env, self.start_info)
+        for turn in self.trajectory.turns:
+            if turn.reply.kernel is not None:
+                env.episode.remember(turn.reply.kernel, turn.verdict)
+            twin.answer_now(turn.action, "cut_off" in turn.reply.defects)
+        return twin
 
     async def answer(self, text: str, cut_off: bool = False) -> AnswerResult:
         """Take an answer, awaiting its verdict, and return what came of it.
@@ -133,6 +147,7 @@ class EpisodeFactory:
     """
 
     def __init__(self, env_id: str, **options: Any) -> None:
+        self._made_of = env_id, options
         made = gym.make(env_id, **({"context": "transcript"} | options))
         self._first = cast(KernelEnv, made.unwrapped)
         self._lock = threading.Lock()
@@ -168,6 +183,29 @@ class EpisodeFactory:
             raise UnknownName("split", name, self.splits)
         return self.splits[name]
 
+    @property
+    def max_turns(self) -> int:
+        """Largest number of answers of an episode."""
+        return self._first.max_turns
+
+    def changed(self, **options: Any) -> EpisodeFactory:
+        """Return a factory with other options over those of this one."""
+        env_id, own = self._made_of
+        return EpisodeFactory(env_id, **(own | options))
+
+    def check_append_only(self, framework: str) -> None:
+        """Refuse conversations whose earlier messages change, which a framework cannot take back.
+
+        Raises:
+            UsageError: If `context` rewrites earlier messages.
+        """
+        if not self._first.observer.is_append_only:
+            raise UsageError(
+                f"{framework} keeps the conversation and appends to it, and "
+                f"context={self._made_of[1].get('context')!r} rewrites earlier messages: leave it "
+                "out, or give context='transcript'"
+            )
+
     def first_messages(self, problem: Problem) -> tuple[Message, ...]:
         """Return what the model reads first of a problem."""
         return self._first.observer.observe(problem)
@@ -186,8 +224,9 @@ class EpisodeFactory:
         """
         with self._lock:
             env = self._first.sibling(borrows=True)
-        env.reset(seed=seed, options=None if problem_id is None else {"problem_id": problem_id})
-        return LiveEpisode(env)
+        options = None if problem_id is None else {"problem_id": problem_id}
+        _, info = env.reset(seed=seed, options=options)
+        return LiveEpisode(env, info)
 
     async def begin_async(
         self, problem_id: str | int | None = None, seed: int | None = None
