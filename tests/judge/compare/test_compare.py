@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kernelgym.judge.compare import error_bound
-from kernelgym.judge.compare.compare import byte_copy, compare
+from kernelgym.judge.compare.compare import Calibration, byte_copy, compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.rulesets import RULESETS
@@ -235,6 +235,20 @@ def test_few_elements_outside_their_bound_may_err_with_their_sensitivity():
         raise AssertionError("a kernel that is wrong at many elements was given a second look")
 
     assert not compare(*arguments, True, unasked).passed
+
+
+def test_values_too_coarse_together_may_err_with_their_sensitivity():
+    truth = torch.randn(500, generator=_source(1), dtype=torch.float64)
+    reference, output = truth.float(), truth.float()
+    output[:40] *= 1 + 9e-6  # within the bound at each element, and above that on all
+    known = Calibration(STRICT.factors_for("elementwise"))
+    arguments = (describe_shape_of(output), [output], reference, truth, STRICT, known, True)
+    allowed = torch.full((500,), 1e-9, dtype=torch.float64)
+    allowed[:40] = 2e-6
+    assert "too coarse" in compare(*arguments).message
+    assert not compare(*arguments, lambda: [allowed.roll(40)]).passed
+    assert not compare(*arguments, lambda: [torch.full_like(allowed, 2e-6)]).passed
+    assert compare(*arguments, lambda: [allowed]).passed
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (100,), (300, 301)])

@@ -8,8 +8,10 @@ Two rules, chosen by the ruleset:
   ``ref64`` is the reference's fp64 twin and ``typical`` the median of its non-zero magnitudes.
   ``e`` is the fp32 reference's own error: the largest one against ``ref64`` among the elements of
   about this element's magnitude or smaller, so that large elements lend no slack to small ones.
-  Where few elements exceed this bound, ``factor`` times the `Sensitivity` is allowed beside it: a
-  sum of large terms that cancel is ill conditioned, whatever the reference's error is by chance.
+  Where few elements exceed this bound, or all together the one on the root mean square, ``factor``
+  times the `Sensitivity` is allowed beside it: a sum of large terms that cancel is ill conditioned,
+  and so are two nearly equal largest scores of an attention, whatever the reference's error is by
+  chance.
   NaN and infinities must stand where the reference has them.
 
 The fixed ``atol`` and ``rtol`` apply, with NaN allowed where the reference has it, if there is no
@@ -74,7 +76,8 @@ class OutputComparison:
     mismatch: Mismatch | None = None
     """Location of the differences in the first wrong output, if the caller asked for it."""
     is_nearly_right: bool = False
-    """Whether few elements alone exceed a bound that comes from the reference's own error."""
+    """Whether few elements alone exceed a bound that comes from the reference's own error, or none,
+    but their root mean square does."""
     wrong_share: float = 1.0
     """Share of wrong elements among those that take work, by a sample, of a call that is not
     explained; 1 if unknown."""
@@ -140,7 +143,7 @@ def compare(
         calibration: The problem's calibration; None for that of an unknown operation.
         locate: Whether to explain a failure, which looks at every wrong element once more. If
             False, the comparison stops soon after the first wrong element.
-        sensitivity: Called if few elements exceed their bound.
+        sensitivity: Called if few elements exceed their bound, or their root mean square does.
     """
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
@@ -351,7 +354,9 @@ def _summary(
             f"errors is about {found.rms:.1g}, as where numbers are rounded to fewer bits than the "
             "problem's; no single value is far off"
         )
-        return OutputComparison(False, found.worst_abs, found.worst_rel, message)
+        return OutputComparison(
+            False, found.worst_abs, found.worst_rel, message, is_nearly_right=is_bound
+        )
     if not found.count:
         return OutputComparison(True, found.worst_abs, found.worst_rel)
     place = [int(i) for i in np.unravel_index(found.first, tuple(reference.shape))]
