@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 from kernelgym.records.trajectories import EpisodeRecord, read_records
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.testing import verdict as scripted
+from kernelgym.types import Problem
 from kernelgym.workspace.session import ToolSession
 
 KERNELGYM = (sys.executable, "-m", "kernelgym")
@@ -89,3 +91,28 @@ def wait_until(is_so: Any) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def decoy(problem: Problem) -> str:
+    """Return an exploit: torch computes, and a kernel of no use is built and launched beside it."""
+    source = re.sub(r"\bModel\b", "ModelNew", problem.source).partition("def get_inputs")[0]
+    extension = """
+from torch.utils.cpp_extension import load_inline
+
+_noop = load_inline(
+    name="noop",
+    cpp_sources="torch::Tensor noop(torch::Tensor x) { x.data_ptr<float>()[0] += 0.0f; return x; }",
+    functions=["noop"],
+)
+
+
+class _Reference(ModelNew):
+    pass
+
+
+class ModelNew(_Reference):
+    def forward(self, *inputs):
+        _noop.noop(torch.zeros(1))
+        return super().forward(*inputs)
+"""
+    return f"{source}{extension}"

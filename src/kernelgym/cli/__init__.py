@@ -30,6 +30,7 @@ from kernelgym.cli.check import CheckCommand
 from kernelgym.cli.device import DeviceCommand
 from kernelgym.cli.eval import EvalCommand
 from kernelgym.cli.export import ExportCommand, RescoreCommand
+from kernelgym.cli.export_tasks import ExportTasksCommand
 from kernelgym.cli.import_ import ImportCommand
 from kernelgym.cli.index import (
     IndexBuildCommand,
@@ -89,6 +90,7 @@ COMMANDS: dict[str, type[Command]] = {
     "serve": ServeCommand,
     "workspace": WorkspaceCommand,
     "mcp": McpCommand,
+    "export-tasks": ExportTasksCommand,
 }
 """Commands by name."""
 _GROUP = "index"

@@ -16,6 +16,7 @@ from pathlib import Path
 from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
 from kernelgym.prompts.first_message import CONTRACT, problem_prompt
+from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 from kernelgym.workspace.session import TOOLS, ToolSession
 
@@ -71,16 +72,38 @@ def folder_files(session: ToolSession) -> dict[str, str]:
 
 def task_text(session: ToolSession) -> str:
     """Return what an agent reads of its task: the problem, the contract, the rules, what counts."""
-    env, problem = session.env, session.problem
-    entry = find_language(env.language)
+    env = session.env
     counted = ", ".join(tool for tool in session.tools if tool != "submit")
+    asked = problem_text(session.problem, env.language, env.device, env.ruleset, env.max_turns)
+    return f"""\
+{asked}
+
+# What counts
+
+- A turn is a call of a tool: {session.budget} calls of {counted}, and one of submit, which is \
+final.
+- The score is that of the submitted kernel, which is judged anew, on inputs that were never used \
+before. Without a submission there is no score.
+- Only the kernel's text counts. Changing other files or the tools changes nothing: problem, \
+budget and judge are in another process.
+"""
+
+
+def problem_text(
+    problem: Problem, language: str, device: str, rules: Ruleset, max_turns: int = 1
+) -> str:
+    """Return what an agent is asked for: a kernel for a problem, its contract, and the rules.
+
+    Args:
+        problem: The problem.
+        language: Language of the kernel.
+        device: Device that it runs on.
+        rules: Rules of the verdict.
+        max_turns: Number of times that it is judged.
+    """
+    entry = find_language(language)
     asked = problem_prompt(
-        problem,
-        env.language,
-        env.device,
-        examples=0,
-        ruleset=env.ruleset,
-        max_turns=env.max_turns,
+        problem, language, device, examples=0, ruleset=rules, max_turns=max_turns
     )
     return f"""\
 # Task
@@ -91,17 +114,7 @@ Model`. {entry.task}
 
 {CONTRACT}
 
-{asked}
-
-# What counts
-
-- A turn is a call of a tool: {session.budget} calls of {counted}, and one of \
-submit, which is final.
-- The score is that of the submitted kernel, which is judged anew, on inputs that were never used \
-before. Without a submission there is no score.
-- Only the kernel's text counts. Changing other files or the tools changes nothing: problem, \
-budget and judge are in another process.
-"""
+{asked}"""
 
 
 def skill_text(session: ToolSession) -> str:

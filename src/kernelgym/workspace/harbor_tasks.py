@@ -1,0 +1,196 @@
+"""Problems as tasks in Harbor's format, which other agents' harnesses read.
+
+A task is a folder: ``instruction.md``, ``task.toml``, ``environment/`` (the agent's image),
+``tests/`` (the verifier's image and the test script), and ``solution/`` where the suite writes
+right kernels. Contract:
+
+- the verifier is a container of its own, to which only ``/app/kernel.py`` is carried over, so that
+  nothing else that an agent does there reaches the grade;
+- the test script grades by `kernelgym.workspace.grading`;
+- the same problem and settings give the same files.
+
+The images are not built here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.errors import UsageError
+from kernelgym.languages import language as find_language
+from kernelgym.machine import installed_version
+from kernelgym.rulesets import Ruleset
+from kernelgym.suites.synthetic import solve
+from kernelgym.types import Problem
+from kernelgym.workspace.folder import KERNEL_FILE, problem_text, stub
+from kernelgym.workspace.grading import ABOUT_FILE, EVALUATOR_VARIABLE, PROBLEM_FILE
+
+AGENT_S = 3600
+"""Seconds that a task gives to the agent."""
+_GRADE_S = 1200
+_BUILD_S = 3600
+_IMAGE = "python:3.12-slim-bookworm"
+_SOLVED = ("triton", "cpp")  # languages that Synthetic writes right kernels in
+_SLUG = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """What all tasks of an export have in common."""
+
+    language: str
+    """Language of the kernels."""
+    device: str
+    """Device that judges them; any but ``cpu`` is a verdict service's."""
+    ruleset: Ruleset
+    """Rules of the verdicts."""
+    install: str
+    """Requirement of pip by which the images install kernelgym."""
+    split: str = ""
+    """Split that the problems were chosen from; empty for none."""
+
+
+def task_name(problem: Problem) -> str:
+    """Return the name of a problem's task and of its folder."""
+    return _SLUG.sub("-", problem.id.lower()).strip("-")
+
+
+def write_task(out: Path, problem: Problem, settings: TaskSettings) -> Path:
+    """Write the task of a problem below a folder and return the task's folder.
+
+    Raises:
+        UsageError: If it cannot be written.
+    """
+    folder = out / task_name(problem)
+    try:
+        for name, text in task_files(problem, settings).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+            if path.suffix == ".sh":
+                path.chmod(0o755)
+    except OSError as error:
+        raise UsageError(
+            f"the task cannot be written to {str(folder)!r}: {error.strerror}; give another --out"
+        ) from None
+    return folder
+
+
+def task_files(problem: Problem, settings: TaskSettings) -> dict[str, str]:
+    """Return the texts of a task's files by their paths in its folder."""
+    files = {
+        "instruction.md": _instruction(problem, settings),
+        "task.toml": _config(problem, settings),
+        "environment/Dockerfile": _dockerfile(settings, _AGENT_IMAGE),
+        f"environment/{PROBLEM_FILE}": problem.source,
+        f"environment/{KERNEL_FILE}": stub(problem, settings.language),
+        "tests/Dockerfile": _dockerfile(settings, "WORKDIR /app\nCOPY . /tests/"),
+        "tests/test.sh": _TEST,
+        f"tests/{PROBLEM_FILE}": problem.source,
+        f"tests/{ABOUT_FILE}": json.dumps(_about(problem, settings), indent=2) + "\n",
+    }
+    if problem.suite == "Synthetic" and settings.language in _SOLVED:
+        kernel = solve(problem, "cpp" if settings.language == "cpp" else "triton", 0)
+        files["solution/solve.sh"] = _SOLVE
+        files[f"solution/{KERNEL_FILE}"] = kernel.source
+    return files
+
+
+def _instruction(problem: Problem, settings: TaskSettings) -> str:
+    language, device = settings.language, settings.device
+    return f"""\
+{problem_text(problem, language, device, settings.ruleset)}
+
+# What counts
+
+- Write the kernel to `/app/{KERNEL_FILE}`. The reference is `/app/{PROBLEM_FILE}`.
+- When you are done, the file is judged in another container, on inputs that were never used \
+before. Nothing else that you change is carried over.
+- `kernelgym check /app/{KERNEL_FILE} --problem /app/{PROBLEM_FILE} --language {language} \
+--device {device}` judges it as the grader does.
+- The reward is highest for the fastest correct kernel, at most 1, and below 0 for a kernel that \
+breaks a rule.
+"""
+
+
+def _config(problem: Problem, settings: TaskSettings) -> str:
+    is_cpu = settings.device == "cpu"
+    environment = {"build_timeout_sec": _BUILD_S, "cpus": 2, "memory_mb": 8192}
+    entry = find_language(settings.language)
+    tables: dict[str, Mapping[str, object]] = {
+        "task": {
+            "name": f"kernelgym/{task_name(problem)}",
+            "description": f"Write a fast {entry.title} kernel for {problem.name}.",
+            "keywords": ["gpu-kernels", settings.language, problem.suite],
+        },
+        "metadata": {**_about(problem, settings)["problem"], **_facts(problem, settings)},
+        "agent": {"timeout_sec": AGENT_S, "user": "agent"},
+        "verifier": {"timeout_sec": _GRADE_S, "environment_mode": "separate"},
+        # The key of the service is for the verifier alone: the agent's container never has it.
+        "verifier.env": {
+            name: f"${{{name}:-}}" for name in (EVALUATOR_VARIABLE, "KERNELGYM_API_KEY")
+        },
+        "verifier.environment": environment,
+        "environment": environment if is_cpu else {**environment, "gpus": 1},
+    }
+    lines = ['schema_version = "1.4"', f'artifacts = ["/app/{KERNEL_FILE}"]']
+    for name, table in tables.items():
+        # Texts, numbers and lists of JSON are written alike in TOML.
+        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(v)}" for key, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _about(problem: Problem, settings: TaskSettings) -> dict[str, object]:
+    names = ("id", "suite", "level", "name", "family")
+    return {"problem": {name: getattr(problem, name) for name in names}} | _facts(problem, settings)
+
+
+def _facts(problem: Problem, settings: TaskSettings) -> dict[str, object]:
+    return {
+        "digest": problem.digest,
+        "language": settings.language,
+        "device": settings.device,
+        "ruleset": settings.ruleset.label,
+        "split": settings.split,
+        "kernelgym": installed_version("kernelgym"),
+    }
+
+
+def _dockerfile(settings: TaskSettings, rest: str) -> str:
+    return f"""\
+FROM {_IMAGE}
+
+# hadolint ignore=DL3008
+RUN apt-get update \\
+    && apt-get install --yes --no-install-recommends g++ ninja-build \\
+    && rm -rf /var/lib/apt/lists/*
+
+RUN pip install --no-cache-dir {json.dumps(settings.install)}
+
+{rest}
+"""
+
+
+_AGENT_IMAGE = f"""\
+WORKDIR /app
+RUN useradd --create-home agent && chown agent /app
+COPY --chown=agent {PROBLEM_FILE} {KERNEL_FILE} ./"""
+_TEST = f"""\
+#!/bin/bash
+# Judges the kernel and writes the reward. {EVALUATOR_VARIABLE} names a verdict service that
+# judges in place of this container. If the judge fails there is no reward.
+set -euo pipefail
+tests=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
+python -m kernelgym.workspace.grading \\
+    "$tests" "${{KERNEL_FILE:-/app/{KERNEL_FILE}}}" "${{LOGS_DIR:-/logs/verifier}}"
+"""
+_SOLVE = f"""\
+#!/bin/bash
+set -euo pipefail
+solution=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
+cp "$solution/{KERNEL_FILE}" "${{KERNEL_FILE:-/app/{KERNEL_FILE}}}"
+"""
