@@ -82,6 +82,7 @@ def write_task(out: Path, problem: Problem, settings: TaskSettings) -> Path:
 
 def task_files(problem: Problem, settings: TaskSettings) -> dict[str, str]:
     """Return the texts of a task's files by their paths in its folder."""
+    about = {"problem": _identity(problem)} | _facts(problem, settings)
     files = {
         "instruction.md": _instruction(problem, settings),
         "task.toml": _config(problem, settings),
@@ -91,7 +92,7 @@ def task_files(problem: Problem, settings: TaskSettings) -> dict[str, str]:
         "tests/Dockerfile": _dockerfile(settings, "WORKDIR /app\nCOPY . /tests/"),
         "tests/test.sh": _TEST,
         f"tests/{PROBLEM_FILE}": problem.source,
-        f"tests/{ABOUT_FILE}": json.dumps(_about(problem, settings), indent=2) + "\n",
+        f"tests/{ABOUT_FILE}": json.dumps(about, indent=2) + "\n",
     }
     if problem.suite == "Synthetic" and settings.language in _SOLVED:
         kernel = solve(problem, "cpp" if settings.language == "cpp" else "triton", 0)
@@ -127,7 +128,7 @@ def _config(problem: Problem, settings: TaskSettings) -> str:
             "description": f"Write a fast {entry.title} kernel for {problem.name}.",
             "keywords": ["gpu-kernels", settings.language, problem.suite],
         },
-        "metadata": {**_about(problem, settings)["problem"], **_facts(problem, settings)},
+        "metadata": _identity(problem) | _facts(problem, settings),
         "agent": {"timeout_sec": AGENT_S, "user": "agent"},
         "verifier": {"timeout_sec": _GRADE_S, "environment_mode": "separate"},
         # The key of the service is for the verifier alone: the agent's container never has it.
@@ -144,9 +145,8 @@ def _config(problem: Problem, settings: TaskSettings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _about(problem: Problem, settings: TaskSettings) -> dict[str, object]:
-    names = ("id", "suite", "level", "name", "family")
-    return {"problem": {name: getattr(problem, name) for name in names}} | _facts(problem, settings)
+def _identity(problem: Problem) -> dict[str, object]:
+    return {name: getattr(problem, name) for name in ("id", "suite", "level", "name", "family")}
 
 
 def _facts(problem: Problem, settings: TaskSettings) -> dict[str, object]:
