@@ -10,6 +10,7 @@ import pytest
 from kernelgym import UsageError
 from kernelgym.rulesets import ruleset
 from kernelgym.suites import get_problem
+from kernelgym.testing import ScriptedEvaluator
 from kernelgym.workspace import grading
 from kernelgym.workspace.harbor_tasks import TaskSettings, write_task
 from support.serve_process import serving
@@ -25,11 +26,9 @@ def tests(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A scripted judge as a service, which the grader finds in its environment."""
-    with serving(tmp_path / "state") as (process, url):
-        monkeypatch.setenv(grading.EVALUATOR_VARIABLE, url)
-        yield process
+def judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scripted judge in the place of a real one."""
+    monkeypatch.setattr(grading, "_evaluator", lambda *_: ScriptedEvaluator())
 
 
 def kernel(folder: Path, source: str) -> Path:
@@ -63,16 +62,23 @@ def test_kernel_that_is_no_utf8_is_judged(tests, judged, tmp_path) -> None:
     assert grading.grade(tests, tmp_path / "kernel.py", tmp_path / "a")["correct"] == 0.0
 
 
-@pytest.mark.parametrize("reason", ["unavailable", "gone"])
-def test_judge_that_fails_leaves_no_reward(tests, judged, tmp_path, capsys, reason) -> None:
-    source = marked("unavailable" if reason == "unavailable" else "correct")
-    if reason == "gone":
-        judged.kill()
-        judged.wait()
+def test_judge_that_fails_leaves_no_reward(tests, judged, tmp_path, capsys) -> None:
     out = tmp_path / "logs"
-    (tmp_path / "kernel.py").write_text(source)
-    assert grading.main([str(tests), str(tmp_path / "kernel.py"), str(out)]) == 1
+    path = kernel(tmp_path, marked("unavailable"))
+    assert grading.main([str(tests), str(path), str(out)]) == 1
     assert "no reward" in capsys.readouterr().err and not (out / "reward.json").exists()
+
+
+def test_service_of_the_environment_judges_or_leaves_no_reward(
+    tests, tmp_path, monkeypatch, capsys
+) -> None:
+    path = kernel(tmp_path, marked("correct", 2.0))
+    with serving(tmp_path / "state") as (_, url):
+        monkeypatch.setenv(grading.EVALUATOR_VARIABLE, url)
+        assert grading.grade(tests, path, tmp_path / "a")["speedup"] == 2.0
+    monkeypatch.setenv(grading.EVALUATOR_VARIABLE, "judge:8765")
+    assert grading.main([str(tests), str(path), str(tmp_path / "b")]) == 1
+    assert "judge:8765" in capsys.readouterr().err and not (tmp_path / "b/reward.json").exists()
 
 
 def test_task_whose_problem_was_changed_is_refused(tests, tmp_path) -> None:

@@ -130,6 +130,13 @@ def test_lone_surrogates_and_lines_that_are_no_json_leave_the_server_answering(t
     assert answers[2]["result"]["structuredContent"]["calls_left"] == 29
 
 
+def test_server_whose_input_is_no_pipe_ends_with_it(tmp_path) -> None:
+    with serving(tmp_path / "state") as (_, url):
+        command = server(url, tmp_path / "t.jsonl")
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60, check=False)
+    assert ended.returncode == 0
+
+
 def test_message_keeps_pairs_and_escaped_backslashes() -> None:
     for text in ("plain", "\U0001f600", "\\ud800", "a\\\\ud83d", "\n\x85\u2028"):
         assert json.loads(_readable(json.dumps({"a": text}).encode())) == {"a": text}

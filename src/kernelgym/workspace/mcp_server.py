@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import stat
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -106,7 +108,11 @@ def create_mcp_server(session: ToolSession) -> Server[Any]:
 async def serve_stdio(session: ToolSession) -> None:
     """Answer one client on standard input and output until it closes them."""
     server = create_mcp_server(session)
-    async with stdio_server(stdin=await _Lines.of_stdin()) as (read, write):
+    kind = os.fstat(sys.stdin.fileno()).st_mode
+    # The loop can wait for these alone; a file or the null device is at its end at once.
+    is_pipe = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or sys.stdin.isatty()
+    lines: Any = await _Lines.of_stdin() if is_pipe else None
+    async with stdio_server(stdin=lines) as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
