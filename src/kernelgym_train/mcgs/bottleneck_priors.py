@@ -60,6 +60,12 @@ def relief(move: str, shares: Mapping[str, float]) -> float:
     return _LEAST + sum(weight * shares.get(name, 0.0) for name, weight in weights.items())
 
 
+def strongest(shares: Mapping[str, float]) -> str:
+    """Return the bottleneck with the largest share; empty if no share is known or above 0."""
+    name = max(shares, key=lambda each: shares[each], default="")
+    return name if name and shares[name] > 0 else ""
+
+
 def weighed_by_bottlenecks(
     priors: tuple[tuple[str, float], ...], shares: Mapping[str, float]
 ) -> tuple[tuple[str, float], ...]:

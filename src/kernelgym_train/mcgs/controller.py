@@ -30,9 +30,10 @@ from typing import Any, TypeAlias
 
 from kernelgym import AwaitedEvaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
+from kernelgym_train.mcgs.bottleneck_priors import strongest
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
-from kernelgym_train.mcgs.limiting import share_source
+from kernelgym_train.mcgs.limiting import share_source, shares_of
 from kernelgym_train.mcgs.profiling import profile, should_profile
 from kernelgym_train.mcgs.proposing import source_of
 from kernelgym_train.mcgs.selection import SearchChoice
@@ -222,6 +223,7 @@ def _dispatch(session: SearchSession) -> str | None:
             "variant": plain_variant(variant),
             "risk": risk,
             "prior_source": "+".join(sources),
+            "bottleneck": strongest(shares_of(state, choice.node)),
         }
         session.record("proposed", fields)
         return key
@@ -234,7 +236,8 @@ def _predicted_gain(session: SearchSession, choice: SearchChoice) -> float:
     steps = [choice.move]
     if choice.move == TUNE:  # a setting makes several moves at once
         steps = [step.move for step in choice.proposal.variant.applied if step not in node.applied]
-    return session.state.experience.predicted_gain(last_move(node), steps)
+    limit = strongest(shares_of(session.state, choice.node))
+    return session.state.experience.predicted_gain(last_move(node), steps, limit)
 
 
 def _contradicts(session: SearchSession, judged: JudgedState, twin: str) -> bool:

@@ -137,7 +137,8 @@ def finish(session: SearchSession) -> dict[str, Any]:
     session.record("finished", {"result": result})
     write_result(session, result)
     try:
-        add_tactics(session.tactics, session.tactics_key, fresh)
+        if not task.is_held_out:
+            add_tactics(session.tactics, session.tactics_key, fresh)
     except (OSError, UsageError) as error:  # the result is there, and stands
         session.say(f"warning: the gains of moves were not kept: {error}")
     return result

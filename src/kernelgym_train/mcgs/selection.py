@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelgym_train.mcgs.bottleneck_priors import weighed_by_bottlenecks
+from kernelgym_train.mcgs.bottleneck_priors import strongest, weighed_by_bottlenecks
 from kernelgym_train.mcgs.graph import GraphNode, Link, SearchGraph
 from kernelgym_train.mcgs.proposing import Proposal, Proposer
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
@@ -76,11 +76,12 @@ class SelectionContext:
         """Return the moves that can be made at a node, with their priors."""
         variant = self.variants[node.key]
         priors = self.proposer.priors(variant)
-        if priors and (shares := self.shares(node.key)):
+        shares = self.shares(node.key) if priors else {}
+        if shares:
             priors = weighed_by_bottlenecks(priors, shares)
         if self.experience is None:
             return priors
-        return self.experience.weighed(last_move(variant), priors)
+        return self.experience.weighed(last_move(variant), priors, strongest(shares))
 
     def names(self, node: GraphNode) -> tuple[str, ...]:
         """Return the moves that can be made at a node."""

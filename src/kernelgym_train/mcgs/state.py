@@ -70,6 +70,9 @@ class SearchState:
     """Profile by state: its ``status``, ``bottlenecks`` (shares), ``values`` and ``source``."""
     profiled_at: int | None = None
     """Number of evaluations before the last profile; None before the first."""
+    limits_at: dict[str, str] = field(default_factory=dict)
+    """Strongest bottleneck of the state that an open proposal changes, by key; empty if it is not
+    known."""
     host_busy: bool = False
     """Whether the judge found the host busy while it timed the start."""
     verdicts: int = 0
@@ -162,6 +165,7 @@ class SearchState:
                 self.graph.dispatch(links, given["node"], given["move"], given["attempt"], key)
                 self.variants[key] = variant_of(given["variant"])
                 self.risks[key] = given["risk"]
+                self.limits_at[key] = given.get("bottleneck", "")
                 self.open.append(key)
             case "repeated":
                 self.duplicates += 1
@@ -206,7 +210,8 @@ class SearchState:
         _, node, move = self.graph.in_flight[key]
         gain = 0.0 if value is None else value - self.graph.nodes[node].value
         after = last_move(self.variants[node])
-        self.experience.add(after, move, gain if gain > _GAIN else 0.0)
+        limit = self.limits_at.pop(key, "")
+        self.experience.add(after, move, gain if gain > _GAIN else 0.0, limit)
         better = 0.0 if value is None else max(0.0, value - self.leads[-1][1])
         known = None if value is None else gain
         seconds_taken = given["build_s"] + given["wall_s"]

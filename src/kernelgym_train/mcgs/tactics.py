@@ -1,9 +1,10 @@
 """`MoveExperience`: what moves gained, for priors and for leaving out weak proposals.
 
-``global_tactic_graph.json`` (version 2) holds ``entries`` by kernel family and kind of device. Each
+``global_tactic_graph.json`` (version 3) holds ``entries`` by kernel family and kind of device. Each
 has its ``family``, ``device_kind``, the number of ``searches``, and ``edges``: ``attempts``,
-``successes`` and ``gain`` by the last move of a state (``start`` if it has none) and by the move
-that was tried on that state. They decay, and so are no whole numbers.
+``successes`` and ``gain`` by the strongest bottleneck of a state (see `kernelgym.counters`; empty
+where it is not known), by the last move of that state (``start`` if it has none) and by the move
+that was tried on it. They decay, and so are no whole numbers.
 
 Contract:
 
@@ -12,6 +13,7 @@ Contract:
   attempt;
 - edges of another family or kind of device are neither read nor changed; all searches share them,
   whatever their ruleset and machine: shares of successes carry over where times do not;
+- a problem that its suite holds out for evaluations adds nothing to the file;
 - each result counts 5 % less with every later result of the same edge, and the results in the file
   count a fifth less with every search that is added;
 - a prior is multiplied by a factor between 0.1 and 1.1 and never becomes zero; without results,
@@ -42,14 +44,14 @@ START = "start"
 NAME = "global_tactic_graph.json"
 """Name of the file."""
 _COUNTS = ("attempts", "successes", "gain")
-VERSION = 2
+VERSION = 3
 _RECENT, _KEPT = 0.95, 0.8
 _LEAST = 0.1
 _STRENGTH = 8.0  # attempts; without results a rate counts as this many
 _HOPED, _HOPES = 0.1, 4.0  # ln of the speedup that an untried move is expected to gain; attempts
 
-Edges = dict[tuple[str, str], list[float]]
-"""[attempts, successes, sum of gains] by (last move, move)."""
+Edges = dict[tuple[str, str, str], list[float]]
+"""[attempts, successes, sum of gains] by (bottleneck, last move, move)."""
 _NONE = (0.0, 0.0, 0.0)
 
 
@@ -68,22 +70,32 @@ class TacticsKey:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """Success rates of moves, computed from counts."""
+    """Success rates of moves, computed from counts.
 
-    edges: Mapping[tuple[str, str], list[float]]
-    moves: Mapping[str, list[float]]
+    Each level is shrunk towards the one above it: a move, a move where a bottleneck is strongest,
+    and that after a last move.
+    """
 
-    def of(self, after: str, move: str) -> float:
-        attempts, successes, _ = self.moves.get(move, _NONE)
-        rate = (successes + _STRENGTH / 2) / (attempts + _STRENGTH)
-        attempts, successes, _ = self.edges.get((after, move), _NONE)
-        return (successes + _STRENGTH * rate) / (attempts + _STRENGTH)
+    edges: Edges
+    moves: Mapping[tuple[str, str], list[float]]
+    """Counts by (bottleneck, move), and by ("", move) for all bottlenecks together."""
 
-    def gain(self, after: str, move: str) -> float:
-        attempts, _, gain = self.moves.get(move, _NONE)
-        mean = (gain + _HOPES * _HOPED) / (attempts + _HOPES)
-        attempts, _, gain = self.edges.get((after, move), _NONE)
-        return (gain + _HOPES * mean) / (attempts + _HOPES)
+    def _levels(self, limit: str, after: str, move: str) -> tuple[Sequence[float], ...]:
+        known = (self.moves.get((limit, move), _NONE),) if limit else ()
+        whole, edge = self.moves.get(("", move), _NONE), self.edges.get((limit, after, move), _NONE)
+        return whole, *known, edge
+
+    def of(self, limit: str, after: str, move: str) -> float:
+        rate = 0.5
+        for attempts, successes, _ in self._levels(limit, after, move):
+            rate = (successes + _STRENGTH * rate) / (attempts + _STRENGTH)
+        return rate
+
+    def gain(self, limit: str, after: str, move: str) -> float:
+        mean = _HOPED
+        for attempts, _, gain in self._levels(limit, after, move):
+            mean = (gain + _HOPES * mean) / (attempts + _HOPES)
+        return mean
 
 
 class MoveExperience:
@@ -96,22 +108,25 @@ class MoveExperience:
         self.fresh: Edges = {}
         """Results of this search that are not in the file yet."""
 
-    def begin(self, plain: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    def begin(self, plain: Mapping[str, Any]) -> None:
         """Set the results that the file held when the search began."""
         self._before, self._rates = _edges(plain), None
 
-    def add(self, after: str, move: str, gain: float) -> None:
+    def add(self, after: str, move: str, gain: float, limit: str = "") -> None:
         """Add one result.
 
         Args:
             after: Last move of the state that was changed.
             move: The move that was tried there.
             gain: Natural logarithm of the speedup that the move gave; 0 if it is no success.
+            limit: Strongest bottleneck of that state; empty if it is not known.
         """
         for edges in (self._run, self.fresh):
             new = (1.0, float(gain > 0.0), gain)
-            past = edges.get((after, move), _NONE)
-            edges[after, move] = [_RECENT * old + more for old, more in zip(past, new, strict=True)]
+            past = edges.get((limit, after, move), _NONE)
+            edges[limit, after, move] = [
+                _RECENT * old + more for old, more in zip(past, new, strict=True)
+            ]
         self._rates = None
 
     def written(self) -> None:
@@ -119,22 +134,23 @@ class MoveExperience:
         self.fresh = {}
 
     def weighed(
-        self, after: str, priors: tuple[tuple[str, float], ...]
+        self, after: str, priors: tuple[tuple[str, float], ...], limit: str = ""
     ) -> tuple[tuple[str, float], ...]:
         """Return priors multiplied by the success rates of their moves, adding up to 1.
 
         Args:
             after: Last move of the state.
             priors: (move, prior), as a proposer returns them.
+            limit: Strongest bottleneck of the state; empty if it is not known.
         """
         if not priors or not (self._before or self._run):
             return priors
         rates = self._known()
-        found = [(move, share * (_LEAST + rates.of(after, move))) for move, share in priors]
+        found = [(move, share * (_LEAST + rates.of(limit, after, move))) for move, share in priors]
         total = sum(share for _, share in found)
         return tuple((move, share / total) for move, share in found)
 
-    def predicted_gain(self, after: str, steps: Iterable[str]) -> float:
+    def predicted_gain(self, after: str, steps: Iterable[str], limit: str = "") -> float:
         """Return the share by which a proposal is expected to be faster.
 
         It is the mean gain of the likeliest of its moves. A move without results is expected to
@@ -143,23 +159,25 @@ class MoveExperience:
         Args:
             after: Last move of the state that is changed.
             steps: Moves that the proposal makes at once.
+            limit: Strongest bottleneck of that state; empty if it is not known.
         """
         rates = self._known()
-        return math.expm1(max((rates.gain(after, move) for move in steps), default=_HOPED))
+        return math.expm1(max((rates.gain(limit, after, move) for move in steps), default=_HOPED))
 
     def _known(self) -> _Rates:
         if self._rates is None:
             both = _sum(self._before, self._run)
-            moves: dict[str, list[float]] = {}
-            for (_, move), counts in both.items():
-                moves[move] = _added(moves.get(move, _NONE), counts)
+            moves: dict[tuple[str, str], list[float]] = {}
+            for (limit, _, move), counts in both.items():
+                for key in {(limit, move), ("", move)}:
+                    moves[key] = _added(moves.get(key, _NONE), counts)
             self._rates = _Rates(both, moves)
         return self._rates
 
     def source(self, move: str) -> tuple[str, ...]:
         """Return which results changed a move's prior: ``run``, ``file``, both or none."""
         found = {"run": self._run, "file": self._before}
-        return tuple(name for name, edges in found.items() if any(key[1] == move for key in edges))
+        return tuple(name for name, edges in found.items() if any(key[2] == move for key in edges))
 
 
 def last_move(variant: Variant) -> str:
@@ -243,17 +261,18 @@ def _read(path: Path) -> dict[str, Any]:
     return dict(whole)
 
 
-def _edges(plain: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Edges:
+def _edges(plain: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]) -> Edges:
     return {
-        (after, move): [float(counts[name]) for name in _COUNTS]
-        for after, moves in plain.items()
+        (limit, after, move): [float(counts[name]) for name in _COUNTS]
+        for limit, states in plain.items()
+        for after, moves in states.items()
         for move, counts in moves.items()
     }
 
 
 def _plain(edges: Edges) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for (after, move), counts in sorted(edges.items()):
+    for (limit, after, move), counts in sorted(edges.items()):
         rounded = {name: round(count, 6) for name, count in zip(_COUNTS, counts, strict=True)}
-        found.setdefault(after, {})[move] = rounded
+        found.setdefault(limit, {}).setdefault(after, {})[move] = rounded
     return found

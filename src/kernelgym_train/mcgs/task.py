@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import Kernel, Problem, UnknownName, UsageError, get_problem
+from kernelgym.errors import ProblemError
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.suites.kernelbench import KernelBenchSuite, split_of
 from kernelgym.suites.spec import KernelSpec
 from kernelgym.suites.spec_suite import SpecSuite
+from kernelgym.suites.synthetic.canonical import part_of
+from kernelgym.suites.synthetic.suite import canonical_form
 from kernelgym.types import text_digest
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.table import LANGUAGES_WITH_MOVES
@@ -40,6 +44,17 @@ class SearchTask:
     def approximate(self) -> bool:
         """Whether the spec's contract allows less accurate results."""
         return self.spec is not None and self.spec.contract.allow_approximate
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether the problem's suite holds it out for evaluations."""
+        problem = self.problem
+        if problem.suite == KernelBenchSuite.name:
+            return "test" in split_of(problem)
+        try:
+            return problem.suite == "Synthetic" and part_of(canonical_form(problem)) == "heldout"
+        except ProblemError:  # a problem of the caller's own that names the suite
+            return False
 
     @property
     def weight(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -14,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelgym import UsageError
+from kernelgym import UsageError, suite
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.events import read_events
+from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import (
     START,
@@ -64,6 +67,33 @@ def test_what_gains_is_tried_sooner() -> None:
     assert MoveExperience().weighed("a", PRIORS) == PRIORS
 
 
+def test_gain_at_a_bottleneck_counts_more_there() -> None:
+    made = MoveExperience()
+    for _ in range(4):
+        made.add(START, "c", 0.5, "gmem")
+        made.add(START, "c", 0.0, "compute")
+    shares = {
+        limit: dict(made.weighed("a", PRIORS, limit))["c"]
+        for limit in ("gmem", "compute", "sfu", "")
+    }
+    assert shares["gmem"] > shares["sfu"] == shares[""] > shares["compute"]
+    assert made.predicted_gain("a", "c", "gmem") > made.predicted_gain("a", "c", "compute")
+
+
+@pytest.mark.parametrize(("index", "kept"), [(0, False), (1, True)])
+def test_search_of_a_held_out_problem_adds_no_tactics(
+    index: int, kept: bool, tmp_path: Path
+) -> None:
+    problems = suite("Synthetic").problems(1, split=("heldout", "rl")[index])
+    task = dataclasses.replace(searches.TASK, problem=problems[0])
+    assert task.is_held_out is not kept
+    file = tmp_path / "shared.json"
+    judge = searches.evaluator()
+    config = SearchConfig(Budget(4), tactics=file)
+    search(task, judge, tmp_path / "out", config)
+    assert file.exists() is kept
+
+
 def test_late_results_count_more() -> None:
     late = dict(experience([("a", "b", False)] * 9 + [("a", "b", True)] * 9).weighed("a", PRIORS))
     early = dict(experience([("a", "b", True)] * 9 + [("a", "b", False)] * 9).weighed("a", PRIORS))
@@ -88,15 +118,15 @@ def test_what_is_written_is_read(results: list[tuple[str, str, bool]]) -> None:
 
 def test_families_and_devices_are_never_merged(tmp_path: Path) -> None:
     path = tactics_path(tmp_path)
-    fresh: Edges = {(START, "a"): [10.0, 5.0, 2.0]}
+    fresh: Edges = {("gmem", START, "a"): [10.0, 5.0, 2.0]}
     other = TacticsKey("product", "cuda")
     add_tactics(path, KEY, fresh)
-    add_tactics(path, other, {(START, "b"): [1.0, 0.0, 0.0]})
+    add_tactics(path, other, {("", START, "b"): [1.0, 0.0, 0.0]})
     before = read_tactics(path, other)
     add_tactics(path, KEY, fresh)
     counts = {"attempts": 18.0, "successes": 9.0, "gain": 3.6}
-    assert read_tactics(path, KEY) == {START: {"a": counts}}
-    assert read_tactics(path, other) == before and START in before
+    assert read_tactics(path, KEY) == {"gmem": {START: {"a": counts}}}
+    assert read_tactics(path, other) == before and START in before[""]
     assert read_tactics(path, TacticsKey("reduction", "cpu")) == {} == read_tactics(path)
     whole = json.loads(path.read_text())
     assert {(e["family"], e["device_kind"], e["searches"]) for e in whole["entries"].values()} == {
@@ -131,7 +161,7 @@ def test_searches_share_a_file_and_leave_out_what_never_gained(tmp_path: Path) -
     (entry,) = json.loads(shared.read_text())["entries"].values()
     assert entry["family"] == "product"
     key = TacticsKey(entry["family"], entry["device_kind"])
-    add_tactics(shared, key, {(START, "register_block"): [9e4, 0.0, 0.0]})
+    add_tactics(shared, key, {("", START, "register_block"): [9e4, 0.0, 0.0]})
     judge = searches.evaluator()
     given = {"algo": "mcgs", "tactics": shared}
     result = searches.run(tmp_path / "two", judge, 40, **given)
@@ -148,7 +178,7 @@ def test_searches_share_a_file_and_leave_out_what_never_gained(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 2, "entries": {"x": 3}}']
+    "text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 3, "entries": {"x": 3}}']
 )
 def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) -> None:
     tactics_path(tmp_path).write_text(text)
@@ -157,13 +187,13 @@ def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) ->
         searches.run(tmp_path, judge, 2)
     assert not judge.judged and not (tmp_path / "kernels").exists()
     with pytest.raises(UsageError, match="global_tactic_graph"):
-        add_tactics(tactics_path(tmp_path), KEY, {(START, "a"): [1.0, 1.0, 0.1]})
+        add_tactics(tactics_path(tmp_path), KEY, {("", START, "a"): [1.0, 1.0, 0.1]})
     assert tactics_path(tmp_path).read_text() == text
 
 
 def test_another_version_is_told_before_its_form(tmp_path: Path) -> None:
     tactics_path(tmp_path).write_text('{"version": 1, "contexts": [1]}')
-    with pytest.raises(UsageError, match="is of version 1, and 2 is known"):
+    with pytest.raises(UsageError, match="is of version 1, and 3 is known"):
         searches.run(tmp_path, searches.evaluator(), 2)
 
 
@@ -185,7 +215,8 @@ def proposals(outdir: Path) -> list[dict[str, Any]]:
 def counted(outdir: Path) -> float:
     whole = json.loads(tactics_path(outdir).read_text())
     (entry,) = whole["entries"].values()
-    return sum(c["attempts"] for moves in entry["edges"].values() for c in moves.values())
+    states = [moves for limit in entry["edges"].values() for moves in limit.values()]
+    return sum(counts["attempts"] for moves in states for counts in moves.values())
 
 
 def test_a_search_adds_what_it_found_once(tmp_path: Path) -> None:
@@ -207,7 +238,7 @@ def test_a_later_search_begins_with_the_file(tmp_path: Path) -> None:
     judge: ScriptedEvaluator = searches.evaluator()
     searches.run(tmp_path, judge, 4, budget=Budget(4))
     (began, *_) = read_events(tmp_path / "kernels" / "matmul" / "events.jsonl")
-    assert began.fields["tactics"][START]
+    assert began.fields["tactics"][""][START]
     assert any(each["prior_source"].endswith("file") for each in proposals(tmp_path))
 
 

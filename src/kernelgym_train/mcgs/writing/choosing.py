@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from kernelgym_train.mcgs.bottleneck_priors import strongest
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.tactics import last_move
 from kernelgym_train.mcgs.writing.asks import PREFIX, RULES, WRITER, AskLog
@@ -82,7 +83,8 @@ def choose_ask(
     if around.experience is not None:
         total = sum(weight for _, weight in priors)
         normal = tuple((move, weight / total) for move, weight in priors)
-        priors = around.experience.weighed(last_move(around.variants[node.key]), normal)
+        limit = strongest(around.shares(node.key))
+        priors = around.experience.weighed(last_move(around.variants[node.key]), normal, limit)
     tried = [ask.move for ask in asks.at(node.key)]
     move, _ = max(priors, key=lambda each: each[1] / (1 + tried.count(each[0])))
     return node.key, move
