@@ -65,7 +65,7 @@ def test_parts_may_be_files(tmp_path: Path) -> None:
     ("change", "why"),
     [
         ({"solution__spec__binding": "tvm-ffi"}, "only torch"),
-        ({"solution__sources": []}, "only 'main.cpp' alone"),
+        ({"solution__sources": []}, "'main.cpp' is not among them"),
         ({"definition__inputs__x__dtype": "float8_e4m3fn"}, "float8_e4m3fn"),
         ({"workloads__0__workload__inputs__x": {"type": "magic"}}, "magic"),
         ({"workloads__0__workload__inputs__factor": RANDOM}, "no workload gives the scalar"),

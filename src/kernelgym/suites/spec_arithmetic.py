@@ -95,6 +95,8 @@ def as_python(expression: int | str) -> str:
 
 
 CPP_FUNCTIONS = """\
+#ifndef SPEC_ARITHMETIC
+#define SPEC_ARITHMETIC
 static int64_t spec_floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
@@ -104,6 +106,7 @@ static int64_t spec_next_power_of_2(int64_t a) {
   while (power < a) power *= 2;
   return power;
 }
+#endif
 """
 """C++ functions that `as_cpp` calls."""
 

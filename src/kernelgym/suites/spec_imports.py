@@ -16,8 +16,7 @@ Two forms are known:
 
 The classes name the fields of these forms that are used; other fields are left aside.
 
-Not covered: eight-bit floating-point types, TVM bindings, several source files, solutions in
-Python.
+Not covered: eight-bit floating-point types, TVM bindings, solutions in Python.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import LANGUAGES
 from kernelgym.paths import cache_folder
 from kernelgym.reading import read
+from kernelgym.suites.solution_sources import joined
 from kernelgym.suites.spec import DTYPES, Dtype
 from kernelgym.suites.spec_files import text_in
 from kernelgym.whole_file import write_whole
@@ -196,17 +196,12 @@ def _from_flashinfer(given: _Flashinfer, folder: Path) -> dict[str, Any]:
             f"the solution's binding is {build.binding or 'tvm-ffi'}; only torch can be built"
         )
     file, _, entry = build.entry_point.partition("::")
-    if [source.path for source in solution.sources] != [file]:
-        listed = ", ".join(repr(source.path) for source in solution.sources) or "missing"
-        raise UsageError(
-            f"the solution's sources are {listed:.300}; only {file!r} alone can be built"
-        )
     written = build.destination_passing_style
     return {
         "name": definition.name,
         "kind": build.language,
         "entry": entry,
-        "source": solution.sources[0].content,
+        "source": joined({each.path: each.content for each in solution.sources}, file),
         "returns": "arguments" if written else "value",
         "arguments": [*inputs, *(outputs if written else ())],
         "reference": {"run": definition.reference},

@@ -152,7 +152,7 @@ def kernel_source(spec: KernelSpec) -> str:
         callee = spec.entry
     else:
         lines += _extension(spec)
-        callee = f"extension.{_host_entry(spec)}"
+        callee = f"extension.{host_function(spec)[0]}"
     first = {name: choices[0] for name, choices in launch.meta.items()}
     names, held = _constructed(spec), [*spec.inputs]
     lines += ["class ModelNew(nn.Module):"]
@@ -174,9 +174,7 @@ def kernel_source(spec: KernelSpec) -> str:
         elif name in names:
             lines += [f"        {name} = self.spec_{name}"]
     if spec.is_global:  # the grid is computed in C++, where meta-parameters are constants
-        lines += [
-            f"        {n} = self.spec_{n}" for n in _launch_sizes(spec) if n not in used_names
-        ]
+        lines += [f"        {n} = self.spec_{n}" for n in launch_sizes(spec) if n not in used_names]
     copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
     lines += [f"        {name} = {name}.clone()" for name in copied]
     for tensor in made:
@@ -189,7 +187,7 @@ def kernel_source(spec: KernelSpec) -> str:
         grid = ", ".join(as_python(part) for part in launch.grid)
         callee = f"{callee}[({grid},)]"
     if spec.is_global:
-        called += _launch_sizes(spec)
+        called += launch_sizes(spec)
     call = f"{callee}({', '.join(str(each) for each in called)})"
     if spec.returns == "arguments":
         every = [*(tensor.name for tensor in outputs), *copied]
@@ -213,59 +211,64 @@ def _extension(spec: KernelSpec) -> list[str]:
     text = spec.source if spec.source.startswith("\n") else f"\n{spec.source}"
     constants = "".join(f"\nconstexpr int {name} = {value};" for name, value in choices.items())
     text = f"{constants}{text}".rstrip() + "\n"
-    declared = ""
     if spec.is_global:
-        declared, launcher = _launcher(spec)
-        text += launcher
-    elif spec.has_device_code:
-        declared = declaration(spec.source, spec.entry)
+        text += _launcher(spec)
     lines = ["import torch", "from torch import nn"]
     lines += ["from torch.utils.cpp_extension import load_inline", ""]
     flags = ", ".join(json.dumps(flag) for flag in spec.launch.flags)
     name = f"spec_{hashlib.sha256(spec.name.encode()).hexdigest()[:8]}"
     if spec.has_device_code:
-        lines += [f"declaration = {json.dumps(declared)}"]
+        lines += [f"declaration = {json.dumps(host_function(spec)[1])}"]
     lines += [f"source = {literal(text)}", "", "extension = load_inline(", f'    name="{name}",']
     if spec.has_device_code:
         lines += ["    cpp_sources=declaration,", "    cuda_sources=source,"]
     else:
         lines += ["    cpp_sources=source,"]
-    lines += [f'    functions=["{_host_entry(spec)}"],']
+    lines += [f'    functions=["{host_function(spec)[0]}"],']
     if flags:
         option = "extra_cuda_cflags" if spec.has_device_code else "extra_cflags"
         lines += [f"    {option}=[{flags}],"]
     return [*lines, ")", "", ""]
 
 
-def _host_entry(spec: KernelSpec) -> str:
-    """Return the C++ function that Python calls."""
-    return f"launch_{spec.entry}" if spec.is_global else spec.entry
+def host_function(spec: KernelSpec) -> tuple[str, str]:
+    """Return the name and the declaration of the C++ function that Python calls."""
+    if not spec.is_global:
+        return spec.entry, declaration(spec.source, spec.entry)
+    name = f"launch_{spec.entry}"
+    return name, f"void {name}({', '.join(_taken(spec))});"
 
 
-def _launch_sizes(spec: KernelSpec) -> tuple[str, ...]:
+def launch_sizes(spec: KernelSpec) -> tuple[str, ...]:
     """Return the axes that a ``__global__`` kernel's grid, block and shared memory depend on."""
     launch = spec.launch
     named = names_used((*launch.grid, *launch.block, launch.shared_bytes))
     return tuple(name for name in named if name not in launch.meta)
 
 
-def _launcher(spec: KernelSpec) -> tuple[str, str]:
-    """Return the declaration and the text of a function that launches a ``__global__`` kernel."""
+def _taken(spec: KernelSpec) -> list[str]:
+    """Return the parameters of the function that launches a ``__global__`` kernel."""
     tensors = [tensor.name for tensor in spec.contract.tensors]
     _, parameters = cpp_function(spec.source, spec.entry)
-    taken, given = list[str](), list[str]()
+    taken = []
     for number, (each, text) in enumerate(zip(spec.called_with, parameters, strict=True)):
-        kind = parameter_type(text)
+        floating = re.search("float|double|half", parameter_type(text), re.IGNORECASE)
+        kind = "torch::Tensor" if each in tensors else "double" if floating else "int64_t"
+        taken.append(f"{kind} given_{number}")
+    return [*taken, *(f"int64_t size_{name}" for name in launch_sizes(spec))]
+
+
+def _launcher(spec: KernelSpec) -> str:
+    """Return the text of a function that launches a ``__global__`` kernel."""
+    tensors = [tensor.name for tensor in spec.contract.tensors]
+    _, parameters = cpp_function(spec.source, spec.entry)
+    given = []
+    for number, (each, text) in enumerate(zip(spec.called_with, parameters, strict=True)):
+        cast, value = "static_cast", f"given_{number}"
         if each in tensors:
-            taken.append(f"torch::Tensor given_{number}")
-            given.append(f"reinterpret_cast<{kind}>(given_{number}.data_ptr())")
-        else:
-            whole = not re.search("float|double|half", kind, re.IGNORECASE)
-            taken.append(f"{'int64_t' if whole else 'double'} given_{number}")
-            given.append(f"static_cast<{kind}>(given_{number})")
-    sizes = {name: f"size_{name}" for name in _launch_sizes(spec)}
-    taken += [f"int64_t {name}" for name in sizes.values()]
-    head = f"void {_host_entry(spec)}({', '.join(taken)})"
+            cast, value = "reinterpret_cast", f"{value}.data_ptr()"
+        given.append(f"{cast}<{parameter_type(text)}>({value})")
+    sizes = {name: f"size_{name}" for name in launch_sizes(spec)}
     launch = spec.launch
 
     def count(part: int | str) -> str:  # a plain name or number is what a search can change
@@ -281,7 +284,7 @@ def _launcher(spec: KernelSpec) -> tuple[str, str]:
         "c10/cuda/CUDAException.h",
     )
     lines = ["", *(f"#include <{name}>" for name in includes), "", CPP_FUNCTIONS.rstrip(), ""]
-    lines += [f"{head} {{"]
+    lines += [f"{host_function(spec)[1].removesuffix(';')} {{"]
     if launch.shared_bytes:
         lines += [
             f"  cudaFuncSetAttribute({spec.entry}, cudaFuncAttributeMaxDynamicSharedMemorySize,",
@@ -295,7 +298,7 @@ def _launcher(spec: KernelSpec) -> tuple[str, str]:
         "}",
         "",
     ]
-    return f"{head};", "\n".join(lines)
+    return "\n".join(lines)
 
 
 def _constructed(spec: KernelSpec) -> list[str]:

@@ -12,6 +12,7 @@
         report.html             the same with drawings, in one file
         episode.jsonl           the steps to the best, see `kernelgym_train.mcgs.episode`
         pull_request.md         the best as a proposed change; missing if the start is the best
+        flashinfer.json         the best in the form of flashinfer-bench, of a spec that fits it
         baseline/               the start: run.json, kernel_module.py, result.json, log.txt, its
                                 library, and kernel.s, the library's machine code
         variants/<state key>/   control.json, kernel_module.py, candidate.diff, result.json, and
@@ -207,11 +208,17 @@ class SearchFolder:
 
     def write_pull_request(self, text: str | None) -> None:
         """Write the best as a proposed change; remove an earlier one if there is none."""
-        path = self.path / "pull_request.md"
+        self._write_or_remove("pull_request.md", text)
+
+    def write_solution(self, found: Mapping[str, Any] | None) -> None:
+        """Write the best as flashinfer-bench has it; remove an earlier one if there is none."""
+        self._write_or_remove("flashinfer.json", None if found is None else _json(found))
+
+    def _write_or_remove(self, name: str, text: str | None) -> None:
         if text is None:
-            path.unlink(missing_ok=True)
+            (self.path / name).unlink(missing_ok=True)
         else:
-            write_whole(path, text)
+            write_whole(self.path / name, text)
 
     def write_state(self, state: Mapping[str, Any]) -> None:
         """Write the search's state."""

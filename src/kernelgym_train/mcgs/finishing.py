@@ -49,6 +49,7 @@ from kernelgym_train.mcgs.profiling import profile_last
 from kernelgym_train.mcgs.report import report, trace
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
+from kernelgym_train.mcgs.solution import solution_of
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.state_json import plain_state
 from kernelgym_train.mcgs.story import pull_request
@@ -255,6 +256,9 @@ def write_result(session: SearchSession, result: Mapping[str, Any]) -> None:
         proposed = pull_request(state, result, diff, session.config.command, control)
     folder.write_result(result)
     folder.write_pull_request(proposed)
+    best = state.variants[result["best"]["state"]]
+    kind = session.evaluator.capabilities.device_kind
+    folder.write_solution(solution_of(session.task, best, kind))
     folder.write_episode(way)
     folder.write_state(plain_state(state))
     folder.write_report(
