@@ -43,6 +43,8 @@ class Framework:
     python: str = ""
     """Version of Python that the framework needs, if it does not run on this one; its environment
     then begins empty, without torch."""
+    beside: str = ""
+    """Extra whose environment has the server that the tests talk to; empty for none."""
 
 
 FRAMEWORKS: Mapping[str, Framework] = {
@@ -61,6 +63,12 @@ FRAMEWORKS: Mapping[str, Framework] = {
         ("tests/adapters/test_skyrl.py",),
         ("transformers<=5.16.1", "aiohttp", "cloudpathlib", "loguru", "orjson", "pybase64", "tqdm"),
         ("skyrl==0.4.0",),
+    ),
+    # Its program starts players by uv. Its own OpenEnv client wants an older openenv.
+    "verifiers": Framework(
+        ("tests/adapters/test_verifiers.py",),
+        ("verifiers[openenv]", "uv", "-e", "packages/kernelgym-verifiers"),
+        beside="openenv",
     ),
 }
 """Frameworks by the name of their extra."""
@@ -121,25 +129,35 @@ def environment(
     return folder
 
 
+def of_framework(extra: str) -> Path | None:
+    """Return the folder of a framework's environment; None if there is no Python for it."""
+    own = ("-c", "constraints.txt", "torch", "pytest", "hypothesis", "-e", ".[serve]")
+    framework = FRAMEWORKS[extra]
+    python = found_python(framework.python)
+    if not python:
+        return None
+    base = None if framework.python else environment("base", own)
+    name, version = pinned(extra)
+    wanted = (f"{name}=={version}", *framework.requirements)
+    return environment(extra, wanted, base, alone=framework.alone, python=python)
+
+
 def tested(extra: str) -> bool:
     """Run the tests of a framework in its environment; return whether they passed."""
     name, version = pinned(extra)
     framework = FRAMEWORKS[extra]
-    python = found_python(framework.python)
-    if not python:
+    begun = time.monotonic()
+    folder = of_framework(extra)
+    if folder is None:
         print(f"{extra} ({name} {version}): NOT RUN, no Python {framework.python} was found")
         return False
-    own = ("-c", "constraints.txt", "torch", "pytest", "hypothesis", "-e", ".[serve]")
-    base = None if framework.python else environment("base", own)
-    begun = time.monotonic()
-    wanted = (f"{name}=={version}", *framework.requirements)
-    folder = environment(extra, wanted, base, alone=framework.alone, python=python)
+    variables = {**os.environ, "KERNELGYM_FRAMEWORK": extra}
+    if framework.beside:
+        variables["KERNELGYM_PYTHON_BESIDE"] = f"{of_framework(framework.beside)}/bin/python"
     made_s = time.monotonic() - begun
     command = [folder / "bin/python", "-m", "pytest", "--hypothesis-profile=ci", "-q"]
     command += ["--disable-warnings", "-p", "no:unraisableexception"]
-    found = subprocess.run(
-        [*command, *framework.tests], cwd=ROOT, env={**os.environ, "KERNELGYM_FRAMEWORK": extra}
-    )
+    found = subprocess.run([*command, *framework.tests], cwd=ROOT, env=variables)
     said = "passed" if found.returncode == 0 else "FAILED"
     took_s = time.monotonic() - begun - made_s
     print(f"{extra} ({name} {version}): {said}; installed in {made_s:.0f} s, ran {took_s:.0f} s")

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +17,7 @@ from kernelgym import RemoteEvaluator
 from kernelgym.serve.key_gate import KeyGate
 from kernelgym.serve.keys import KeyRing, Tenant, add_key
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator
+from support.openenv_server import running
 from support.scripted_answers import (
     ENV,
     OPTIONS,
@@ -37,27 +34,6 @@ pytestmark = pytest.mark.framework("openenv")
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "packages" / "kernelgym-openenv"
 IDS = [problem.id for problem in PROBLEMS.values()]
-
-
-@contextlib.contextmanager
-def running(app: Any) -> Iterator[str]:
-    """Serve an app on loopback, in a thread; yields its address."""
-    import uvicorn
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(20.0)
 
 
 @pytest.fixture(scope="module")

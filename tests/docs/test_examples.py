@@ -38,7 +38,7 @@ OF_A_SPEC = "triton_softmax.py"
 """Source of a kernel spec, which is no program."""
 
 
-OF_FRAMEWORKS = {"13_inspect.py", "14_openenv.py"}
+OF_FRAMEWORKS = {"13_inspect.py", "14_openenv.py", "15_verifiers.py"}
 """Need a framework, so that the tests of its adapter run them."""
 
 

@@ -128,7 +128,11 @@ class ChatServer:
             text = _text(asked) if special is None else special
             self.log.append((seed, "answered"))
             made = _chat(asked, text) if path.endswith("completions") else _responses(asked, text)
-            return await _send(writer, 200, made, {"x-request-id": f"req-{len(self.log)}"})
+            headers = {"x-request-id": f"req-{len(self.log)}"}
+            if asked.get("stream"):
+                headers["Content-Type"] = "text/event-stream"
+                made = _events(made)
+            return await _send(writer, 200, made, headers)
         finally:
             self._now -= 1
 
@@ -186,8 +190,9 @@ async def _send(
     headers: Mapping[str, str] | None = None,
 ) -> bool:
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-    head = [f"HTTP/1.1 {status} X", "Content-Type: application/json"]
-    head += [f"Content-Length: {len(data)}", *(f"{k}: {v}" for k, v in (headers or {}).items())]
+    head = [f"HTTP/1.1 {status} X", f"Content-Length: {len(data)}"]
+    named = {"Content-Type": "application/json"} | dict(headers or {})
+    head += [f"{name}: {value}" for name, value in named.items()]
     writer.write("\r\n".join([*head, "", ""]).encode("latin-1") + data)
     await writer.drain()
     return True
@@ -223,6 +228,17 @@ def _chat(asked: Mapping[str, Any], message: Any) -> dict[str, Any]:
             "completion_tokens_details": {"reasoning_tokens": written // 4},
         },
     }
+
+
+def _events(made: Mapping[str, Any]) -> str:
+    """Return a chat completion as the events of a stream: one delta, the usage, the end."""
+    (choice,) = made["choices"]
+    shared = {"id": made["id"], "object": "chat.completion.chunk", "model": made["model"]}
+    delta = {"index": 0, "delta": choice["message"], "finish_reason": choice["finish_reason"]}
+    chunks = [{**shared, "choices": [delta]}]
+    chunks.append({**shared, "choices": [], "usage": made["usage"]})
+    lines = [*(json.dumps({"created": 0, **chunk}) for chunk in chunks), "[DONE]"]
+    return "".join(f"data: {line}\n\n" for line in lines)
 
 
 def _responses(asked: Mapping[str, Any], text: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ What is answered follows from the conversation alone, so every framework's loop 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,7 +88,10 @@ class ScriptedModel:
 
 
 def _case(text: str) -> str:
-    (found,) = (case for case, problem in PROBLEMS.items() if problem.source.strip() in text)
+    """Return the case whose problem a text shows, as it is or as a string of JSON."""
+    sources = {case: problem.source.strip() for case, problem in PROBLEMS.items()}
+    shown = [case for case, one in sources.items() if one in text or json.dumps(one)[1:-1] in text]
+    (found,) = shown
     return found
 
 
