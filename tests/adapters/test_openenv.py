@@ -191,9 +191,9 @@ def test_keys_are_asked_for_on_requests_and_sessions(tmp_path: Path) -> None:
 
 def test_web_page_shows_kernel_and_feedback() -> None:
     from kernelgym.adapters.live_episode import EpisodeFactory
-    from kernelgym.adapters.openenv import KernelAction, KernelEnvironment
+    from kernelgym.adapters.openenv import KernelAction, KernelSessionEnvironment
 
-    env = KernelEnvironment(EpisodeFactory(ENV, **OPTIONS, evaluator=ScriptedEvaluator()))
+    env = KernelSessionEnvironment(EpisodeFactory(ENV, **OPTIONS, evaluator=ScriptedEvaluator()))
 
     async def step() -> None:
         await env.reset_async(problem_id=IDS[0])

@@ -1,5 +1,5 @@
 """kernelgym's environments for verifiers, which finds them by this package's name."""
 
-from kernelgym.adapters.verifiers import KernelEnvironment, KernelTaskset
+from kernelgym.adapters.verifiers import KernelRolloutEnvironment, KernelTaskset
 
-__all__ = ["KernelEnvironment", "KernelTaskset"]
+__all__ = ["KernelRolloutEnvironment", "KernelTaskset"]

@@ -50,7 +50,7 @@ class KernelObservation(openenv_types.Observation):
     messages: list[dict[str, str]]
 
 
-class KernelEnvironment(Environment):
+class KernelSessionEnvironment(Environment):
     """One session, which plays one episode after another."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -137,7 +137,7 @@ def create_app(env_id: str, *, sessions: int = 16, **options: Any) -> FastAPI:
 
     Options are those of `gym.make`; raises `UsageError` if one is unknown or cannot be used.
     """
-    make = functools.partial(KernelEnvironment, EpisodeFactory(env_id, **options))
+    make = functools.partial(KernelSessionEnvironment, EpisodeFactory(env_id, **options))
     named = {"env_name": "kernelgym", "max_concurrent_envs": sessions}
     app = http_server.create_app(make, KernelAction, KernelObservation, **named)
     for kind, status in _STATUSES.items():

@@ -55,7 +55,7 @@ class KernelTasksetConfig(vf.TasksetConfig):
 
 
 class KernelTask(vf.Task[vf.TaskData, vf.State, vf.TaskConfig]):
-    """A problem to be solved; `KernelEnvironment` scores it."""
+    """A problem to be solved; `KernelRolloutEnvironment` scores it."""
 
 
 class KernelTaskset(vf.Taskset[KernelTask, KernelTasksetConfig]):
@@ -78,7 +78,7 @@ class KernelEnvConfig(vf.EnvConfig):
     )
 
 
-class KernelEnvironment(vf.Env[KernelEnvConfig]):
+class KernelRolloutEnvironment(vf.Env[KernelEnvConfig]):
     """Plays episodes: the judge's feedback is what the player is told next."""
 
     async def start(self) -> None:
