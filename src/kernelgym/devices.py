@@ -80,10 +80,20 @@ def alone(name: str, environment: Mapping[str, str]) -> tuple[str, dict[str, str
     """
     if name == "cpu":
         return name, {}
+    return "cuda:0", {_VISIBLE: physical_number(name, environment)}
+
+
+def physical_number(name: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return a GPU's number, or its UUID, as the driver counts all GPUs of the machine.
+
+    Args:
+        name: The GPU's canonical name in this process.
+        environment: This process's variables.
+    """
     number = name.partition(":")[2]
     if (visible := environment.get(_VISIBLE)) is not None:
         number = visible.split(",")[int(number)].strip()
-    return "cuda:0", {_VISIBLE: number}
+    return number
 
 
 def cuda_devices() -> tuple[CudaDevice, ...]:

@@ -12,19 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym import LocalEvaluator, UsageError
-from kernelgym.counters import find_ncu
-from kernelgym.devices import find_device
-from kernelgym.judging_memory import memory_budget
-from kernelgym.languages import check_language
 from kernelgym.paths import cache_folder
 from kernelgym.reading import options
 from kernelgym.records.run_logs import run_logs, tell
 from kernelgym.rulesets import Ruleset
-from kernelgym.suites.spec_checks import check_memory
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
+from kernelgym_train.mcgs.device_checks import check_devices
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.finishing import sentence
 from kernelgym_train.mcgs.folders import read_tasks, search_folder, whole_sentence
@@ -214,24 +210,13 @@ class _Evaluators(contextlib.ExitStack):
         return self._made[rules, devices]
 
     def check(self, task: SearchTask) -> None:
-        """Make sure that a task's device is there, times its language, and has the memory.
+        """Make sure that a task's devices are there, and can do what the settings ask.
 
         Raises:
-            UsageError: If the device is not there, or a shape does not fit.
+            UsageError: If they are not, or cannot.
             UnsupportedLanguage: If the device does not run the kernel's language.
         """
-        device = find_device(self._devices(task)[0])
-        language = check_language(task.start.language, device)
-        if not language.is_timed(device):
-            raise UsageError(
-                f"{task.name}: kernels in {language.title} are not timed on the {device}; give "
-                "gpus=0, or device=cuda:0"
-            )
-        if self._settings.ncu_every and (device == "cpu" or not find_ncu()):
-            why = "only a GPU is profiled" if device == "cpu" else "ncu is not on the PATH"
-            raise UsageError(f"ncu_every={self._settings.ncu_every}: {why}; give 0")
-        if task.spec is not None:
-            check_memory(task.spec, memory_budget(None, device), device)
+        check_devices(task, self._devices(task), self._settings.ncu_every)
 
     def _devices(self, task: SearchTask) -> tuple[str, ...]:
         return self._settings.devices(task.start.language)

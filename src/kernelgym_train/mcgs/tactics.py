@@ -18,9 +18,9 @@ Contract:
   count a fifth less with every search that is added;
 - a prior is multiplied by a factor between 0.1 and 1.1 and never becomes zero; without results,
   priors are the proposer's own;
-- the file is read, extended and replaced atomically, under a lock. A search uses the results that
-  the file held when it began; they are part of its log, so that a resumed search has the same
-  priors.
+- the file is read, extended and replaced atomically, under a lock; a file of an earlier version is
+  begun anew. A search uses the results that the file held when it began; they are part of its log,
+  so that a resumed search has the same priors.
 
 Everything but `read_tactics` and `add_tactics` is pure.
 """
@@ -248,6 +248,8 @@ def _read(path: Path) -> dict[str, Any]:
         return {"version": VERSION, "entries": {}}
     try:
         whole = json.loads(path.read_text(encoding="utf-8"))
+        if whole["version"] < VERSION:  # of an earlier package; the next search replaces it
+            return {"version": VERSION, "entries": {}}
         if whole["version"] == VERSION:  # entries of another version may have any form
             for entry in whole["entries"].values():
                 _edges(entry["edges"])

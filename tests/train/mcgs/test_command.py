@@ -67,6 +67,7 @@ def test_command_interrupted_checks_the_best_and_goes_on(
     number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made: list[ScriptedEvaluator] = []
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path / "cache"))
 
     def judged(problem: Problem, kernel: Kernel) -> Verdict:
         if len(made) == 1 and len(made[0].judged) == 6:

@@ -192,9 +192,15 @@ def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) ->
 
 
 def test_another_version_is_told_before_its_form(tmp_path: Path) -> None:
-    tactics_path(tmp_path).write_text('{"version": 1, "contexts": [1]}')
-    with pytest.raises(UsageError, match="is of version 1, and 3 is known"):
+    tactics_path(tmp_path).write_text('{"version": 9, "contexts": [1]}')
+    with pytest.raises(UsageError, match="is of version 9, and 3 is known"):
         searches.run(tmp_path, searches.evaluator(), 2)
+
+
+def test_file_of_an_earlier_version_is_begun_anew(tmp_path: Path) -> None:
+    tactics_path(tmp_path).write_text('{"version": 2, "entries": {"x": 3}}')
+    searches.run(tmp_path, searches.evaluator(), 2)
+    assert json.loads(tactics_path(tmp_path).read_text())["version"] == 3
 
 
 def test_a_finished_search_reads_no_tactics(tmp_path: Path) -> None:
