@@ -40,26 +40,11 @@ def tenant_of(request: Request, keys: KeyRing, role: str, *, any_host: bool = Fa
         any_host: Whether a server without keys answers to any host's name.
 
     Raises:
-        Refusal: If its key is unknown or lacks the role, or it comes too often.
+        Refusal: As `KeyRing.holder`, or if a server without keys is asked by the name of a host.
     """
     if keys.path is None and not any_host:
         _check_host(request)
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    tenant = keys.tenant(key.strip() if kind.lower() == "bearer" else "")
-    if tenant is None:
-        raise Refusal(
-            401, "key", "the key is missing, unknown or expired; send Authorization: Bearer KEY"
-        )
-    if (wait_s := keys.wait_s(tenant)) > 0.0:
-        raise Refusal(
-            429,
-            "too_often",
-            f"this key has {tenant.per_minute} requests a minute; wait {wait_s:.1f} s",
-            wait_s,
-        )
-    if role not in tenant.roles:
-        raise Refusal(403, "role", f"this key lacks the role {role!r}")
-    return tenant
+    return keys.holder(request.headers.get("authorization", ""), role)
 
 
 def _check_host(request: Request) -> None:

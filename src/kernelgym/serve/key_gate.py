@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from kernelgym.serve.keys import KeyRing, Role
+from kernelgym.serve.refusal import Refusal
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,24 +36,18 @@ class KeyGate:
         """Answer a request or open a WebSocket: 401, 403 and 429 as ``kernelgym serve`` does."""
         if scope["type"] == "lifespan":
             return await self._app(scope, receive, send)
-        status, why = self._refusal(dict(scope["headers"]).get(b"authorization", b""))
-        if not status:
-            return await self._app(scope, receive, send)
+        authorization = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+        try:
+            self._keys.holder(authorization, self._role)
+        except Refusal as refusal:
+            return await self._refuse(refusal, scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        status, why = refusal.status, refusal.message
         if scope["type"] == "websocket":  # closed before it is accepted: the server answers 403
             await receive()
             return await send({"type": "websocket.close", "code": 1008, "reason": why})
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps({"detail": why}).encode()})
-
-    def _refusal(self, authorization: bytes) -> tuple[int, str]:
-        """Return status and reason; 0 if the key is good."""
-        kind, _, key = authorization.decode("latin-1").partition(" ")
-        tenant = self._keys.tenant(key.strip() if kind.lower() == "bearer" else "")
-        if tenant is None:
-            return 401, "the key is missing, unknown or expired; send Authorization: Bearer KEY"
-        if (wait_s := self._keys.wait_s(tenant)) > 0.0:
-            return 429, f"this key has {tenant.per_minute} requests a minute; wait {wait_s:.1f} s"
-        if self._role not in tenant.roles:
-            return 403, f"this key lacks the role {self._role!r}"
-        return 0, ""

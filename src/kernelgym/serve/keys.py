@@ -24,6 +24,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.file_lock import locked
 from kernelgym.rate_limit import RateLimit
 from kernelgym.reading import read
+from kernelgym.serve.refusal import Refusal
 
 Role = Literal["judge", "problems", "admin"]
 
@@ -168,6 +169,29 @@ class KeyRing:
             self._refresh(self.path)
             found = self._by_digest.get(_digest(key))
         return None if found is None or found.is_expired() else found
+
+    def holder(self, authorization: str, role: str) -> Tenant:
+        """Return the tenant of a request by its header ``Authorization``, and count the request.
+
+        Raises:
+            Refusal: If the key is unknown or lacks the role, or comes too often.
+        """
+        kind, _, key = authorization.partition(" ")
+        tenant = self.tenant(key.strip() if kind.lower() == "bearer" else "")
+        if tenant is None:
+            raise Refusal(
+                401, "key", "the key is missing, unknown or expired; send Authorization: Bearer KEY"
+            )
+        if (wait_s := self.wait_s(tenant)) > 0.0:
+            raise Refusal(
+                429,
+                "too_often",
+                f"this key has {tenant.per_minute} requests a minute; wait {wait_s:.1f} s",
+                wait_s,
+            )
+        if role not in tenant.roles:
+            raise Refusal(403, "role", f"this key lacks the role {role!r}")
+        return tenant
 
     def named(self, name: str) -> Tenant:
         """Return a tenant by name; one with default limits if its key was revoked."""
