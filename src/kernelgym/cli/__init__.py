@@ -31,6 +31,7 @@ from kernelgym.cli.device import DeviceCommand
 from kernelgym.cli.eval import EvalCommand
 from kernelgym.cli.export import ExportCommand, RescoreCommand
 from kernelgym.cli.export_tasks import ExportTasksCommand
+from kernelgym.cli.fetch import FetchCommand
 from kernelgym.cli.import_ import ImportCommand
 from kernelgym.cli.index import (
     IndexBuildCommand,
@@ -71,6 +72,7 @@ COMMANDS: dict[str, type[Command]] = {
     "show": ShowCommand,
     "check": CheckCommand,
     "play": PlayCommand,
+    "fetch": FetchCommand,
     "lint": LintCommand,
     "baseline": BaselineCommand,
     "device": DeviceCommand,

@@ -19,6 +19,7 @@ from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.hygiene import REASONS, Hygiene
 from kernelgym.judging_memory import memory_budget, parse_bytes
+from kernelgym.pretrained import check_models
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Problem
@@ -72,6 +73,7 @@ class LintCommand(MemoryOption):
         groups = _problems_by_target(self.targets, self.sizes)
         for group in groups:
             if len(group) == 1:  # of a suite, those that fit are tested
+                check_models(group[0])
                 check_fits(group[0], budget, self.device)
         problems = _distinct(groups)
         from kernelgym.judge.lint.process import lint

@@ -34,6 +34,7 @@ class LsCommand(Command):
     def run(self) -> int:
         """Print the table; return the exit code."""
         from kernelgym.errors import UsageError
+        from kernelgym.pretrained import missing_models
         from kernelgym.suites import suite
         from kernelgym.suites.base import non_empty
         from kernelgym.suites.kernelbench_small import SMALL
@@ -68,6 +69,12 @@ class LsCommand(Command):
                     f"small` says why: {', '.join(missing)}",
                     "dim",
                 )
+        if missing := [p.id for p in known if missing_models(p)]:
+            print_text(
+                f"{len(missing)} problems load pretrained models that are not on this machine; "
+                f"`kernelgym fetch {missing[0]}` brings the first one's",
+                "dim",
+            )
         if self.suite == "Synthetic":
             print_text(
                 "The suite is endless: any number from 1 exists, and @seed3 or @seed3-gpu after "

@@ -81,6 +81,7 @@ def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
     known = fact(problem.id, problem.name)
     if known is not None:
         rows += _measured(known)
+    rows += _models(problem)
     if (needed := needed_bytes(problem)) is not None:
         rows.append(("judging takes at least", in_gigabytes(needed)))
     rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in hygiene.reasons]
@@ -104,4 +105,17 @@ def _measured(known: Fact) -> list[tuple[str, str]]:
         rows.append(("forward pass", f"{known.gflop:g} GFLOP"))
     if known.h100_eager_ms is not None:
         rows.append(("eager on an H100", f"{known.h100_eager_ms:g} ms"))
+    return rows
+
+
+def _models(problem: Problem) -> list[tuple[str, str]]:
+    """Return what is here of the pretrained models that a problem loads."""
+    from kernelgym.pretrained import held, models_of
+
+    rows = []
+    for name in models_of(problem):
+        found, here = held(name), f"not here; `kernelgym fetch {problem.id}` brings it"
+        if found is not None:
+            here = f"revision {found.revision[:12]}, weights of {in_gigabytes(found.weight_bytes)}"
+        rows.append(("pretrained model", f"{name}: {here}"))
     return rows

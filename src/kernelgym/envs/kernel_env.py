@@ -183,6 +183,7 @@ class KernelEnv(gym.Env[str, str]):
             exclude_degenerate=exclude_degenerate,
             allow_degenerate=allow_degenerate,
             memory_bytes=self.memory_bytes,
+            judged_here=evaluator is None,
         )
         self.problems = self._choice.problems
         count = estimate_tokens if count_tokens is None else check_counter(count_tokens)

@@ -19,6 +19,7 @@ from kernelgym.devices import find_device
 from kernelgym.errors import DegenerateProblem, ProblemError, UnknownName, UsageError
 from kernelgym.hygiene import refuse
 from kernelgym.judging_memory import memory_budget
+from kernelgym.pretrained import check_models, what_is_missing
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites import SUITES, Ids, Suite
@@ -53,6 +54,8 @@ class ProblemChoice:
     degenerate problems narrowed the choice."""
     level: int | None = None
     """Level that the environment plays; None for all."""
+    judged_here: bool = False
+    """Whether this machine judges, so that pretrained models have to be on it."""
 
     def find(self, problem_id: object, allow_degenerate: bool = False) -> Problem:
         """Return the problem of an id, for an episode that names it.
@@ -69,6 +72,8 @@ class ProblemChoice:
         if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
             raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
         found = self._named(str(problem_id))
+        if self.judged_here:
+            check_models(found)
         check_fits(found, self.memory_bytes, self.device)
         if self.gated and not allow_degenerate:
             how = "pass options={'problem_id': ..., 'allow_degenerate': True}"
@@ -108,10 +113,12 @@ def choose_problems(
     exclude_degenerate: bool = False,
     allow_degenerate: bool = False,
     memory_bytes: int | None = None,
+    judged_here: bool = False,
 ) -> ProblemChoice:
     """Return an environment's choice; the arguments are those of `KernelEnv`.
 
-    Only `memory_bytes` sets no limit here if it is None.
+    Only `memory_bytes` sets no limit here if it is None. Where this machine judges (`judged_here`),
+    problems whose pretrained models are not on it are listed, and not drawn.
 
     Raises:
         UsageError: If an argument is unknown or contradicts another, a problem named by its id
@@ -158,12 +165,19 @@ def choose_problems(
             passing(listed, ruleset, device), "the choice", exclude_degenerate=exclude_degenerate
         )
     for problem in named:
+        if judged_here:
+            check_models(problem)
         check_fits(problem, memory_bytes, device)
-    fit = fitting(listed, memory_bytes)
-    if not fit and memory_bytes is not None:
-        least, which = min((needed_bytes(problem) or 0, problem.id) for problem in listed)
+    there = tuple(p for p in listed if not (judged_here and what_is_missing(p)))
+    if not there:
         raise ProblemError(
-            f"all {len(listed)} problems of the choice need more than the memory budget; "
+            f"no problem of the choice can be judged on this machine: {what_is_missing(listed[0])}"
+        )
+    fit = fitting(there, memory_bytes)
+    if not fit and memory_bytes is not None:
+        least, which = min((needed_bytes(problem) or 0, problem.id) for problem in there)
+        raise ProblemError(
+            f"all {len(there)} problems of the choice need more than the memory budget; "
             f"{too_large(which, least, memory_bytes, device)}"
         )
     gated = ruleset.check_problems and not allow_degenerate
@@ -180,7 +194,18 @@ def choose_problems(
                 f"under {ruleset.label} (such as {first.problem_id}: {first.summary}); choose "
                 "others, or pass allow_degenerate=True to play them all the same"
             )
-    return ProblemChoice(listed, drawn, fit, ruleset, device, gated, memory_bytes, whole, level)
+    return ProblemChoice(
+        listed,
+        drawn,
+        fit,
+        ruleset,
+        device,
+        gated,
+        memory_bytes,
+        whole,
+        level,
+        judged_here,
+    )
 
 
 def _listed(

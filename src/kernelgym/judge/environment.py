@@ -17,8 +17,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelgym.languages import header_variables
+from kernelgym.pretrained import HUB_VARIABLES, hub_variables
 
-__all__ = ["COMPILER", "TRUSTED", "ZYGOTE", "AllowList", "header_folders", "kept_variables"]
+__all__ = [
+    "COMPILER",
+    "TRUSTED",
+    "ZYGOTE",
+    "AllowList",
+    "header_folders",
+    "kept_variables",
+    "of_trusted",
+]
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 
@@ -40,7 +49,11 @@ class AllowList:
 COMPILER = AllowList(("PATH",))
 """Variables that compilers, their stages and the assembler keep."""
 ZYGOTE = AllowList(
-    ("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "KERNELGYM_PLAIN_INTERPRETER"), ("CUDA_",)
+    (
+        *("PATH", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "KERNELGYM_PLAIN_INTERPRETER"),
+        *HUB_VARIABLES,
+    ),
+    ("CUDA_",),
 )
 """Variables that the zygote keeps; `judge/untrusted/zygote.py` names those that candidates keep."""
 TRUSTED = AllowList(
@@ -77,3 +90,11 @@ def header_folders() -> dict[str, str]:
     Candidates get them, so that a kernel can name the folder that its build includes.
     """
     return {name: os.environ[name] for name in header_variables() if name in os.environ}
+
+
+def of_trusted() -> dict[str, str]:
+    """Return the variables of a process that runs a problem's own code.
+
+    It reads pretrained models from kernelgym's folder, without network.
+    """
+    return kept_variables(TRUSTED) | hub_variables()

@@ -43,6 +43,7 @@ from kernelgym.languages import (
 )
 from kernelgym.paths import cache_folder
 from kernelgym.precision import judged_precisions
+from kernelgym.pretrained import check_models
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.known_memory import check_fits
@@ -236,9 +237,14 @@ class LocalEvaluator(EvaluatorBase):
             return None
         return None if isinstance(found, JudgeFailure) else found
 
+    def _check_problem(self, problem: Problem) -> None:
+        """Raise if no worker could run the problem's reference."""
+        check_models(problem)
+        check_fits(problem, self._memory_bytes, self._device)
+
     def _check(self, problem: Problem, kernel: Kernel) -> None:
         """Raise if no worker could judge the kernel."""
-        check_fits(problem, self._memory_bytes, self._device)
+        self._check_problem(problem)
         for precision in judged_precisions(problem, self._ruleset):
             check_language(kernel.language, self._device, precision)
         check_requirements(LANGUAGES[kernel.language], kernel.source, self._device)
@@ -284,7 +290,7 @@ class LocalEvaluator(EvaluatorBase):
                 f"{self._device}: compile on device 'cpu', for: "
                 f"{', '.join(entry.compiled_for) or 'nothing'} (the ruleset's front_end)"
             )
-        check_fits(problem, self._memory_bytes, self._device)
+        self._check_problem(problem)
         check_requirements(entry, kernel.source, "cpu")
         try:
             found = self._pool.lend(lambda worker: worker.compile_only(problem, kernel))
@@ -388,7 +394,7 @@ class LocalEvaluator(EvaluatorBase):
         Raises:
             UsageError: If the problem needs more than the memory budget.
         """
-        check_fits(problem, self._memory_bytes, self._device)
+        self._check_problem(problem)
         try:
             return self._pool.lend(lambda worker: worker.prepare_baseline(problem, refresh))
         except UsageError:

@@ -5,6 +5,8 @@ Used only in the worker process, where a problem's source is trusted code.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -62,9 +64,28 @@ def _input_bytes(source: str, name: str) -> int:
 @lru_cache(maxsize=256)
 def _output_bytes(source: str, name: str) -> int:
     try:
-        with torch.device("meta"), torch.no_grad():
+        with torch.device("meta"), torch.no_grad(), _without_weights(source):
             names = names_of(source, name)
             drawn = names["get_inputs"]()
             return bytes_of(names["Model"](*names["get_init_inputs"]())(*drawn))
     except Exception:
         return _input_bytes(source, name)
+
+
+@contextmanager
+def _without_weights(source: str) -> Iterator[None]:
+    """Construct transformers models from their configurations alone in a block."""
+    if "from_pretrained" not in source:
+        yield
+        return
+    from transformers import PreTrainedModel
+
+    def shaped(cls: Any, name: str, *_: object, config: Any = None, **__: object) -> Any:
+        return cls(config if config is not None else cls.config_class.from_pretrained(name)).eval()
+
+    loads = PreTrainedModel.__dict__["from_pretrained"]
+    PreTrainedModel.from_pretrained = classmethod(shaped)
+    try:
+        yield
+    finally:
+        PreTrainedModel.from_pretrained = loads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "bytes_of",
     "leaves_of",
     "lowest",
+    "plain_output",
     "precisions_of",
     "same_bytes",
     "tensors_of",
@@ -43,6 +45,27 @@ def leaves_of(value: Any) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [leaf for item in value for leaf in leaves_of(item)]
     return [] if value is None else [value]
+
+
+def plain_output(output: Any) -> Any:
+    """Return a model's output with the caches of transformers models as lists of tensors.
+
+    A cache becomes a list with keys and values of each layer, the cache of an encoder-decoder a
+    list of its two caches. `kernelgym.judge.untrusted.outputs` reads a candidate's alike.
+    """
+    caches = sys.modules.get("transformers.cache_utils")
+    if caches is None or isinstance(output, torch.Tensor):
+        return output
+    if isinstance(output, dict):
+        return {key: plain_output(item) for key, item in output.items()}
+    if isinstance(output, (list, tuple)):
+        return [plain_output(item) for item in output]
+    if isinstance(output, caches.EncoderDecoderCache):
+        both = (output.self_attention_cache, output.cross_attention_cache)
+        return [plain_output(cache) for cache in both]
+    if isinstance(output, caches.Cache):
+        return [[layer.keys, layer.values] for layer in output.layers]
+    return output
 
 
 def precisions_of(value: Any) -> frozenset[Precision]:

@@ -21,7 +21,7 @@ from kernelgym.compile_result import CompileResult
 from kernelgym.counters import Counters
 from kernelgym.devices import alone
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge.environment import TRUSTED, kept_variables
+from kernelgym.judge.environment import of_trusted
 from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.processes.scratch import remove_folder
 from kernelgym.judge.starvation import Starvation
@@ -245,7 +245,7 @@ def _environment(folder: Path, visible: dict[str, str]) -> dict[str, str]:
         folder: The cache folder.
         visible: Variables that limit which devices it sees.
     """
-    environment = kept_variables(TRUSTED) | visible
+    environment = of_trusted() | visible
     environment |= {"OMP_WAIT_POLICY": "PASSIVE", "TRITON_INTERPRET": "0"}
     for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         environment[name] = str(folder.absolute() / "own-kernels")

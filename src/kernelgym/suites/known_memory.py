@@ -1,7 +1,8 @@
 """Memory that judging a problem takes, known without running anything.
 
 KernelBench's sizes are in the shipped table, and those of a Synthetic problem follow from its id.
-A kernel spec's problem says its own. Of other problems, such as those of a folder, nothing is known
+A kernel spec's problem says its own. Pretrained weights that are on this machine
+count as well. Of other problems, such as those of a folder, nothing is known
 here; the judge looks at their inputs before it runs a kernel. Sizes are those at fp32, and count at
 lower precisions too.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 
 from kernelgym.errors import ProblemError
 from kernelgym.judging_memory import in_gigabytes, judging_bytes
+from kernelgym.pretrained import COPIES_OF_WEIGHTS, weight_bytes
 from kernelgym.suites.kernelbench_facts import fact
 from kernelgym.types import Problem
 
@@ -31,10 +33,12 @@ def needed_bytes(problem: Problem) -> int | None:
         return None if found is None else judging_bytes(*found)
     if match := _OF_A_SPEC.match(problem.source):
         return judging_bytes(int(match[1]), int(match[2]))
-    entry = fact(problem.id, problem.name)
+    entry, weights = fact(problem.id, problem.name), COPIES_OF_WEIGHTS * weight_bytes(problem)
     if entry is None or entry.input_bytes is None:
-        return None
-    return judging_bytes(entry.input_bytes, entry.output_bytes or 0, entry.param_bytes or 0)
+        return judging_bytes(0, 0, weights) if weights else None
+    return judging_bytes(
+        entry.input_bytes, entry.output_bytes or 0, weights or entry.param_bytes or 0
+    )
 
 
 def fitting(problems: Iterable[Problem], budget: int | None) -> tuple[Problem, ...]:

@@ -29,6 +29,7 @@ from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judging_memory import judging_bytes, kernel_bytes
+from kernelgym.pretrained import COPIES_OF_WEIGHTS, weight_bytes
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
@@ -114,7 +115,8 @@ class Accelerator:
     def check_room(self, problem: Problem) -> None:
         """Check that the memory budget and the device hold what judging takes.
 
-        Where a problem's sizes are not known, its inputs alone are counted, without drawing them.
+        Where a problem's sizes are not known, its inputs alone are counted, without drawing them;
+        of one that loads pretrained weights the outputs too, without loading them.
 
         Raises:
             ProblemError: If they do not.
@@ -122,6 +124,9 @@ class Accelerator:
         if self.device.type == "cpu" and not self._memory_bytes:
             return
         needed = needed_bytes(problem) or judging_bytes(input_bytes(problem))
+        if weights := self._weights(problem):
+            called = judging_bytes(input_bytes(problem), output_bytes(problem), weights)
+            needed = max(needed, called)
         if 0 < self._memory_bytes < needed:
             raise ProblemError(too_large(problem.id, needed, self._memory_bytes, self._called))
         if self.device.type == "cpu":
@@ -138,8 +143,7 @@ class Accelerator:
         """Return True if the device's memory holds several kernels of a problem at once."""
         if self._memory_budget is None:
             return True
-        size = kernels * kernel_bytes(input_bytes(problem), output_bytes(problem))
-        return size <= self._memory_budget.total_bytes
+        return self._size(problem, kernels) <= self._memory_budget.total_bytes
 
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
         """Wait for memory for kernels of a problem, and hold it.
@@ -149,8 +153,18 @@ class Accelerator:
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
             return contextlib.nullcontext()
-        size = kernels * kernel_bytes(input_bytes(problem), output_bytes(problem))
-        return self._hold(self._memory_budget.taken(size))
+        return self._hold(self._memory_budget.taken(self._size(problem, kernels)))
+
+    @staticmethod
+    def _size(problem: Problem, kernels: int) -> int:
+        """Return the bytes that kernels of a problem and its reference take together."""
+        size = kernel_bytes(input_bytes(problem), output_bytes(problem))
+        return kernels * (size + Accelerator._weights(problem))
+
+    @staticmethod
+    def _weights(problem: Problem) -> int:
+        """Return the bytes of all copies of a problem's pretrained weights."""
+        return COPIES_OF_WEIGHTS * weight_bytes(problem)
 
     def between_timings(self) -> contextlib.AbstractContextManager[None]:
         """Keep all workers from timing on a CUDA device during the block.

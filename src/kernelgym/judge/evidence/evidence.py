@@ -150,7 +150,8 @@ def gather(rerun: Rerun) -> Evidence:
             if not outcome.passed:
                 failure, last = Failure.WRONG, outcome.message
                 continue
-            evidence = from_watched_call(seen, TorchWork.of(counter), case.kernel, case.ruleset)
+            work = TorchWork.of(counter, run.reference.is_whole_model)
+            evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:
                 in_graphs = _claimed(seen.get("in_graphs")).bytes
@@ -388,6 +389,8 @@ def from_watched_call(
         return _refused("work_not_replaced", message, found)
     if rules is None:
         return found
+    if work.whole_model:
+        rules = dataclasses.replace(rules, least_share=rules.small_share)
     return _with_small_share(found, 1.0 - share, "of the reference's work", rules, name)
 
 

@@ -111,7 +111,8 @@ class InlineWatch:
         if outcome.passed:
             left_s = self._session.channel.left_s
             with self._clock.stage("evidence"):
-                self._learn(seen, TorchWork.of(counter))
+                whole_model = self._run.reference.is_whole_model
+                self._learn(seen, TorchWork.of(counter, whole_model))
             self._session.channel.grant(left_s)
         self._session.trace("off")
         return outcome

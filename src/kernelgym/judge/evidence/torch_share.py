@@ -98,12 +98,16 @@ class TorchWork:
     bytes: dict[str, float]
     products: float
     elements: float
+    whole_model: bool = False
+    """Whether this is a model of the package transformers. Algebra on its weights, such as a factor
+    put into them, saves torch a few per cent of the work without a kernel, and so does leaving out
+    a cache: more has to be replaced than in other references."""
 
     @classmethod
-    def of(cls, counter: Counter) -> TorchWork:
+    def of(cls, counter: Counter, whole_model: bool = False) -> TorchWork:
         """Return the work that a trusted counter counted."""
         done = counter.work
-        return cls(dict(done.bytes), done.products, done.elements)
+        return cls(dict(done.bytes), done.products, done.elements, whole_model)
 
     def __add__(self, other: TorchWork) -> TorchWork:
         bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}
@@ -153,7 +157,9 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
             that it moves, unless it is known to be cheap.
     """
     dear = _UNKNOWN if unknown_is_dear else 1.0
-    joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
+    # A whole model joins the keys and values of a cache, which a kernel may leave out.
+    joins = () if reference.whole_model else JOINS
+    joined = sum(reference.bytes.get(name, 0.0) for name in joins)
     total = _worth(reference.bytes, 0)
     if not total and not joined:
         # The problem only moves data, so copies, which otherwise count nothing, are the work.

@@ -25,9 +25,10 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.hygiene import Hygiene, read_kept, write_kept
-from kernelgym.judge.environment import TRUSTED, kept_variables
+from kernelgym.judge.environment import of_trusted
 from kernelgym.judge.untrusted import protocol
 from kernelgym.paths import hygiene_folder
+from kernelgym.pretrained import what_is_missing
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
@@ -65,7 +66,7 @@ class HygieneProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
-                env=kept_variables(TRUSTED) | {"OMP_WAIT_POLICY": "PASSIVE"},
+                env=of_trusted() | {"OMP_WAIT_POLICY": "PASSIVE"},
                 start_new_session=True,
             )
         self._finalizer = weakref.finalize(self, _end, self._process, self._socket, self._errors)
@@ -177,6 +178,8 @@ def lint(
         needed = needed_bytes(problem) or 0
         if kept is not None:
             yield index, kept
+        elif missing := what_is_missing(problem):
+            yield index, _result(problem, rules, device, (), missing)
         elif 0 < memory_bytes < needed:
             why = too_large(problem.id, needed, memory_bytes, device)
             yield index, _result(problem, rules, device, (), why)

@@ -20,7 +20,8 @@ from types import MappingProxyType
 from typing import Any
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.environment import TRUSTED, kept_variables
+from kernelgym.judge.environment import of_trusted
+from kernelgym.pretrained import what_is_missing
 from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import needed_bytes, too_large
@@ -58,8 +59,10 @@ def measure_reference(
         The times; without any and with a message if the reference fails or takes too long.
     """
     needed = needed_bytes(problem) or 0
-    if 0 < memory_bytes < needed:
-        result: dict[str, Any] = {"message": too_large(problem.id, needed, memory_bytes, device)}
+    if missing := what_is_missing(problem):
+        result: dict[str, Any] = {"message": missing}
+    elif 0 < memory_bytes < needed:
+        result = {"message": too_large(problem.id, needed, memory_bytes, device)}
     else:
         fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem) if f.init}
         job = {
@@ -130,7 +133,7 @@ def _run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**kept_variables(TRUSTED), **caches, **variables},
+            env={**of_trusted(), **caches, **variables},
             start_new_session=True,
             text=True,
         )

@@ -14,8 +14,10 @@ Not covered: which tensors lie in an arena, and when (`kernelgym.judge.session.c
 from __future__ import annotations
 
 import fcntl
+import json
 import mmap
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -242,7 +244,8 @@ def encode(value: Any, place: Any) -> Any:
     """Encode an argument for a candidate: tensors become regions, the rest JSON.
 
     Args:
-        value: Tensor, number, string, None, dtype, or a list, tuple or dict of these.
+        value: Tensor, number, string, None, dtype, a list, tuple or dict of these, or the
+            configuration of a transformers model.
         place: Called with each tensor; returns its `ArenaRegion`.
 
     Raises:
@@ -259,4 +262,14 @@ def encode(value: Any, place: Any) -> Any:
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
         return {kind: [encode(item, place) for item in value]}
+    if _is_configuration(value):
+        # The dictionary leaves out which attention a problem asked for.
+        fields = json.loads(value.to_json_string(use_diff=False))
+        return {"config": {**fields, "attn_implementation": value._attn_implementation}}
     raise TypeError(f"an argument of type {type(value).__name__} cannot be given to a kernel")
+
+
+def _is_configuration(value: Any) -> bool:
+    """Return True if a value is the configuration of a transformers model."""
+    transformers = sys.modules.get("transformers")  # it made the value, so it is imported
+    return transformers is not None and isinstance(value, transformers.PretrainedConfig)

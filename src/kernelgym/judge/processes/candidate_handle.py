@@ -75,6 +75,8 @@ class CandidateKind:
     streams: bool = False
     """Whether its CUDA streams may run side by side. Making and ending a context that allows this
     takes three times as long."""
+    weight_bytes: int = 0
+    """Bytes of the pretrained weights that it loads, for which its memory limit makes room."""
 
 
 USUAL = CandidateKind()

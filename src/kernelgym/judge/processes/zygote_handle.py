@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +94,7 @@ class Zygote:
         self._standby: dict[CandidateKind, list[Candidate]] = {}
         self._coming: dict[CandidateKind, Candidate] = {}
         self._wanted: set[CandidateKind] = set()
+        self._preloaded: set[str] = set()
         self._decoder = protocol.Decoder()
         self._errors = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
@@ -141,6 +144,18 @@ class Zygote:
                 protocol.send(self._control, told)
         self._has_met = True
 
+    def preload(self, modules: Sequence[str]) -> None:
+        """Have the zygote import modules, each once, without waiting; what it forks then has them.
+
+        Args:
+            modules: Names of modules of installed packages.
+        """
+        new = [name for name in modules if name not in self._preloaded]
+        if new:
+            with contextlib.suppress(OSError):  # if the zygote is gone, `take` says why
+                protocol.send(self._control, {"op": "import", "modules": new})
+            self._preloaded.update(new)
+
     def wait_ready(self) -> None:
         """Wait until the zygote can fork candidates.
 
@@ -165,8 +180,9 @@ class Zygote:
         except JudgeError:
             taken.discard()
             raise
-        # Few kernels use several streams. A second process on standby would cost every kernel.
-        if not kind.streams:
+        # Few kernels use several streams or pretrained weights. A second process on standby would
+        # cost every kernel.
+        if not (kind.streams or kind.weight_bytes):
             self._wanted.add(kind)
         return taken
 
@@ -387,9 +403,14 @@ def start_zygote(
     return Zygote(
         family_of(language, device),
         limits,
-        readable_paths(*(driver_paths() if on_device else ())),
+        readable_paths(*(driver_paths() if on_device else ()), *_models()),
         scratch,
         known or tier,
         device,
         tier_is_known=bool(known),
     )
+
+
+def _models() -> tuple[str, ...]:
+    """Return the folder of pretrained models, if this process has one; it need not exist yet."""
+    return tuple(filter(None, (os.environ.get("HF_HUB_CACHE"),)))

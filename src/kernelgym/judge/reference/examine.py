@@ -107,6 +107,7 @@ def examine(
     ruleset: Ruleset,
     device: Any,
     shares_device: bool = False,
+    loads_weights: bool = False,
 ) -> InputConditions:
     """Run a problem's reference and return which kinds of inputs and changes of state suit it.
 
@@ -118,6 +119,8 @@ def examine(
         device: A `torch.device`.
         shares_device: Whether other workers use the device's memory, too. Running out of memory
             then says nothing about the problem, and is raised.
+        loads_weights: Whether the model loads pretrained weights. They are the problem's own, as
+            if they had been drawn, so only tensors of one value are replaced.
 
     Raises:
         Exception: Whatever the problem raises on its own inputs.
@@ -141,6 +144,8 @@ def examine(
     if ruleset.perturb_state:
         anew = construct_anew()
         state = fixed_state(runner.model, anew) | related_state(runner.model, anew)
+        if loads_weights:
+            state = {name: value for name, value in state.items() if is_constant(value)}
         varied, smallest_variance = _varied(state, bears_state, ruleset.small_variances)
     if varied:
         own = runner.expect(inputs, _SEED)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -37,6 +38,7 @@ from kernelgym.judge.reference.runner import (
     place,
 )
 from kernelgym.judge.tensors import DTYPES, bytes_of, lowest, precisions_of, same_bytes, tensors_of
+from kernelgym.pretrained import models_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
 
@@ -119,6 +121,15 @@ class Reference:
         """The model, on the device."""
         model: torch.nn.Module = self._runner.model
         return model
+
+    @property
+    def is_whole_model(self) -> bool:
+        """Whether the reference runs a model of the package transformers."""
+        transformers = sys.modules.get("transformers")  # it made the model, so it is imported
+        if transformers is None:
+            return False
+        kind = transformers.PreTrainedModel
+        return any(isinstance(module, kind) for module in self.model.modules())
 
     @property
     def rules(self) -> Ruleset:
@@ -211,7 +222,8 @@ class Reference:
         Runs separate models, so that this one keeps its state.
         """
         build, rules = (self._build, self._construct_anew), self._ruleset
-        return examine(*build, self._draw_kind, rules, self.device, self._shares_device)
+        loads = bool(models_of(self.problem))
+        return examine(*build, self._draw_kind, rules, self.device, self._shares_device, loads)
 
     def inputs(self, seed: int, kind: str = GIVEN) -> list[Any]:
         """Return one set of inputs, with floating-point tensors in their precision."""

@@ -22,7 +22,7 @@ from kernelgym.judge.inputs.seeds import random_state, seed_all
 from kernelgym.judge.out_of_memory import available_bytes, lacked_memory
 from kernelgym.judge.reference.fixed_state import put_state
 from kernelgym.judge.reference.widened import Widened
-from kernelgym.judge.tensors import bytes_of, same_bytes, tensors_of
+from kernelgym.judge.tensors import bytes_of, plain_output, same_bytes, tensors_of
 from kernelgym.judging_memory import device_bytes
 from kernelgym.rulesets import Precision
 
@@ -147,7 +147,7 @@ class ReferenceRunner:
         state = [buffer.clone() for buffer in self.model.buffers()] if first else []
         seed_all(seed, self.device)
         before = random_state(self.device)
-        output = self.model(*given)
+        output = plain_output(self.model(*given))
         held = tensors_of([given, *map(vars, self.model.modules())])
         new = _lie_apart(tensors_of(output), held)
         self.draws = self.draws or before != random_state(self.device)
@@ -267,7 +267,7 @@ class ReferenceRunner:
     def _call(self, model: Any, inputs: list[Any], seed: int) -> Any:
         seed_all(seed, self.device)
         with Widened() if self._widens else contextlib.nullcontext():
-            return model(*[_widen(value) for value in inputs])
+            return plain_output(model(*[_widen(value) for value in inputs]))
 
     def _is_large(self, inputs: list[Any], output: Any) -> bool:
         return bytes_of([inputs, output]) > _total_bytes(self.device) // _LARGE_SHARE
@@ -318,7 +318,7 @@ class ReferenceRunner:
         for part in rows:
             seed_all(seed, self.device)
             try:
-                alone = tensors_of(self.model(*_copied(_cut(inputs, part, cut))))
+                alone = tensors_of(plain_output(self.model(*_copied(_cut(inputs, part, cut)))))
             except Exception as error:
                 if lacked_memory(error):
                     raise

@@ -33,8 +33,9 @@ from kernelgym.judge.sandbox import tiers
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.session.session import CandidateSession
 from kernelgym.languages import LANGUAGES
+from kernelgym.pretrained import modules_of, weight_bytes
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Kernel
+from kernelgym.types import Kernel, Problem
 
 __all__ = ["CandidateProcesses"]
 
@@ -67,6 +68,12 @@ class CandidateProcesses:
         self._zygotes: dict[ZygoteFamily, Zygote] = {}
         self._begun = {} if begun is None else {begun.family: begun}  # not ready yet
         self._builder: Builder | None = None
+        self._weight_bytes = 0
+        self._modules: tuple[str, ...] = ()
+
+    def fit(self, problem: Problem) -> None:
+        """Fit the processes that are opened from now on to a problem's pretrained models."""
+        self._weight_bytes, self._modules = weight_bytes(problem), modules_of(problem)
 
     @contextlib.contextmanager
     def open(
@@ -89,7 +96,10 @@ class CandidateProcesses:
             UsageError: If the required sandbox tier is not available.
         """
         zygote = self.zygote(language)
-        candidate = zygote.take(CandidateKind(exec_allowed, makes_streams(source)))
+        zygote.preload(self._modules)
+        candidate = zygote.take(
+            CandidateKind(exec_allowed, makes_streams(source), self._weight_bytes)
+        )
         zygote.replenish()
         entry = LANGUAGES.get(language)  # None for the reference
         build = None if entry is None else self._build(zygote, target, header_paths(entry))

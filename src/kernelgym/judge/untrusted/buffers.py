@@ -5,7 +5,8 @@ device, which are opened by their handles. Regions of that memory become tensors
 device are shared in the other direction: the candidate sends a handle of the allocation that holds
 each output.
 
-Loaded by path in the untrusted process: standard library and torch only.
+Loaded by path in the untrusted process: standard library and torch only, and transformers where a
+problem's model is constructed from a transformers configuration.
 """
 
 from __future__ import annotations
@@ -145,6 +146,10 @@ class Buffers:
                 return {key: self.decode(item) for key, item in body}
             case "dtype":
                 return getattr(torch, body)
+            case "config":
+                from transformers import CONFIG_MAPPING
+
+                return CONFIG_MAPPING[body["model_type"]].from_dict(body)
         raise ValueError(f"unknown kind of value {kind!r}")
 
     def view(self, region: dict[str, Any]) -> torch.Tensor:

@@ -7,6 +7,7 @@ the bytes itself. Loaded by path in the untrusted process: torch only.
 from __future__ import annotations
 
 import random
+import types
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +23,8 @@ _secret = random.SystemRandom()
 _LARGE = 1 << 16
 _SPARSE_STEPS = 1021, 4099
 _SPARSE_SHARE = 0.875
+_CACHES = "transformers.cache_utils"
+_dict_of, _mro_of = type.__dict__["__dict__"].__get__, type.__dict__["__mro__"].__get__
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -143,7 +146,33 @@ def _sequence_items(value: Any) -> Any:
     """
     if issubclass(type(value), list):
         return list.__iter__(value)
-    return tuple.__iter__(value) if issubclass(type(value), tuple) else None
+    if issubclass(type(value), tuple):
+        return tuple.__iter__(value)
+    return _cache_items(value) if _dict_of(type(value)).get("__module__") == _CACHES else None
+
+
+def _cache_items(value: Any) -> Any:
+    """Return an iterator over the parts of a transformers cache, otherwise None.
+
+    They are each layer's keys and values, or the two caches of an encoder-decoder.
+    """
+    held = _fields_of(value)
+    if "self_attention_cache" in held:
+        return iter([held["self_attention_cache"], held.get("cross_attention_cache")])
+    layers = held.get("layers")
+    if type(layers) is not list:
+        return None
+    fields = [_fields_of(layer) for layer in layers]
+    return iter([[each.get("keys"), each.get("values")] for each in fields])
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """Return an object's own attributes, without running code of its class."""
+    for kind in _mro_of(type(value)):
+        fields = _dict_of(kind).get("__dict__")
+        if fields is not None:
+            return fields.__get__(value) if type(fields) is types.GetSetDescriptorType else {}
+    return {}
 
 
 def _key(key: Any) -> str:

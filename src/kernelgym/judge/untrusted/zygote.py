@@ -10,6 +10,8 @@ The trusted side drives the zygote over one socket:
   process may start compilers (no verdict depends on such a process); with ``streams`` work on
   its CUDA streams may run side by side.
 - ``kill`` kills one process.
+- ``import`` imports modules that the next candidates are likely to import, such as those of
+  transformers; what cannot be imported is left to them.
 
 The zygote answers ``spawned`` and ``exited``. When the socket closes it kills every child.
 
@@ -30,7 +32,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -67,18 +69,12 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
     import numpy  # noqa: F401
     import torch
 
-    # After a real call of is_available a process can no longer fork children that use CUDA, and
-    # some modules call it when they are imported. Answer True meanwhile: on_gpu says that the
-    # judge runs on a device.
-    asked = torch.cuda.is_available
-    if on_gpu:
-        torch.cuda.is_available = lambda: True
-    import torch.nn.functional
-    import torch.utils.cpp_extension
+    with _cuda_taken_for_available(on_gpu):
+        import torch.nn.functional
+        import torch.utils.cpp_extension
 
-    if half is not None:
-        half.import_packages()
-    torch.cuda.is_available = asked
+        if half is not None:
+            half.import_packages()
 
     torch.manual_seed(0)
     torch.set_printoptions(profile="default")
@@ -116,6 +112,25 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
 
         return as_gpu
     return lambda *_: None
+
+
+@contextlib.contextmanager
+def _cuda_taken_for_available(on_gpu: bool) -> Iterator[None]:
+    """Keep imports of a block from asking whether CUDA is there.
+
+    After a real call of is_available a process can no longer fork children that use CUDA, and some
+    modules call it when they are imported. Meanwhile the answer is True: `on_gpu` says that the
+    judge runs on a device.
+    """
+    import torch
+
+    asked = torch.cuda.is_available
+    if on_gpu:
+        torch.cuda.is_available = lambda: True
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = asked
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
@@ -253,7 +268,7 @@ class _Zygote:
     def _handle(self, request: dict[str, Any], fds: list[int]) -> None:
         if request["op"] == "spawn":
             channel, stdout, stderr = fds
-            wishes = request["exec"], request["streams"]
+            wishes = request["exec"], request["streams"], request["weight_bytes"]
             pid = self._fork(request["scratch"], channel, stdout, stderr, *wishes)
             for fd in fds:
                 os.close(fd)
@@ -262,6 +277,13 @@ class _Zygote:
             else:
                 self.children[pid] = request["id"]
                 self.protocol.send(self.control, {"spawned": request["id"], "pid": pid})
+        elif request["op"] == "import":
+            with _cuda_taken_for_available(self.device != "cpu"):
+                for name in request["modules"]:
+                    with contextlib.suppress(ImportError):
+                        importlib.import_module(name)
+            gc.collect()
+            gc.freeze()
         else:
             for pid, job in self.children.items():
                 if job == request["id"]:
@@ -314,9 +336,13 @@ class _Zygote:
         stderr: int,
         exec_allowed: bool = False,
         streams: bool = False,
+        weight_bytes: int = 0,
     ) -> int | None:
         """Fork one candidate; return its pid here, None if that failed."""
         plan = dataclasses.replace(self.plan, scratch=scratch, exec_allowed=exec_allowed)
+        if weight_bytes and plan.memory_bytes:
+            # Files are mapped while they are copied into the model.
+            plan = dataclasses.replace(plan, memory_bytes=plan.memory_bytes + 3 * weight_bytes)
         if exec_allowed:
             readable = (*plan.readable, *self.compiler_paths)
             plan = dataclasses.replace(plan, readable=readable)
@@ -384,11 +410,17 @@ _CUDA_VARIABLES = (
 )
 
 
+_HUB_VARIABLES = (
+    *("HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY"),
+    "TRANSFORMERS_VERBOSITY",
+)
+
+
 def _private_environment(scratch: str) -> dict[str, str]:
     """Return a candidate's whole environment.
 
     Of the caller's variables it keeps the path, the language, the interpreter switch, the number
-    of OpenMP threads and those of CUDA.
+    of OpenMP threads, those of CUDA, and those by which pretrained models are read offline.
     """
     own = {name: scratch for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TRITON_HOME")}
     own |= {
@@ -401,6 +433,7 @@ def _private_environment(scratch: str) -> dict[str, str]:
     own["TRITON_DISABLE_LINE_INFO"] = "1"
     own["KINETO_LOG_LEVEL"] = "99"  # else torch's profiler writes into the kernel's output
     kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
+    kept += _HUB_VARIABLES
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 
 

@@ -141,6 +141,7 @@ class Worker:
         started, moment = time.monotonic(), time.time()
         seeds = Seeds((seed or secrets.token_hex(16)) if rules.secret_seed else "")
         cases = [JudgedCase(problem, kernel, rules, seeds) for kernel in kernels]
+        self._processes.fit(problem)
         for kernel in kernels:
             self._processes.begin(kernel.language)
             if rules.front_end and is_interpreted(kernel.language, self._equipment.device):
@@ -222,6 +223,7 @@ class Worker:
         Raises:
             JudgeError: If the judge fails.
         """
+        self._processes.fit(problem)
         self._processes.begin(kernel.language)
         self._processes.zygote(kernel.language)
         if half_of(kernel.language):
@@ -460,6 +462,7 @@ class Worker:
             JudgeError: If the judge or the problem's own code fails.
             UsageError: If the device has too little memory for the problem.
         """
+        self._processes.fit(problem)
         self._processes.begin(REFERENCE_LANGUAGE)
         self._accelerator.check_room(problem)
         self._processes.zygote(REFERENCE_LANGUAGE)

@@ -30,11 +30,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils import _device
 
 __all__ = ["HostTransfers"]
 
 # A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
 _device_of = torch._C.TensorBase.device.__get__
+
+# Torch keeps the set of functions that a device's context (``with torch.device("meta")``) changes
+# when it is first asked for. Asked after they are replaced, it would hold the replacements, and
+# their originals would make tensors on the CPU, as transformers then loads models without buffers.
+_device._device_constructors()
 
 _OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__", "apply_", "map_", "map2_")
 _IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_tensor", "asarray")

@@ -1,0 +1,255 @@
+"""Pretrained models that problems load by name from the Hugging Face hub.
+
+A problem of KernelBench's level 4 calls ``AutoModelForCausalLM.from_pretrained("gpt2")``. Workers
+and candidates have no network, so the weights have to lie on this machine: `fetch` downloads a
+model's configuration and PyTorch weights at the revision that the hub has now, into a folder of
+kernelgym's own with the layout of the hub's cache. The processes of the judge read that folder and
+nothing else of the hub (`hub_variables`).
+
+Contract: a model is held once ``refs/main`` names a snapshot, which `fetch` writes last. A model
+that is held stays at its revision; to take a newer one, remove its folder and fetch it again.
+
+Not covered: names that a problem puts together at run time. `models_of` reads text and constants of
+the module.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelgym.errors import ProblemError, UsageError
+from kernelgym.hub import ask_hub
+from kernelgym.paths import cache_folder
+from kernelgym.types import Problem
+from kernelgym.whole_file import write_whole
+
+HUB_VARIABLES = (
+    *("HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_HUB_DISABLE_PROGRESS_BARS", "HF_HUB_DISABLE_TELEMETRY"),
+    "TRANSFORMERS_VERBOSITY",
+)
+"""Names of the variables that `hub_variables` sets, which candidates keep as well."""
+
+COPIES_OF_WEIGHTS = 5
+"""Copies of a model's weights that judging one kernel takes: the reference's, twice as much for its
+fp64 twin, the kernel's, and those of the process in which the reference is timed."""
+
+_TRANSFORMERS = re.compile(r"^\s*(import|from) transformers\b", re.MULTILINE)
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SAFE = re.compile(r"model[\w.-]*\.safetensors")
+_PICKLED = re.compile(r"pytorch_model[\w.-]*\.bin")
+_SMALL = re.compile(r"[\w.-]+\.(json|txt|model)")
+_SPARE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainedModel:
+    """A model that lies on this machine."""
+
+    name: str
+    """Name on the hub, such as ``gpt2`` or ``facebook/opt-1.3b``."""
+    revision: str
+    """Commit of the hub's repository, in 40 hexadecimal digits."""
+    folder: Path
+    """Folder of its files."""
+    weight_bytes: int
+    """Bytes of its weight files."""
+
+
+def models_of(problem: Problem) -> tuple[str, ...]:
+    """Return the names of the pretrained models that a problem loads, in order."""
+    return _models_of(problem.source)
+
+
+@functools.lru_cache(maxsize=1024)
+def _models_of(source: str) -> tuple[str, ...]:
+    if "from_pretrained" not in source:
+        return ()
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return ()
+    constants = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "from_pretrained" and node.args:
+            first = node.args[0]
+            name = constants.get(first.id) if isinstance(first, ast.Name) else None
+            if isinstance(first, ast.Constant):
+                name = first.value
+            if isinstance(name, str) and _NAME.fullmatch(name):
+                found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
+def models_folder() -> Path:
+    """Return the folder that `fetch` puts models into, with the layout of the hub's cache."""
+    return cache_folder() / "models"
+
+
+def hub_variables() -> dict[str, str]:
+    """Return the variables by which a process of the judge reads that folder, without network."""
+    folder = str(models_folder().absolute())
+    return dict(zip(HUB_VARIABLES, (folder, "1", "1", "1", "error"), strict=True))
+
+
+def held(name: str) -> PretrainedModel | None:
+    """Return a model that was fetched; None if it was not."""
+    folder = _folder_of(name)
+    try:
+        revision = (folder / "refs" / "main").read_text("utf-8").strip()
+        files = list((folder / "snapshots" / revision).iterdir())
+    except OSError:
+        return None
+    weights = [f for f in files if _SAFE.fullmatch(f.name) or _PICKLED.fullmatch(f.name)]
+    try:
+        size = sum(file.stat().st_size for file in weights)
+    except OSError:  # a link whose file was removed
+        return None
+    return PretrainedModel(name, revision, folder / "snapshots" / revision, size) if size else None
+
+
+def weight_bytes(problem: Problem) -> int:
+    """Return the bytes of the weight files that a problem loads; 0 where none are held."""
+    return sum(model.weight_bytes for name in models_of(problem) if (model := held(name)))
+
+
+def modules_of(problem: Problem) -> tuple[str, ...]:
+    """Return the modules that a problem's transformers models import, as far as known.
+
+    Importing them takes seconds, so a process that forks others imports them ahead.
+    """
+    if not _TRANSFORMERS.search(problem.source):
+        return ()
+    models = filter(None, map(held, models_of(problem)))
+    kinds = dict.fromkeys(filter(None, map(_kind_of, models)))
+    own = (f"transformers.models.{kind}.modeling_{kind}" for kind in kinds)
+    return ("transformers.models.auto.modeling_auto", *own)
+
+
+def _kind_of(model: PretrainedModel) -> str:
+    """Return the name of a model's architecture, such as ``gpt_neo``; empty if it has none."""
+    try:
+        said = json.loads((model.folder / "config.json").read_text("utf-8"))["model_type"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    kind = str(said).replace("-", "_")
+    return kind if kind.isidentifier() else ""
+
+
+def missing_models(problem: Problem) -> tuple[str, ...]:
+    """Return the names of the models that a problem loads and that are not on this machine."""
+    return tuple(name for name in models_of(problem) if held(name) is None)
+
+
+def what_is_missing(problem: Problem) -> str:
+    """Return the sentence that says what a problem's models lack here; empty if nothing."""
+    if not models_of(problem):
+        return ""
+    if missing := missing_models(problem):
+        return (
+            f"problem {problem.id!r} loads {', '.join(missing)} from the Hugging Face hub, and "
+            f"that is not on this machine; `kernelgym fetch {problem.id}` brings it (needs a "
+            "network)"
+        )
+    if importlib.util.find_spec("transformers") is None:
+        return (
+            f"problem {problem.id!r} loads a pretrained model by the package transformers, which "
+            "is not installed; `pip install transformers`"
+        )
+    return ""
+
+
+def check_models(problem: Problem) -> None:
+    """Refuse a problem whose pretrained models are not on this machine.
+
+    Raises:
+        ProblemError: If a model, or the package that loads it, is missing.
+    """
+    if said := what_is_missing(problem):
+        raise ProblemError(said)
+
+
+def fetch(name: str) -> PretrainedModel:
+    """Return a model that is held, or download it at the hub's present revision.
+
+    Raises:
+        UsageError: If the hub does not give it, it has no PyTorch weights, or the disk is too full.
+    """
+    if (found := held(name)) is not None:
+        return found
+    if why := ask_hub(name, "model"):
+        raise UsageError(f"the Hugging Face hub does not give model {name!r} ({why[:300]})")
+    from huggingface_hub import HfApi, snapshot_download
+
+    try:
+        info = HfApi().model_info(name, files_metadata=True)
+        sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
+        chosen = files_to_fetch(sizes)
+        if not any(map(_is_weight, chosen)):
+            raise UsageError(
+                f"model {name!r} has no PyTorch weights on the hub (model*.safetensors or "
+                f"pytorch_model*.bin); it has: {', '.join(sorted(sizes))[:300] or 'no files'}"
+            )
+        _check_disk(name, sum(sizes[file] for file in chosen))
+        folder = models_folder()
+        snapshot_download(name, revision=info.sha, cache_dir=folder, allow_patterns=list(chosen))
+    except UsageError:
+        raise
+    except Exception as error:  # the client raises errors of a dozen unrelated classes
+        said = " ".join(str(error).split())[:300]
+        raise UsageError(
+            f"model {name!r} could not be downloaded: {type(error).__name__}: {said}"
+        ) from error
+    (_folder_of(name) / "refs").mkdir(exist_ok=True)
+    write_whole(_folder_of(name) / "refs" / "main", str(info.sha))
+    found = held(name)
+    if found is None:
+        raise UsageError(f"model {name!r} was downloaded to {folder}, and its files are not there")
+    return found
+
+
+def files_to_fetch(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of a model's repository that loading it with PyTorch needs.
+
+    Args:
+        names: All files of the repository. Those in folders hold other formats and are left out.
+    """
+    listed = sorted(names)
+    safe = [name for name in listed if _SAFE.fullmatch(name)]
+    weights = safe or [name for name in listed if _PICKLED.fullmatch(name)]
+    return (*(name for name in listed if _SMALL.fullmatch(name)), *weights)
+
+
+def _is_weight(name: str) -> bool:
+    return _SMALL.fullmatch(name) is None
+
+
+def _check_disk(name: str, needed: int) -> None:
+    folder = models_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if needed + _SPARE_BYTES > free:
+        raise UsageError(
+            f"model {name!r} takes {needed / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB "
+            "free; free some, or name another folder by KERNELGYM_CACHE"
+        )
+
+
+def _folder_of(name: str) -> Path:
+    return models_folder() / f"models--{name.replace('/', '--')}"
