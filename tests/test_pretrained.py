@@ -1,0 +1,138 @@
+"""Which pretrained models a problem loads, and what of them is on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelgym import ProblemError
+from kernelgym.envs.problem_choice import choose_problems
+from kernelgym.judging_memory import SPARE_BYTES
+from kernelgym.pretrained import (
+    check_models,
+    files_to_fetch,
+    held,
+    hub_variables,
+    missing_models,
+    models_of,
+    modules_of,
+    what_is_missing,
+)
+from kernelgym.rulesets import RULESETS
+from kernelgym.suites.known_memory import needed_bytes
+from kernelgym.testing import SAMPLE_PROBLEM
+from kernelgym.types import Problem
+from support.pretrained_models import problem
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of models, which holds owner/here with weights of 5000 bytes."""
+    monkeypatch.setenv("KERNELGYM_CACHE", str(tmp_path))
+    folder = tmp_path / "models" / "models--owner--here"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    (folder / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "snapshots" / "abc" / "config.json").write_text('{"model_type": "gpt_neo"}')
+    (folder / "snapshots" / "abc" / "model.safetensors").write_bytes(b"w" * 5000)
+    return tmp_path / "models"
+
+
+def of(source: str) -> Problem:
+    return dataclasses.replace(SAMPLE_PROBLEM, source=source)
+
+
+def test_models_of_level_4s_form_are_those_that_it_names() -> None:
+    assert models_of(problem("facebook/opt-1.3b")) == ("facebook/opt-1.3b",)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ('m = AutoModel.from_pretrained("a/b")\nn = X.from_pretrained("c")', ("a/b", "c")),
+        ('N = "a/b"\ndef f():\n    return A.from_pretrained(N, dtype="auto")', ("a/b",)),
+        ('A.from_pretrained("a/b"); B.from_pretrained("a/b")', ("a/b",)),
+        ("def f(name):\n    return A.from_pretrained(name)", ()),
+        ('A.from_pretrained("../../etc/passwd")', ()),
+        ("from_pretrained(", ()),
+        ("x = 1", ()),
+    ],
+)
+def test_models_of_a_source_are_its_texts_and_constants(
+    source: str, names: tuple[str, ...]
+) -> None:
+    assert models_of(of(source)) == names
+
+
+def test_held_model_has_revision_size_and_modules(models: Path) -> None:
+    found = held("owner/here")
+    assert found is not None and (found.revision, found.weight_bytes) == ("abc", 5000)
+    modules = modules_of(problem("owner/here"))
+    assert "transformers.models.gpt_neo.modeling_gpt_neo" in modules
+    assert modules_of(SAMPLE_PROBLEM) == ()
+
+
+def test_model_without_weights_is_not_held(models: Path) -> None:
+    (models / "models--owner--here" / "snapshots" / "abc" / "model.safetensors").unlink()
+    assert held("owner/here") is None and missing_models(problem("owner/here")) == ("owner/here",)
+
+
+def test_missing_model_is_told_with_the_command_that_brings_it(models: Path) -> None:
+    assert what_is_missing(problem("owner/here")) == what_is_missing(SAMPLE_PROBLEM) == ""
+    with pytest.raises(ProblemError, match="loads owner/gone .* `kernelgym fetch Tiny/L4/1`"):
+        check_models(problem("owner/gone"))
+
+
+def test_missing_package_is_told(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install transformers" in what_is_missing(problem("owner/here"))
+
+
+def test_needed_memory_holds_all_copies_of_the_weights(models: Path) -> None:
+    assert needed_bytes(problem("owner/here")) == 5 * 5000 + SPARE_BYTES
+    assert needed_bytes(problem("owner/gone")) is None
+
+
+def test_environment_that_judges_here_draws_problems_whose_models_are_here(models: Path) -> None:
+    here, gone = problem("owner/here"), problem("owner/gone", 2)
+    rules = RULESETS["strict"]
+
+    def choice(*problems: Problem, judged_here: bool) -> tuple[Problem, ...]:
+        given_ = list(problems)
+        return choose_problems(
+            "Synthetic", None, given_, None, ruleset=rules, device="cpu", judged_here=judged_here
+        ).drawn
+
+    assert choice(here, gone, judged_here=True) == (here,)
+    assert choice(here, gone, judged_here=False) == (here, gone)
+    with pytest.raises(ProblemError, match="kernelgym fetch Tiny/L4/2"):
+        choice(gone, judged_here=True)
+
+
+def test_variables_of_the_judge_keep_it_off_the_network(models: Path) -> None:
+    variables = hub_variables()
+    assert variables["HF_HUB_OFFLINE"] == "1" and variables["HF_HUB_CACHE"] == str(models)
+
+
+_NAMES = st.sampled_from(
+    [
+        *("config.json", "tokenizer.json", "merges.txt", "spiece.model", "README.md"),
+        *("model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin"),
+        *("model.safetensors.index.json", "onnx/model.safetensors", "rust_model.ot", "tf_model.h5"),
+        "flax_model.msgpack",
+    ]
+)
+
+
+@given(st.sets(_NAMES))
+def test_files_to_fetch_are_one_format_and_small_files(names: set[str]) -> None:
+    chosen = set(files_to_fetch(names))
+    assert chosen <= names and not any("/" in name for name in chosen)
+    assert not chosen & {"README.md", "rust_model.ot", "tf_model.h5", "flax_model.msgpack"}
+    safe = any(name.endswith(".safetensors") for name in chosen)
+    assert ("pytorch_model.bin" in chosen) == ("pytorch_model.bin" in names and not safe)
+    assert chosen >= {n for n in names if n.endswith((".json", ".txt")) and "/" not in n}
