@@ -83,7 +83,7 @@ def test_model_without_weights_is_not_held(models: Path) -> None:
 
 def test_missing_model_is_told_with_the_command_that_brings_it(models: Path) -> None:
     assert what_is_missing(problem("owner/here")) == what_is_missing(SAMPLE_PROBLEM) == ""
-    with pytest.raises(ProblemError, match="loads owner/gone .* `kernelgym fetch Tiny/L4/1`"):
+    with pytest.raises(ProblemError, match=r"loads owner/gone .* `kernelgym fetch Tiny/L4/1`"):
         check_models(problem("owner/gone"))
 
 

@@ -121,7 +121,7 @@ def test_token_ids_stay_integers_under_both_rulesets(folder: Path) -> None:
 def test_problem_whose_model_is_missing_is_refused_with_the_command(
     judge: LocalEvaluator,
 ) -> None:
-    with pytest.raises(ProblemError, match="loads gpt2 .* `kernelgym fetch Tiny/L4/6` brings it"):
+    with pytest.raises(ProblemError, match=r"loads gpt2 .* `kernelgym fetch Tiny/L4/6` brings it"):
         judged(judge, tiny.problem("gpt2", 6), tiny.kernel())
 
 
@@ -147,6 +147,6 @@ def test_logits_beyond_the_budget_are_refused_before_anything_loads(
     problem = tiny.problem(tiny.DECODER, 8, batch=4096, length=512)  # logits of 1.8 GB
     with (
         LocalEvaluator(memory_bytes=2e9) as judge,
-        pytest.raises(UsageError, match="takes at least 4.6 GB"),
+        pytest.raises(UsageError, match=r"takes at least 4[.]6 GB"),
     ):
         judged(judge, problem, tiny.kernel())

@@ -2,7 +2,7 @@
 # problem = "whole_decoder"
 # devices = ["cpu", "cuda"]
 # style = "whole_model_parts"
-# what = "Replaces a model's layer norms and activations by kernels and leaves the products to torch."
+# what = "Replaces a model's layer norms and activations, and leaves products to torch."
 # ///
 import torch
 import triton

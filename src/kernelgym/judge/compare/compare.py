@@ -34,7 +34,7 @@ import torch
 
 from kernelgym.judge.compare import error_bound
 from kernelgym.judge.compare.mismatch import MismatchPlaces
-from kernelgym.judge.compare.structure import describe_shape_of, outline, structure_problem
+from kernelgym.judge.compare.structure import describe_shape_of, name_of, outline, structure_problem
 from kernelgym.judge.tensors import tensors_of
 from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.verdict import Mismatch
@@ -169,7 +169,7 @@ def compare(
         where = worst.mismatch
         if found.mismatch is not None:
             where = replace(found.mismatch, output=index, outputs=len(outputs))
-        label = f"output {index}: " if len(outputs) > 1 else ""
+        label = f"{name_of(expected, index)}: " if len(outputs) > 1 else ""
         worst = OutputComparison(
             worst.passed and found.passed,
             max(worst.max_abs_error, found.max_abs_error),

@@ -7,14 +7,16 @@ Not covered: the values of tensors, which `compare` compares from their bytes.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["describe_shape_of", "outline", "structure_problem"]
+__all__ = ["describe_shape_of", "name_of", "outline", "structure_problem"]
 
 
 def describe_shape_of(output: Any) -> Any:
@@ -38,6 +40,31 @@ def outline(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(outline, value))
     return list(map(outline, value)) if isinstance(value, list) else value
+
+
+def name_of(output: Any, index: int) -> str:
+    """Return the name of an output's tensor in messages.
+
+    By field, such as ``output['logits']``, where the output is a dict; else ``output 1``.
+
+    Args:
+        output: The reference's output.
+        index: The tensor's place among all tensors of the output.
+    """
+
+    def names(value: Any, at: str) -> Iterator[str]:
+        if isinstance(value, torch.Tensor):
+            yield at
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                yield from names(item, f"{at}[{str(key)!r}]")
+        elif isinstance(value, (list, tuple)):
+            for number, item in enumerate(value):
+                yield from names(item, f"{at}[{number}]")
+
+    if not isinstance(output, dict):
+        return f"output {index}"
+    return next(itertools.islice(names(output, "output"), index, None))
 
 
 def structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
