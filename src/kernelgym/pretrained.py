@@ -89,9 +89,8 @@ def _models_of(source: str) -> tuple[str, ...]:
             continue
         if node.func.attr == "from_pretrained" and node.args:
             first = node.args[0]
-            name = constants.get(first.id) if isinstance(first, ast.Name) else None
-            if isinstance(first, ast.Constant):
-                name = first.value
+            named = constants.get(first.id) if isinstance(first, ast.Name) else None
+            name = first.value if isinstance(first, ast.Constant) else named
             if isinstance(name, str) and _NAME.fullmatch(name):
                 found.append(name)
     return tuple(dict.fromkeys(found))

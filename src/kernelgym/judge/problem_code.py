@@ -80,7 +80,7 @@ def _without_weights(source: str) -> Iterator[None]:
         return
     from transformers import PreTrainedModel
 
-    def shaped(cls: Any, name: str, *_: object, config: Any = None, **__: object) -> Any:
+    def shaped(cls: Any, name: str, /, *_: object, config: Any = None, **__: object) -> Any:
         return cls(config if config is not None else cls.config_class.from_pretrained(name)).eval()
 
     loads = PreTrainedModel.__dict__["from_pretrained"]

@@ -150,7 +150,7 @@ def gather(rerun: Rerun) -> Evidence:
             if not outcome.passed:
                 failure, last = Failure.WRONG, outcome.message
                 continue
-            work = TorchWork.of(counter, run.reference.is_whole_model)
+            work = TorchWork.of(counter, run.reference.model)
             evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:

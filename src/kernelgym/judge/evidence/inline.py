@@ -111,8 +111,7 @@ class InlineWatch:
         if outcome.passed:
             left_s = self._session.channel.left_s
             with self._clock.stage("evidence"):
-                whole_model = self._run.reference.is_whole_model
-                self._learn(seen, TorchWork.of(counter, whole_model))
+                self._learn(seen, TorchWork.of(counter, self._reference.model))
             self._session.channel.grant(left_s)
         self._session.trace("off")
         return outcome

@@ -12,6 +12,7 @@ Not here:
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,10 +105,13 @@ class TorchWork:
     a cache: more has to be replaced than in other references."""
 
     @classmethod
-    def of(cls, counter: Counter, whole_model: bool = False) -> TorchWork:
-        """Return the work that a trusted counter counted."""
+    def of(cls, counter: Counter, model: torch.nn.Module | None = None) -> TorchWork:
+        """Return the work that a trusted counter counted in calls of a model."""
         done = counter.work
-        return cls(dict(done.bytes), done.products, done.elements, whole_model)
+        transformers = sys.modules.get("transformers")  # it made its models, so it is imported
+        kind = getattr(transformers, "PreTrainedModel", ())
+        whole = model is not None and any(isinstance(part, kind) for part in model.modules())
+        return cls(dict(done.bytes), done.products, done.elements, whole)
 
     def __add__(self, other: TorchWork) -> TorchWork:
         bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import sys
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -121,15 +120,6 @@ class Reference:
         """The model, on the device."""
         model: torch.nn.Module = self._runner.model
         return model
-
-    @property
-    def is_whole_model(self) -> bool:
-        """Whether the reference runs a model of the package transformers."""
-        transformers = sys.modules.get("transformers")  # it made the model, so it is imported
-        if transformers is None:
-            return False
-        kind = transformers.PreTrainedModel
-        return any(isinstance(module, kind) for module in self.model.modules())
 
     @property
     def rules(self) -> Ruleset:

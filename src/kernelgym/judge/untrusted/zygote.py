@@ -432,8 +432,14 @@ def _private_environment(scratch: str) -> dict[str, str]:
     # verdict's first process is found again for its second.
     own["TRITON_DISABLE_LINE_INFO"] = "1"
     own["KINETO_LOG_LEVEL"] = "99"  # else torch's profiler writes into the kernel's output
-    kept = ("PATH", "LANG", "TRITON_INTERPRET", "OMP_NUM_THREADS", *_CUDA_VARIABLES)
-    kept += _HUB_VARIABLES
+    kept = (
+        "PATH",
+        "LANG",
+        "TRITON_INTERPRET",
+        "OMP_NUM_THREADS",
+        *_CUDA_VARIABLES,
+        *_HUB_VARIABLES,
+    )
     return own | {name: os.environ[name] for name in kept if name in os.environ}
 
 
