@@ -197,7 +197,6 @@ class Worker:
         Raises:
             JudgeError: If the judge fails.
         """
-        self._processes.begin(kernel.language)
         self._processes.zygote(kernel.language)
         with self._processes.open(kernel.language, kernel.source) as session:
             try:
@@ -224,7 +223,6 @@ class Worker:
             JudgeError: If the judge fails.
         """
         self._processes.fit(problem)
-        self._processes.begin(kernel.language)
         self._processes.zygote(kernel.language)
         if half_of(kernel.language):
             return self._compile_beside(problem, kernel)
@@ -305,7 +303,6 @@ class Worker:
         Raises:
             JudgeError: If the judge fails.
         """
-        self._processes.begin(kernel.language)
         tier = self._processes.zygote(kernel.language).tier
         built: Mapping[str, bytes] = {}
         if (folder := self._folder / "builds").is_dir():
