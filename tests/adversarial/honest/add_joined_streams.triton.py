@@ -1,6 +1,6 @@
 # /// redteam
 # problem = "add"
-# devices = ["cuda"]
+# devices = ["cpu", "cuda"]
 # what = "Does one half on a side stream, and joins it before it returns."
 # ///
 import torch

@@ -1,6 +1,6 @@
 # /// redteam
 # problem = "softmax"
-# devices = ["cuda"]
+# devices = ["cpu", "cuda"]
 # what = "Compiles ahead with warmup, and launches the compiled kernel's handle."
 # ///
 import torch

@@ -92,6 +92,8 @@ class CandidateParts:
     """Returns how many configs of an autotuned kernel no interpreted launch has taken yet."""
     device_kernels: ModuleType
     records: ModuleType
+    streams: Any
+    """This process's `StreamOrder`, from `triton/stream_order.py`; None without an interpreter."""
     half: ModuleType | None = None
     """The language's own module, from the folder `languages`; None if it has none."""
     recorder: Any = None
@@ -198,6 +200,7 @@ class _State:
         self._export, self._copied = parts.outputs.export, parts.outputs.copied
         self._overwrite = parts.outputs.overwrite
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
+        self._streams = parts.streams
         self.launched = 0
         """Launches of custom kernels in the last calls."""
         self.compiled: Callable[[], int] = lambda: 0
@@ -445,9 +448,15 @@ class _State:
         _seed_all(seed)
         if self._device.type == "cuda":
             _seed_device(seed)
+        if self._streams is not None:
+            self._streams.begin_call()
         if self._tracer is not None:
-            return self._tracer.call(self._model, arguments)
-        return self._model(*arguments)
+            output = self._tracer.call(self._model, arguments)
+        else:
+            output = self._model(*arguments)
+        if self._streams is not None:
+            self._streams.end_call()
+        return output
 
     def trace(self, mode: str) -> Any:
         """Change the tracer's mode; return what it saw since the last change.

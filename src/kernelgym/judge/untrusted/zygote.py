@@ -84,6 +84,7 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
         return lambda *_: None
     if half is not None and not on_gpu:  # its kernels are compiled here, and not run
         cuda = _untrusted("triton/cuda_on_cpu")
+        _untrusted("triton/stream_order")
         of_cuda = cuda.changes()
         _untrusted("triton/tools").look_up_tools(_ARCH)  # of programs that no kernel may start
         return lambda _, cuda_too: cuda.take_cuda_for_cpu(of_cuda) if cuda_too else None
@@ -102,6 +103,7 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
         # After the replacements, which are made for the interpreter's own text only.
         _untrusted("triton/bf16").compute_in_bf16()
         values = _untrusted("triton/gpu_values").GpuValues()
+        races.before_launch = _untrusted("triton/stream_order").ORDER.launch
         cuda = _untrusted("triton/cuda_on_cpu")
         prepared = cuda.changes()
 
@@ -187,6 +189,7 @@ class _Zygote:
             as_gpu=as_gpu,
             launches=launches,
             recorder=_recorder(),
+            streams=_untrusted("triton/stream_order").ORDER if turns else None,
             untried_configs=turns[0].untried if turns else lambda: 0,
             new_tracer=_tracing(launches),  # after the others have bound torch's own functions
         )

@@ -71,7 +71,7 @@ class Equipment:
 
 
 _NAMES_CUDA = re.compile(r"is_cuda|\.cuda\(|torch\.cuda|[\"']cuda\b|driver\.active|\.device\.type")
-_CHECKED = ("IndexError: out-of-bounds ", "DataRaceError: ")
+_CHECKED = ("IndexError: out-of-bounds ", "DataRaceError: ", "StreamOrderError: ")
 
 
 class Attempt:
@@ -303,13 +303,14 @@ class Attempt:
         if self._ruleset.cuda_on_cpu and _NAMES_CUDA.search(kernel.source):
             message = (
                 "the kernel names the device cuda, which meant the CPU here: guards passed, "
-                "tensors stayed on the CPU, and streams did nothing; judge it on a GPU to be sure"
+                "and tensors stayed on the CPU; judge it on a GPU to be sure"
             )
             found.append(Finding(CUDA_ON_CPU, message, Severity.SOFT))
         if outcome.end is not None and outcome.end.message.startswith(_CHECKED):
             message = (
-                "the interpreter checks every access, which a GPU does not: there such a kernel "
-                "returns right or wrong values by chance, or ends with an error"
+                "the interpreter checks every access and the order of streams, which a GPU does "
+                "not: there such a kernel returns right or wrong values by chance, or ends with an "
+                "error"
             )
             found.append(Finding(INTERPRETER_CHECK, message, Severity.INFO))
         return tuple(found)

@@ -5,7 +5,8 @@ number of processors. In this process
 
 - tensors of the CPU say that they lie on ``cuda:0``, and what is made on or moved to a CUDA device
   stays on the CPU;
-- `torch.cuda` and Triton's driver describe an H100; streams, events and waiting do nothing.
+- `torch.cuda` and Triton's driver describe an H100; streams and events do nothing but tell
+  `stream_order.py` what waits for what.
 
 Not covered: CUDA graphs, operators registered for CUDA alone, `torch.ops.aten` functions that take
 a device, and a tensor that a kernel leaves on the CPU, which a GPU's verdict would refuse.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,7 +64,7 @@ _MADE_ON_A_DEVICE = (
 )
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")
 _NOTHING = (
-    *("synchronize", "empty_cache", "set_device", "init", "ipc_collect", "set_stream"),
+    *("empty_cache", "set_device", "init", "ipc_collect"),
     *("reset_peak_memory_stats", "reset_accumulated_memory_stats", "set_sync_debug_mode"),
     *("reset_max_memory_allocated", "set_rng_state"),
 )
@@ -74,6 +76,11 @@ _ZERO = (
 
 _Changes = list[tuple[Any, str, Any]]
 """Owners, names of attributes, and their new values."""
+
+
+def _order() -> Any:
+    """Return this process's `StreamOrder`, of a module that the zygote has loaded by its path."""
+    return sys.modules["_kernelgym_triton_stream_order"].__dict__["ORDER"]
 
 
 def changes() -> _Changes:
@@ -145,43 +152,82 @@ def _of_tensors() -> _Changes:
 
 
 class _Stream:
-    """A stream on which all work is done already."""
+    """A stream on which all work is done already; its order is followed all the same."""
 
-    cuda_stream, device, priority = 0, _CUDA, 0
+    device, priority = _CUDA, 0
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass
+    def __init__(self, *args: Any, number: int | None = None, **kwargs: Any) -> None:
+        self.cuda_stream = _order().new() if number is None else number
+        self._before: list[int] = []
 
-    def _nothing(self, *args: Any, **kwargs: Any) -> None:
-        pass
+    def synchronize(self) -> None:
+        _order().finish(_order().marks(self.cuda_stream))
 
-    synchronize = wait_stream = wait_event = record = wait = _nothing
+    def wait_stream(self, stream: Any) -> None:
+        _order().wait(self.cuda_stream, _order().marks(stream.cuda_stream))
+
+    def wait_event(self, event: Any) -> None:
+        _order().wait(self.cuda_stream, event.marks)
 
     def record_event(self, event: Any = None) -> Any:
-        return event or _Event()
+        event = event or _Event()
+        event.record(self)
+        return event
 
     def query(self) -> bool:
         return True
+
+    def __enter__(self) -> Any:
+        self._before.append(_order().current)
+        _order().current = self.cuda_stream
+        return self
+
+    def __exit__(self, *args: Any) -> None:
+        _order().current = self._before.pop()
+
+
+class _Event:
+    """An event that has happened."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.marks: dict[int, int] = {}
+
+    def record(self, stream: Any = None) -> None:
+        self.marks = _order().marks(_number_of(stream))
+
+    def wait(self, stream: Any = None) -> None:
+        _order().wait(_number_of(stream), self.marks)
+
+    def synchronize(self) -> None:
+        _order().finish(self.marks)
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end: Any) -> float:
+        return 1.0  # nothing is measured here, and a kernel may divide by it
+
+
+def _number_of(stream: Any) -> int:
+    return _order().current if stream is None else int(stream.cuda_stream)
+
+
+def _make_current(stream: Any) -> None:
+    if stream is not None:
+        _order().current = stream.cuda_stream
+
+
+class _Device:
+    """The context of a device."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx, self.prev_idx = 0, -1
 
     def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *args: Any) -> None:
         pass
-
-
-class _Event(_Stream):
-    """An event that has happened."""
-
-    def elapsed_time(self, end: Any) -> float:
-        return 1.0  # nothing is measured here, and a kernel may divide by it
-
-
-class _Device(_Stream):
-    """The context of a device."""
-
-    def __init__(self, device: Any = None) -> None:
-        self.idx, self.prev_idx = 0, -1
 
 
 class _Graph:
@@ -202,8 +248,10 @@ def _of_device() -> _Changes:
     made |= {name: _answering(0) for name in _ZERO}
     made |= {
         **{"is_available": _answering(True), "is_bf16_supported": _answering(True)},
-        "current_stream": lambda device=None: _Stream(),
-        "default_stream": lambda device=None: _Stream(),
+        "current_stream": lambda device=None: _Stream(number=_order().current),
+        "default_stream": lambda device=None: _Stream(number=0),
+        "set_stream": _make_current,
+        "synchronize": lambda device=None: _order().finish(),
         "device_count": lambda: 1,
         "get_device_name": lambda device=None: _PROPERTIES["name"],
         "get_device_capability": lambda device=None: (9, 0),
@@ -211,7 +259,7 @@ def _of_device() -> _Changes:
         "mem_get_info": lambda device=None: (80 << 30, 80 << 30),
         "get_rng_state": lambda device=None: torch.get_rng_state(),
         "is_current_stream_capturing": lambda: False,
-        "stream": lambda stream: contextlib.nullcontext(stream),
+        "stream": lambda stream: contextlib.nullcontext() if stream is None else stream,
         **{"Stream": _Stream, "Event": _Event},
         **{"device": _Device, "device_of": type("_DeviceOf", (_Device,), {})},
         **{"CUDAGraph": _Graph, "graph": type("_Capture", (_Graph,), {})},
@@ -226,7 +274,7 @@ def _of_driver() -> tuple[Any, str, Any]:
     active = SimpleNamespace(
         get_active_torch_device=lambda: _CUDA,
         get_current_device=lambda: 0,
-        get_current_stream=lambda device=None: 0,
+        get_current_stream=lambda device=None: _order().current,
         get_current_target=lambda: GPUTarget(*_TARGET),
         get_device_interface=lambda: torch.cuda,
         set_current_device=lambda device: None,

@@ -3,6 +3,7 @@
 - Grids that are lists.
 - Builtins imported by name (``from triton.language.math import rsqrt``).
 - `tl.atomic_xchg` of floats, and reductions into tensor descriptors.
+- Handles of compiled kernels, which `warmup` returns and which are launched with all arguments.
 
 It does not cover ``tl.map_elementwise`` and ``tl.inline_asm_elementwise``. A CPU cannot run a GPU's
 assembly, and the error says so.
@@ -13,9 +14,12 @@ Loaded by path in the untrusted process: standard library and triton only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 __all__ = ["fill"]
+
+_LAUNCH_OPTIONS = ("num_warps", "num_ctas", "num_stages")
 
 
 def fill(with_semantic: Callable[[Any, Any], Any]) -> None:
@@ -30,6 +34,7 @@ def fill(with_semantic: Callable[[Any, Any], Any]) -> None:
     _take_lists(interpreter.GridExecutor)
     _bind_imported_names(interpreter, with_semantic)
     _exchange_floats(builder)
+    _give_handles(interpreter.InterpretedFunction)
     _reduce_into_descriptors(builder)
 
     def inline_asm(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -54,6 +59,44 @@ def _take_lists(executor: Any) -> None:
         init(self, fn, arg_names, _as_tuple(grid), *args, **kwargs)
 
     executor.__init__ = made
+
+
+def _give_handles(function: Any) -> None:
+    run = function.run
+
+    def ran(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup:
+            return _Handle(self, kwargs)
+        return run(self, *args, grid=grid, warmup=False, **kwargs)
+
+    function.run = ran
+
+
+class _Handle:
+    """Stands for a compiled kernel: a launch interprets the kernel.
+
+    Args:
+        kernel: The interpreted kernel.
+        options: Keyword arguments that it was compiled with.
+    """
+
+    n_regs, n_spills, n_max_threads = 32, 0, 1024
+    module = function = 0
+
+    def __init__(self, kernel: Any, options: dict[str, Any]) -> None:
+        self.name, self._kernel = kernel.__name__, kernel
+        known = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "shared": 0, **options}
+        self.metadata = SimpleNamespace(**{**known, "name": self.name})
+        self._options = {key: options[key] for key in _LAUNCH_OPTIONS if key in options}
+
+    def _init_handles(self) -> None:
+        pass
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            return self._kernel.run(*args, grid=grid, warmup=False, **self._options, **kwargs)
+
+        return launch
 
 
 def _as_tuple(grid: Any) -> Any:

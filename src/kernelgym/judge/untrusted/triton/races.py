@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["DataRaceError", "Races"]
@@ -84,6 +85,8 @@ class Races:
     def __init__(self) -> None:
         self.on = False
         """Whether races are looked for."""
+        self.before_launch: Callable[[], None] = lambda: None
+        """Called before every launch; what it raises ends the launch."""
         self._launches = 0
         self._launch = _Launch(("", 0))
         self._atomic: dict[tuple[str, int], bool] = {}
@@ -114,6 +117,7 @@ class Races:
 
     def begin(self, function: Any) -> _Launch:
         """Begin a launch; return the state of the interrupted one."""
+        self.before_launch()
         code, before = getattr(function, "__code__", None), self._launch
         line = 0 if code is None else code.co_firstlineno
         self._launch = _Launch((getattr(function, "__name__", ""), line))
