@@ -166,9 +166,10 @@ def tested(extra: str) -> bool:
 
 def update() -> None:
     """Write the newest version that pip finds of each framework into pyproject.toml and docs."""
-    for extra in FRAMEWORKS:
+    for extra, framework in FRAMEWORKS.items():
         name, old = pinned(extra)
         command = [sys.executable, "-m", "pip", "index", "versions", name]
+        command += ["--python-version", framework.python] if framework.python else []
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         (new,) = re.findall(r"^[\w.-]+ \(([\w.]+)\)", told, re.MULTILINE)
         for path, text in ((ROOT / "pyproject.toml", "{}~={}"), (DOCS, "`{}` {}")):

@@ -142,6 +142,26 @@ def test_context_that_rewrites_messages_is_refused_where_a_framework_appends() -
         factory(context="last").check_append_only("Some framework")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"language": "hip"}, "hip"),
+        ({"max_turns": 0}, "max_turns"),
+        ({"problems": "first"}, "first"),
+        ({"turns": 2}, "did you mean"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_at_once(wrong: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        factory(**wrong)
+
+
+def test_splits_hold_the_problems_that_are_played() -> None:
+    splits = factory().splits
+    assert [each.id for each in splits["all"]] == [each.id for each in PROBLEMS.values()]
+    assert all(set(part) <= set(splits["all"]) for part in splits.values()) and len(splits) > 1
+
+
 def test_given_evaluator_stays_open() -> None:
     judge = ScriptedEvaluator()
     episodes = factory(judge)

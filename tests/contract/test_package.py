@@ -6,6 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import kernelgym
 from adapters.environments import FRAMEWORKS
 
@@ -26,6 +28,13 @@ def names(requirements: list[str]) -> set[str]:
 def test_versions_of_package_and_project_agree() -> None:
     assert PROJECT["version"] == kernelgym.__version__
     assert (Path(kernelgym.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("packages/*/pyproject.toml")), ids=str)
+def test_distribution_beside_has_the_version_of_the_project(path: Path) -> None:
+    beside = tomllib.loads(path.read_text())["project"]
+    assert beside["version"] == kernelgym.__version__
+    assert beside["dependencies"][0].endswith(f"=={kernelgym.__version__}")
 
 
 def test_extras_are_those_that_are_known() -> None:
