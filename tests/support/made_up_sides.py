@@ -52,6 +52,9 @@ class Side:
     def resume(self):
         self.running = True
 
+    def run_times(self):
+        return None
+
     def threads(self):
         return 1
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -189,3 +192,69 @@ def test_times_of_ended_threads_stay_in_the_process() -> None:
     gone._folder = "/proc/self/none"
     assert gone.run_times() is None
     gone.close()
+
+
+class FakeHost:
+    """Two processors whose idle time and own use grow by set shares of the wall time."""
+
+    def __init__(self, idle: float, own: float, processors: int = 2) -> None:
+        self.wall_s, self.idle, self.own, self.processors = 100.0, idle, own, processors
+
+    def load(self) -> host.HostLoad:
+        return host.HostLoad(
+            lambda: 3.0 + self.own * self.wall_s,
+            lambda: 7.0 + self.idle * self.wall_s,
+            lambda: self.wall_s,
+            self.processors,
+        )
+
+
+@given(
+    idle=st.floats(0.0, 4.0),
+    own=st.floats(0.0, 4.0),
+    others=st.floats(0.0, 4.0),
+    wall_s=st.floats(0.25, 100.0),
+)
+def test_load_is_what_is_neither_idle_nor_own(
+    idle: float, own: float, others: float, wall_s: float
+) -> None:
+    processors = math.ceil(idle + own + others) or 1
+    known = FakeHost(processors - own - others, own, processors)
+    load = known.load()
+    known.wall_s += wall_s
+    assert load.others() == pytest.approx(others, abs=1e-6)
+
+
+def test_load_is_unknown_at_first_or_where_times_are_hidden() -> None:
+    known = FakeHost(2.0, 0.0)
+    load = known.load()
+    known.wall_s += 0.1
+    assert load.others() is None and not load.left_alone()
+    known.wall_s += 0.4
+    assert load.left_alone()
+    for hidden in ({"own_s": lambda: None}, {"idle_s": lambda: None}):
+        given_times = {"own_s": lambda: 0.0, "idle_s": lambda: 0.0} | hidden
+        seconds = itertools.count(1.0, 8.0)
+        load = host.HostLoad(now=seconds.__next__, processors=2, **given_times)
+        assert load.others() is None and not load.left_alone()
+
+
+def test_load_of_a_spinning_program_is_seen() -> None:
+    script = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    with subprocess.Popen([sys.executable, "-c", script]) as spinning:
+        try:
+            load = host.HostLoad(time.process_time)
+            time.sleep(0.5)
+            others = load.others()
+        finally:
+            spinning.kill()
+    assert others is not None and others > 0.15 and not load.left_alone()
+
+
+def test_pairs_that_waited_for_own_threads_all_count() -> None:
+    pairs = [pair(1.0)] * 4 + [pair(0.1, 0.5)] * 6
+    busy, quiet = host.sift(pairs), host.sift(pairs, lambda: True)
+    assert busy.host == "busy" and len(busy.kept) == 4
+    assert quiet.host == "quiet" and quiet.kept == quiet.taken == tuple(pairs)
+    assert host.finding(quiet) is None
+    assert host.timing_of(quiet, SPREAD).speedup == pytest.approx(0.1)

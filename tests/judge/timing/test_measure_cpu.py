@@ -7,6 +7,7 @@ from random import Random
 import pytest
 import torch
 
+from kernelgym.judge.timing import host
 from kernelgym.judge.timing.host import LEAST_QUIET_PAIRS
 from kernelgym.judge.timing.windows import Untimed
 from kernelgym.rulesets import TimingProtocol
@@ -73,6 +74,14 @@ def test_host_that_does_not_tell_is_unknown():
     measured, _ = timed(*on_cpu(repeat(None)))
     assert [found.code for found in measured.findings] == ["host_unknown"]
     assert measured.timing.speedup_low < min(measured.timing.ratios)
+
+
+def test_waits_while_other_programs_leave_the_processors_alone_are_not_the_hosts(monkeypatch):
+    monkeypatch.setattr(host.HostLoad, "others", lambda load: 0.1)
+    kernel, baseline = on_cpu(cycle((0.5, 0.5, 0.5, 0.5, 0.0)))
+    measured, _ = timed(kernel, baseline)
+    assert measured.findings == () and measured.quiet
+    assert measured.timing.samples == TimingProtocol().max_pairs
 
 
 def test_reference_alone_counts_where_it_did_not_wait():

@@ -20,14 +20,22 @@ under two spinning processes on two cores all windows of long kernels waited, an
 ratios missed the quiet speedup. Subtracting the wait does not mend that: threads of a parallel
 region spin until the last one gets a processor, so their time on the processors grows, too.
 
+Threads of the judge's own two processes wait on an idle host, too: to wake up, and where the
+scheduler puts both threads of a parallel region on one processor beside an idle one. Such windows
+take up to twenty times as long, but no other program is to blame. So a host is called busy only if
+`HostLoad` does not tell that other programs left the processors alone meanwhile.
+
 Not covered: waiting that the run queue does not show, such as for memory that other programs use,
-for a processor that a virtual machine's host has given away, or within a container's quota.
+or within a container's quota.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,6 +47,7 @@ from kernelgym.verdict import HOST_BUSY
 
 __all__ = [
     "LEAST_QUIET_PAIRS",
+    "HostLoad",
     "SiftedPairs",
     "finding",
     "has_waited",
@@ -51,6 +60,80 @@ LEAST_QUIET_PAIRS = 3
 """Number of pairs that did not wait without which a kernel on a busy host stays untimed."""
 _WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway
 _SPARED = 3  # if more than one of so many pairs waited, the host was busy
+_LEFT_ALONE = 0.15  # processors: other programs that use fewer disturb few windows
+_LEAST_S = 0.2  # the system counts idle time in ticks of 10 ms
+
+
+class HostLoad:
+    """Measures how many processors programs other than the judge's own use, from its creation on.
+
+    A processor that a virtual machine's host has given away counts as used.
+
+    Args:
+        own_s: Returns the processor time in seconds that the judge's own processes have used; None
+            if the system hides it.
+        idle_s: Returns the seconds that the usable processors were idle; None if unknown. Read from
+            ``/proc/stat`` by default.
+        now: Clock in seconds.
+        processors: Number of the usable processors; this process's by default.
+    """
+
+    def __init__(
+        self,
+        own_s: Callable[[], float | None],
+        idle_s: Callable[[], float | None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+        processors: int | None = None,
+    ) -> None:
+        self._own_s, self._idle_s, self._now = own_s, idle_s or _idle_s, now
+        self._processors = processors or len(os.sched_getaffinity(0))
+        self._first = self._read()
+
+    def _read(self) -> tuple[float, float | None, float | None]:
+        return self._now(), self._idle_s(), self._own_s()
+
+    def others(self) -> float | None:
+        """Return the average number of processors that other programs used.
+
+        Returns:
+            None within the first 0.2 seconds, or if the system hides a time.
+        """
+        (begun, idle_before, own_before), (now, idle, own) = self._first, self._read()
+        wall_s = now - begun
+        if wall_s < _LEAST_S or idle is None or idle_before is None:
+            return None
+        if own is None or own_before is None:
+            return None
+        return max(0.0, self._processors - (idle - idle_before + own - own_before) / wall_s)
+
+    def left_alone(self) -> bool:
+        """Return True if it is known that other programs left the processors alone."""
+        others = self.others()
+        return others is not None and others <= _LEFT_ALONE
+
+
+def _idle_s() -> float | None:
+    """Return the seconds that the processors that this process may use were idle so far.
+
+    Returns:
+        None if the system hides them.
+    """
+    ticks = 0
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        usable = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        for line in _lines_of_processors():
+            name, *fields = line.split()
+            if name in usable:
+                usable.remove(name)
+                ticks += int(fields[3]) + int(fields[4])  # idle, and idle during a disk's work
+        if not usable:
+            return ticks / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+def _lines_of_processors() -> list[str]:
+    with open("/proc/stat") as file:
+        return [line for line in file if line.startswith("cpu")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +145,7 @@ class SiftedPairs:
     kept: tuple[WindowPair, ...]
     """Pairs that did not wait; all pairs if the system hides which did."""
     host: Literal["quiet", "busy", "unknown"]
-    """State of the host: busy if more than a third of the pairs waited."""
+    """State of the host: busy if more than a third of the pairs waited for other programs."""
 
     @property
     def tells_time(self) -> bool:
@@ -109,14 +192,25 @@ def has_waited(share: float | None) -> bool:
     return share is not None and share > _WAITED
 
 
-def sift(pairs: Sequence[WindowPair]) -> SiftedPairs:
-    """Discard the pairs that waited."""
+def sift(
+    pairs: Sequence[WindowPair], left_alone: Callable[[], bool] = lambda: False
+) -> SiftedPairs:
+    """Discard the pairs that waited for other programs.
+
+    Args:
+        pairs: All pairs of a kernel.
+        left_alone: Returns whether other programs left the processors alone (`HostLoad`). Then all
+            pairs count, as they waited for the judge's own threads.
+    """
     taken = tuple(pairs)
     if any(pair.waited_share is None for pair in taken):
         return SiftedPairs(taken, taken, "unknown")
     kept = tuple(pair for pair in taken if not has_waited(pair.waited_share))
-    busy = _SPARED * (len(taken) - len(kept)) > len(taken)
-    return SiftedPairs(taken, kept, "busy" if busy else "quiet")
+    if _SPARED * (len(taken) - len(kept)) <= len(taken):
+        return SiftedPairs(taken, kept, "quiet")
+    if left_alone():
+        return SiftedPairs(taken, taken, "quiet")
+    return SiftedPairs(taken, kept, "busy")
 
 
 def timing_of(sifted: SiftedPairs, between_process: float) -> Timing:

@@ -92,6 +92,8 @@ class Stopwatch:
         self._on_device = self._kernels[0].device.type == "cuda"
         self._in_turns = len(runs) > 1
         self._windows = TimingWindows(runs, baseline)
+        self._sides = (baseline, *self._kernels)
+        self._load: host.HostLoad | None = None
         self._eager_costs: list[float] = []
         self._secret = random.SystemRandom()
         self._first: _Rounds = []
@@ -128,6 +130,7 @@ class Stopwatch:
         self._threads = [kernel.channel.threads() for kernel in self._kernels]
         if not self._on_device:
             self._warm_up()
+            self._load = host.HostLoad(self._own_s)
             rounds = self._run_rounds([])
             return [self._on_cpu(n, [r[n] for r in rounds]) for n in range(len(self._kernels))]
         for _ in range(_ROUNDS):
@@ -195,7 +198,7 @@ class Stopwatch:
 
     def _on_cpu(self, number: int, pairs: Sequence[WindowPair]) -> Measurement:
         """Return the measurement of a kernel's pairs on the CPU."""
-        findings, sifted = self._new_threads(number), host.sift(pairs)
+        findings, sifted = self._new_threads(number), self._sifted(pairs)
         if (found := host.finding(sifted)) is not None:
             findings.append(found)
         if not sifted.tells_time and self._in_turns:
@@ -233,7 +236,7 @@ class Stopwatch:
         if self._on_device:
             width, least = protocol.device_relative_width, protocol.device_min_pairs
             stop_at = replace(protocol, relative_width=width, min_pairs=least)
-        sifted = host.sift(pairs)
+        sifted = self._sifted(pairs)
         ratios = [math.log(pair.reference_ms / pair.kernel_ms) for pair in sifted.kept]
         if sifted.host != "busy" and speedup.enough(ratios, stop_at):
             return True
@@ -241,6 +244,17 @@ class Stopwatch:
         # towards the most, but a kernel needs some that did not wait.
         counted = len(sifted.taken) if sifted.host == "busy" else len(ratios)
         return counted >= protocol.max_pairs and sifted.tells_time
+
+    def _sifted(self, pairs: Sequence[WindowPair]) -> host.SiftedPairs:
+        load = self._load
+        return host.sift(pairs) if load is None else host.sift(pairs, load.left_alone)
+
+    def _own_s(self) -> float | None:
+        """Return the processor time of this process and all sides' in seconds; None if unknown."""
+        times = [side.channel.run_times() for side in self._sides]
+        if any(each is None for each in times):
+            return None
+        return time.process_time() + sum(each.ran_ns for each in times if each is not None) / 1e9
 
     def _new_threads(self, number: int) -> list[Finding]:
         now, before = self._kernels[number].channel.threads(), self._threads[number]
