@@ -19,8 +19,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from kernelgym.errors import UsageError
+from kernelgym.errors import UnsupportedLanguage, UsageError
 from kernelgym.languages import language as find_language
 from kernelgym.machine import installed_version
 from kernelgym.rulesets import Ruleset
@@ -34,7 +35,6 @@ AGENT_S = 3600
 _GRADE_S = 1200
 _BUILD_S = 3600
 _IMAGE = "python:3.12-slim-bookworm"
-_SOLVED = ("triton", "cpp")  # languages that Synthetic writes right kernels in
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -94,11 +94,19 @@ def task_files(problem: Problem, settings: TaskSettings) -> dict[str, str]:
         f"tests/{PROBLEM_FILE}": problem.source,
         f"tests/{ABOUT_FILE}": json.dumps(about, indent=2) + "\n",
     }
-    if problem.suite == "Synthetic" and settings.language in _SOLVED:
-        kernel = solve(problem, "cpp" if settings.language == "cpp" else "triton", 0)
-        files["solution/solve.sh"] = _SOLVE
-        files[f"solution/{KERNEL_FILE}"] = kernel.source
+    if (source := _solution(problem, settings.language)) is not None:
+        files |= {"solution/solve.sh": _SOLVE, f"solution/{KERNEL_FILE}": source}
     return files
+
+
+def _solution(problem: Problem, language: str) -> str | None:
+    """Return a right kernel; None if no suite writes one for the problem or in the language."""
+    if problem.suite != "Synthetic":
+        return None
+    try:
+        return solve(problem, cast(Any, language)).source
+    except UnsupportedLanguage:
+        return None
 
 
 def _instruction(problem: Problem, settings: TaskSettings) -> str:
