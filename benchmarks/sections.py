@@ -166,9 +166,8 @@ SECTIONS = (
             "redteam_h100.json",
             "kernelgym redteam --device cuda:0 --workers 10 --json FILE",
             verdicts.red_team,
-            "On an H100: 124 kernels by `strict@8d679aff`, the others, which run beside no "
-            "library, by `strict@31532852`. Of 16 later exploits 8 were accepted there, and no fix "
-            "was rerun.",
+            "On an H100: 340 kernels by `strict@8d679aff`, the other 145, exploits that run beside "
+            "no library, by `strict@31532852`.",
         ),
         ResultTable(
             "soak_cpu.json",
