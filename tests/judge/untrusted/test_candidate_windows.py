@@ -36,7 +36,7 @@ def window(monkeypatch):
 
     def made(model):
         state = candidate._State.__new__(candidate._State)
-        state._model, state._tracer, state._graph = model, None, None
+        state._model, state._tracer, state._graph, state._streams = model, None, None, None
         state._device = SimpleNamespace(type="cuda")
         state._launches, state._in_graph = SimpleNamespace(count=0), 0
         state._parts = SimpleNamespace(buffers=buffers, outputs=outputs, cuda_ipc=cuda_ipc)
@@ -123,18 +123,16 @@ def test_inputs_of_a_late_call_are_written_right_before_it(window):
     assert values(state) == [1, 2, 3, 4, 5, 6]
 
 
-def test_graph_is_asked_with_late_inputs_over_overwritten_outputs(window, monkeypatch):
+def test_graph_is_asked_with_late_inputs_over_overwritten_outputs(window):
     state = window(None)
     state._kept, state._graph_results = [torch.ones(3)], None
     kept = []
-    held, order = [], []
-    state._held_back = [SimpleNamespace(hold=lambda: held.append(len(kept)))]
-    state._ordered = SimpleNamespace(
-        launch_delayed=lambda _: order.append("late") or kept.append(state._kept[0].clone())
+    held = []
+    state._graph = SimpleNamespace(
+        hold_back=lambda: held.append(len(kept)),
+        replay=lambda late: kept.append((late, state._kept[0].clone())),
     )
-    state._graph = SimpleNamespace(replay=lambda: kept.append(state._kept[0].clone()))
-    monkeypatch.setattr(candidate, "_current_stream", lambda: SimpleNamespace(cuda_stream=0))
     assert state.go([0], False, 0, [True]) is None
-    assert kept[0].isnan().all() and held == [0] and order == ["late"]
+    assert kept[0][0] and kept[0][1].isnan().all() and held == [0]
     assert state.go([0], True) is None
-    assert len(kept) == 2 and (held, order) == ([0], ["late"])
+    assert not kept[1][0] and held == [0]

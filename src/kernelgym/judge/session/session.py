@@ -49,7 +49,7 @@ _CPU = torch.device("cpu")
 AS_LAYER = (
     "outputs of earlier calls had been overwritten, so memory that is returned again must be "
     "written whole; inputs may be written on the current stream just before a call, so other "
-    "streams must wait for it"
+    "streams must wait for it, and no call can compute the output of a later one"
 )
 """Explanation for a kernel that is wrong when it is called as a layer of a model is."""
 

@@ -40,6 +40,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -59,11 +60,6 @@ _sleep_on_device = torch.cuda._sleep
 _LEAD_CYCLES = 600_000  # about 0.3 ms
 _LATE_BYTES = 64 << 10  # of each input of a captured call
 _seed_device = torch.cuda.manual_seed
-_Graph, _capturing, _current_stream = (
-    torch.cuda.CUDAGraph,
-    torch.cuda.graph,
-    torch.cuda.current_stream,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +71,7 @@ class CandidateParts:
     buffers: ModuleType
     cuda_ipc: ModuleType
     graph_order: ModuleType
+    captured_graph: ModuleType
     outputs: ModuleType
     error_report: ModuleType
     extension_stub: ModuleType
@@ -213,8 +210,6 @@ class _State:
         self._calls: list[tuple[list[Any], list[torch.Tensor] | None]] = []
         self._graph: Any = None
         self._graph_results: list[Any] | None = None
-        self._ordered: Any = None  # the captured calls with inputs that are written late
-        self._held_back: list[Any] = []
         self._kept: list[Any] = []  # outputs of the last window, which the trusted side reads
         self._compared = 1  # calls of the largest window whose outputs were compared
         self._copies = False  # whether outputs lie in memory that cannot be read after a window
@@ -355,20 +350,16 @@ class _State:
                 found = self._run(seeds, held, late, spoil)
             self.launched = self._launches.count - before
             return found
-        is_late = replayed and late is not None
-        if is_late:
-            for each in self._held_back:
-                each.hold()
+        if replayed and late is not None:
+            self._graph.hold_back()
         self._touched.add_(1)  # so that an empty window, too, switches to this context
         if timed:
             # Give the host a lead: the first call's launch time on the host is not device time.
             _sleep_on_device(_LEAD_CYCLES)
         self._began.record()
         results: list[Any] = []
-        if is_late:
-            self._ordered.launch_delayed(_current_stream().cuda_stream)
-        elif replayed:
-            self._graph.replay()
+        if replayed:
+            self._graph.replay(late is not None)
         else:
             results = self._run(seeds, held, late, spoil)
         self._ended.record()
@@ -450,10 +441,8 @@ class _State:
             _seed_device(seed)
         if self._streams is not None:
             self._streams.begin_call()
-        if self._tracer is not None:
-            output = self._tracer.call(self._model, arguments)
-        else:
-            output = self._model(*arguments)
+        model, tracer = self._model, self._tracer
+        output = model(*arguments) if tracer is None else tracer.call(model, arguments)
         if self._streams is not None:
             self._streams.end_call()
         return output
@@ -481,39 +470,31 @@ class _State:
         Returns:
             A description of each output, with its place on the device.
         """
-        graph = _Graph(keep_graph=True)
         self.buffers.forget_blocks()  # torch frees memory before it captures
         before = self._launches.count
-        self._kept, self._held_back = [], []
-        if late:
-            for arguments, _ in self._calls:
-                part = arguments, self._device, _LATE_BYTES
-                self._held_back.append(self._parts.buffers.HeldBack(*part))
-        with _no_grad(), _capturing(graph):
-            calls = self._parts.graph_order.CapturedCalls(_current_stream().cuda_stream)
-            for arguments, _ in self._calls:
-                output = self._model(*arguments)
-                self._kept.append(self._copied(output) if self._copies else output)
-                calls.end_call()
-        calls.order(graph.raw_cuda_graph())
-        graph.instantiate()
-        if late:
-            copies = [each.copies() for each in self._held_back]
-            calls.delay(graph.raw_cuda_graph(), copies)
-            self._ordered = calls
+        self._kept = []
+        arguments = [each for each, _ in self._calls]
+        hold = partial(self._parts.buffers.HeldBack, device=self._device, most_bytes=_LATE_BYTES)
+        graph = self._parts.captured_graph.CapturedGraph(
+            [partial(self._keep, each) for each in arguments],
+            self._parts.graph_order,
+            [hold(each) for each in arguments] if late else (),
+        )
         results = [self.buffers.locate(output) for output in self._kept]
         self._graph_results = results if tells else None
         self._graph, self._in_graph = graph, self._launches.count - before
         return results
 
+    def _keep(self, arguments: list[Any]) -> None:
+        output = self._model(*arguments)
+        self._kept.append(self._copied(output) if self._copies else output)
+
     def graph_kernels(self) -> dict[str, Any]:
         """Return what the kernels of the captured graph are; empty without one.
 
-        None of the candidate's code on the host runs meanwhile, so it cannot behave for the
-        profiler's sake.
+        None of the candidate's code on the host runs meanwhile: it cannot tell that it is watched.
         """
         if self._graph is None:
             return {}
         lister = self._parts.device_kernels.DeviceKernels(None, self._parts.records)
-        found: dict[str, Any] = lister.replayed(self._graph.replay)
-        return found
+        return dict(lister.replayed(self._graph.replay))
