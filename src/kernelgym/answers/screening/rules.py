@@ -103,21 +103,21 @@ def _looks_like(facts: Facts) -> str:
     marked = {name for function in facts.functions for name in function.kernel_in}
     # A function of Gluon is one of Triton's, too, and Gluon comes later.
     found = [name for name in reversed([*LANGUAGES]) if name in marked]
-    found += [
-        name
+    built = [
+        (name, bool(own.device_code))
         for name, entry in LANGUAGES.items()
-        if (own := entry.own_kernel).builders
-        and bool(own.device_code) == _holds(facts, own.device_code)
-        and any(_is_builder(facts, call, own.builders) for call in facts.calls)
+        if any(_is_builder(facts, call, (own := entry.own_kernel).builders) for call in facts.calls)
+        and (not own.device_code or _holds(facts, own.device_code))
     ]
+    found += [name for name, _ in sorted(built, key=lambda each: not each[1])]
     if not found:
         return ""
     return f"; the answer looks like language {found[0]!r} ({LANGUAGES[found[0]].title})"
 
 
 def _holds(facts: Facts, device_code: str) -> bool:
-    """Return True if a text of the answer matches a language's device code; False without one."""
-    return bool(device_code) and any(re.search(device_code, text) for text, _ in facts.strings)
+    """Return True if a text of the answer matches a language's device code."""
+    return any(re.search(device_code, text) for text, _ in facts.strings)
 
 
 def kernel_never_used(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
