@@ -151,7 +151,7 @@ def test_judge_rooms_import_only_rooms_before_them() -> None:
 def test_untrusted_code_imports_nothing_of_ours() -> None:
     """It shares a process with candidate code, where it is loaded by path."""
     known = sys.stdlib_module_names | {"torch", "triton", "numpy", "transformers"}
-    of_language = {"cute": {"cutlass"}}
+    of_language = {"cute": {"cutlass"}, "tilelang": {"tilelang"}}
     wrong = [
         f"{module_name(path)} imports {found.module}"
         for path in sorted(UNTRUSTED.rglob("*.py"))

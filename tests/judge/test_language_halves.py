@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelgym.judge.untrusted.languages import cute
+from kernelgym.judge.untrusted.languages import cute, tilelang
 
 
 class Watcher:
@@ -180,3 +181,127 @@ def test_cute_error_at_a_launch_is_no_compiler_s_complaint() -> None:
     with pytest.raises(RuntimeError) as raised:
         scope["generate_mlir"](RuntimeError("illegal address"))
     assert cute.describe_error(raised.value, "kernel.py") == {}
+
+
+def fake_tilelang(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Put modules into `sys.modules` that are built like those of TileLang 0.1.15."""
+
+    class BaseKernelAdapter:
+        device_kernel_source = (
+            'extern "C" __global__ void f_kernel(const half_t* A);\n'
+            'extern "C" __global__ void __launch_bounds__(128, 1) f_kernel(const half_t* A) {}\n'
+        )
+
+        def __init__(self, function: Any, result_idx: list[int]) -> None:
+            self.result_idx, self._function = result_idx, function
+            self._post_init()
+
+        def _post_init(self) -> None:
+            self.func = self._function
+
+        def __call__(self, *args: Any) -> Any:
+            return self.func(*args)
+
+    modules = {
+        name: ModuleType(name)
+        for name in (
+            *("tilelang", "tilelang.jit", "tilelang.jit.adapter", "tilelang.jit.adapter.base"),
+            *("tilelang.contrib", "tilelang.contrib.nvcc", "tilelang.contrib.cc", "tilelang.env"),
+            *("tvm", "tvm.contrib", "tvm.contrib.cc"),
+        )
+    }
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+        owner, _, last = name.rpartition(".")
+        if owner:
+            setattr(modules[owner], last, module)
+    modules["tilelang.jit.adapter.base"].BaseKernelAdapter = BaseKernelAdapter  # type: ignore[attr-defined]
+    modules["tilelang.env"].TILELANG_TEMPLATE_PATH = "/site/tilelang/src"  # type: ignore[attr-defined]
+    modules["tilelang.env"].CUTLASS_INCLUDE_DIR = "/site/cutlass/include"  # type: ignore[attr-defined]
+    return SimpleNamespace(
+        adapter=BaseKernelAdapter,
+        nvcc=modules["tilelang.contrib.nvcc"],
+        cc=modules["tvm.contrib.cc"],
+    )
+
+
+@pytest.fixture
+def tiles(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    fake = fake_tilelang(monkeypatch)
+    fake.launches = SimpleNamespace(count=0, watcher=None)
+    tilelang.count_launches(fake.launches)
+    return fake
+
+
+def test_tilelang_call_of_a_kernel_is_a_launch_with_its_kernels_names(tiles: Any) -> None:
+    kernel = tiles.adapter(lambda x: x + 1, [-1])
+    assert kernel(torch.ones(2)).tolist() == [2, 2] and tiles.launches.count == 1
+    tiles.launches.watcher = Watcher()
+    x = torch.ones(2)
+    assert kernel.func(x).tolist() == [2, 2] and tiles.launches.count == 2
+    ((names, tensors),) = tiles.launches.watcher.seen
+    assert names == ("f_kernel",) and tensors[0] is x
+
+
+def test_tilelang_launch_that_is_left_out_gives_outputs_without_a_result(tiles: Any) -> None:
+    class Skipping(Watcher):
+        def launch(self, launch: Any, args: Any, kwargs: Any, skip: Any = None) -> Any:
+            return skip()
+
+    def adds(x: Any) -> Any:
+        x += 1
+        return x * 2
+
+    tiles.launches.watcher = Skipping()
+    x = torch.ones(2)
+    made = tiles.adapter(adds, [-1])(x)
+    assert made.shape == x.shape and made.isnan().all() and x.tolist() == [1, 1]
+    kept = torch.zeros(2)
+
+    def stores(out: Any) -> None:
+        out.fill_(7)
+
+    assert tiles.adapter(stores, [])(kept) is None and kept.tolist() == [0, 0]
+
+
+def test_tilelang_compilers_become_requests(tiles: Any, tmp_path: Any) -> None:
+    asked: list[dict[str, Any]] = []
+    made = tmp_path / "made"
+    made.write_bytes(b"code")
+
+    def request(what: dict[str, Any]) -> dict[str, Any]:
+        asked.append(what)
+        if what["program"] == "host_library" and not what["sources"]:
+            return {"failed": "error: no", "fds": []}
+        return {"module": "tilelang", "fds": [os.open(made, os.O_RDONLY)]}
+
+    assert tilelang.begin(request, "")() == 0
+    options = ["-std=c++20", "-I/site/tilelang/src", "-I/site/cutlass/include", "-w"]
+    code = tiles.nvcc.compile_cuda("text", "cubin", ["-arch=sm_90a"], options=options)
+    assert code == b"code"
+    source = tmp_path / "lib0.c"
+    source.write_text("int f();")
+    tiles.cc.create_shared(str(tmp_path / "out.so"), [str(source)], options=["-I/x"])
+    assert (tmp_path / "out.so").read_bytes() == b"code"
+    flags = ["-arch=sm_90a", "-std=c++20", "-w"]
+    assert asked == [
+        {"program": "device_code", "source": "text", "format": "cubin", "options": flags},
+        {"program": "host_library", "sources": ["int f();"]},
+    ]
+    with pytest.raises(tilelang.TileLangBuildFailed, match="error: no"):
+        tiles.cc.create_shared(str(tmp_path / "other.so"), [])
+
+
+def test_tilelang_error_quotes_the_kernel_s_line(tmp_path: Any) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("def main(parse):\n    parse()\n")
+    scope: dict[str, Any] = {}
+    exec(compile(kernel.read_text(), str(kernel), "exec"), scope)
+    inner: dict[str, Any] = {}
+    source = "def compile():\n    raise ValueError('Buffer x is 1-dimensional')\n"
+    exec(compile(source, "/site/tilelang/jit/__init__.py", "exec"), inner)
+    with pytest.raises(ValueError) as raised:
+        scope["main"](inner["compile"])
+    told = tilelang.describe_error(raised.value, str(kernel))
+    assert told["compile"] is True and told["text"].endswith("--> kernel.py:2\n    parse()")
+    assert tilelang.describe_error(ValueError("of torch"), str(kernel)) == {}

@@ -72,6 +72,7 @@ def test_nouns_name_the_language() -> None:
         "hip": "custom HIP kernel",
         "cute": "CuTe DSL kernel",
         "gluon": "Gluon kernel",
+        "tilelang": "TileLang kernel",
         "torch": "custom TORCH kernel",
     }
 
@@ -102,7 +103,7 @@ def test_nvcc_is_needed_by_load_inline_only(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_tools_are_ones_that_can_be_found() -> None:
     tools = {tool for entry in LANGUAGES.values() for tool in entry.tools}
-    assert tools == {Tool("c++"), Tool("nvcc", "load_inline")}
+    assert tools == {Tool("c++"), Tool("nvcc"), Tool("nvcc", "load_inline")}
     assert {tool.name for tool in tools} <= requirements._FINDERS.keys()
 
 

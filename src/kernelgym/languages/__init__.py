@@ -18,6 +18,7 @@ from kernelgym.languages.definition import HeaderRoot, Language, OwnKernel, Pack
 from kernelgym.languages.examples import WorkedExample
 from kernelgym.languages.gluon import GLUON
 from kernelgym.languages.hip import HIP
+from kernelgym.languages.tilelang import TILELANG
 from kernelgym.languages.triton import TRITON
 
 __all__ = [
@@ -42,7 +43,7 @@ REFERENCE_LANGUAGE = "torch"
 """Language of references, plain PyTorch; no kernel is written in it."""
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
-    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP, CUTE, GLUON)}
+    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP, CUTE, GLUON, TILELANG)}
 )
 """Languages by name, the default first."""
 

@@ -33,7 +33,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling import compiler_process, programs, triton_tools
+from kernelgym.judge.compiling import (
+    compiler_process,
+    programs,
+    tilelang_tools,
+    triton_tools,
+)
 from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
 from kernelgym.judge.compiling.compiler_process import BuildLimit, ReadyCompiler, RunningCompiler
 from kernelgym.judge.compiling.cpp_compiler import (
@@ -66,6 +71,8 @@ _MAX_FAILURES = 256
 _PROGRAMS: Mapping[str, Callable[[Mapping[str, Any]], ProgramRun]] = {
     "launcher": triton_tools.launcher,
     "ptxas": triton_tools.assembler,
+    "device_code": tilelang_tools.device_code,
+    "host_library": tilelang_tools.host_library,
 }
 """Functions that compose a program's command from a candidate's request, by the request's name of
 the program."""

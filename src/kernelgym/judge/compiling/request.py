@@ -20,13 +20,20 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kernelgym.answers.screening.torch_use import without_comments
 
-__all__ = ["BadRequest", "BuildRequest", "assumes_finite", "names_architecture", "read_request"]
+__all__ = [
+    "BadRequest",
+    "BuildRequest",
+    "assumes_finite",
+    "names_architecture",
+    "nvcc_flags",
+    "read_request",
+]
 
 _MAX_SOURCE_BYTES = 4 << 20
 _MOST_TEXTS = 1000
@@ -193,7 +200,7 @@ def read_request(
         cuda_sources=tuple(cuda_sources),
         functions=bound,
         cflags=_flags(arguments, "cflags", _COMPILE_FLAG, searched),
-        cuda_cflags=_nvcc_flags(arguments) if cuda_sources else (),
+        cuda_cflags=nvcc_flags(arguments, "cuda_cflags") if cuda_sources else (),
         ldflags=_flags(arguments, "ldflags", _CUDA_LINK_FLAG if cuda else _LINK_FLAG, searched),
         include_paths=tuple(
             folder
@@ -257,7 +264,7 @@ def _is_identifier(name: str) -> bool:
     return len(name) <= _LONGEST_NAME and _IDENTIFIER.fullmatch(name) is not None
 
 
-def _strings(arguments: dict[str, Any], key: str) -> list[str]:
+def _strings(arguments: Mapping[str, Any], key: str) -> list[str]:
     """Return a field's texts, checked so that a file can hold them."""
     value = arguments.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -304,9 +311,16 @@ def _flags(
     return tuple(kept)
 
 
-def _nvcc_flags(arguments: dict[str, Any]) -> tuple[str, ...]:
-    """Return the checked nvcc flags, each joined with its value."""
-    key = "cuda_cflags"
+def nvcc_flags(arguments: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return a request's nvcc flags, checked, each joined with its value.
+
+    Args:
+        arguments: The message of an untrusted process.
+        key: Name of the field that holds the flags.
+
+    Raises:
+        BadRequest: If one is not allowed.
+    """
     try:  # torch passes the flags to a shell, so authors quote them
         words = [word for text in _strings(arguments, key) for word in shlex.split(text)]
     except ValueError as error:

@@ -10,9 +10,7 @@ Every request carries a nonce, which the answer repeats. The requests are:
 - ``context``: make the CUDA context; on a CUDA device this request comes first;
 - ``slots``: map shared memory (from a descriptor) or shared device memory (from a handle);
 - ``release``: close shared device memory;
-- ``load``: import the kernel's source. With a ``target``, launches will be compiled for that GPU
-  and not made;
-- ``compiled``: report how many were;
+- ``load``: import the source; for a ``target`` launches only compile: ``compiled`` counts them;
 - ``construct``: build the model;
 - ``state``: copy values of a memory file (from a descriptor) into parameters, by name;
 - ``prepare``: lay tensors over the inputs and outputs of the next calls;
@@ -91,8 +89,7 @@ class CandidateParts:
     records: ModuleType
     streams: Any
     """This process's `StreamOrder`, from `triton/stream_order.py`; None without an interpreter."""
-    half: ModuleType | None = None
-    """The language's own module, from the folder `languages`; None if it has none."""
+    half: ModuleType  # the language's own, from the folder `languages`
     recorder: Any = None
     """This process's `Recorder`, from `triton/launch_record.py`; None without an interpreter."""
 
@@ -144,8 +141,6 @@ def serve(
                         parts.torch_compile.begin(scratch, fds)
                     elif device != "cpu" or request["target"]:
                         parts.triton_tools.replace_tools(request_build)
-                    if parts.half is not None:
-                        parts.half.replace_programs(request_build)
                     state.load(request, request_build)
                 case "construct":
                     state.construct(request)
@@ -181,10 +176,8 @@ def serve(
                         parts.torch_compile.save(scratch)
                     reply["misses"] = parts.torch_compile.misses()
         except BaseException as error:
-            told = parts.error_report.describe_error(error, state.source_file)
-            if parts.half is not None:
-                told |= parts.half.describe_error(error, state.source_file)
-            reply["error"] = told
+            reply["error"] = parts.error_report.describe_error(error, state.source_file)
+            reply["error"] |= parts.half.describe_error(error, state.source_file)
         parts.error_report.flush_output()
         inbox.send(reply)
 
@@ -198,10 +191,8 @@ class _State:
         self._overwrite = parts.outputs.overwrite
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
         self._streams = parts.streams
-        self.launched = 0
-        """Launches of custom kernels in the last calls."""
-        self.compiled: Callable[[], int] = lambda: 0
-        """Returns how many launches were compiled for a GPU that is not there."""
+        self.launched = 0  # launches of custom kernels in the last calls
+        self.compiled: Callable[[], int] = lambda: 0  # for a GPU that is not there
         self._in_graph = 0
         self._tracer: Any = None
         self._entry: Any = None
@@ -249,8 +240,7 @@ class _State:
             self._parts.recorder.begin()
         self._parts.extension_stub.replace_extension_builds(request_build)
         self._launches.count_extensions()
-        if request["target"] and self._parts.half is not None:
-            self.compiled = self._parts.half.compile_only(request["target"])
+        self.compiled = self._parts.half.begin(request_build, request["target"])
         with open(self.source_file, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(request["source"])
         spec = importlib.util.spec_from_file_location("kernel", self.source_file)

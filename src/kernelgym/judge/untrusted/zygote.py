@@ -59,12 +59,15 @@ def _untrusted(name: str) -> ModuleType:
     return module
 
 
-def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, bool], None]:
+def _import_libraries(
+    on_gpu: bool, half: ModuleType, compiles: bool
+) -> Callable[[bool, bool], None]:
     """Import candidates' libraries; return what makes the interpreter GPU-like.
 
     Args:
         on_gpu: Whether the judge runs on a device.
-        half: The language's own module of this folder, which imports the language's packages.
+        half: The language's own module, which imports the language's packages.
+        compiles: Whether that module compiles kernels for a GPU that is not there.
     """
     import numpy  # noqa: F401
     import torch
@@ -73,8 +76,7 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
         import torch.nn.functional
         import torch.utils.cpp_extension
 
-        if half is not None:
-            half.import_packages()
+        half.import_packages()
 
     torch.manual_seed(0)
     torch.set_printoptions(profile="default")
@@ -82,7 +84,7 @@ def _import_libraries(on_gpu: bool, half: ModuleType | None) -> Callable[[bool, 
         import triton  # noqa: F401
     except ImportError:
         return lambda *_: None
-    if half is not None and not on_gpu:  # its kernels are compiled here, and not run
+    if compiles and not on_gpu:  # its kernels are compiled here, and not run
         cuda = _untrusted("triton/cuda_on_cpu")
         _untrusted("triton/stream_order")
         of_cuda = cuda.changes()
@@ -165,15 +167,14 @@ class _Zygote:
         control: socket.socket,
         config: dict[str, Any],
         as_gpu: Callable[[bool, bool], None],
-        half: ModuleType | None,
+        half: ModuleType,
     ) -> None:
         self.protocol = _untrusted("protocol")
         self.sandbox, self.seccomp = _untrusted("sandbox/sandbox"), _untrusted("sandbox/seccomp")
         self.namespaces, self.ids = _untrusted("sandbox/namespaces"), (os.geteuid(), os.getegid())
         self.candidate = _untrusted("candidate")
         launches = _untrusted("watch/launches").Launches()
-        if half is not None:
-            half.count_launches(launches)
+        half.count_launches(launches)
         turns = _untrusted("triton/autotune").turns
         for each in turns:
             each.is_skipping = launches.are_left_out
@@ -383,8 +384,7 @@ class _Zygote:
             os.dup2(fd, target, inheritable=target != 3)
         os.closerange(4, 1 << 16)
         environment = _private_environment(plan.scratch) | self.variables
-        if self.parts.half is not None:
-            environment |= self.parts.half.environment(plan.scratch)
+        environment |= self.parts.half.environment(plan.scratch)
         if self.device != "cpu" and not streams:
             # With one connection the driver makes and ends a context in a third of the time, but
             # streams run one after the other.
@@ -450,8 +450,8 @@ def main(control_fd: int, config: dict[str, Any]) -> None:
     """Import the libraries, choose a sandbox tier and serve requests."""
     control = socket.socket(fileno=control_fd)
     _untrusted("sandbox/sandbox").adopt_orphans()
-    half = _untrusted(f"languages/{config['half']}") if config["half"] else None
-    as_gpu = _import_libraries(config["device"] != "cpu", half)
+    half = _untrusted(f"languages/{config['half'] or 'plain'}")
+    as_gpu = _import_libraries(config["device"] != "cpu", half, bool(config["half"]))
     zygote = _Zygote(control, config, as_gpu, half)
     gc.collect()
     gc.freeze()  # keep the collector from touching, and so copying, the shared pages

@@ -25,12 +25,11 @@ from typing import Any
 import torch
 
 __all__ = [
-    "compile_only",
+    "begin",
     "count_launches",
     "describe_error",
     "environment",
     "import_packages",
-    "replace_programs",
 ]
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,10 +69,6 @@ def environment(scratch: str) -> dict[str, str]:
         "CUTE_DSL_DISABLE_FILE_CACHING": "1",  # a kernel's process lives for one kernel
         "NO_COLOR": "1",
     }
-
-
-def replace_programs(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Do nothing: CuTe DSL starts no program."""
 
 
 def count_launches(launches: Any) -> None:
@@ -255,15 +250,23 @@ def _is_complaint(error: BaseException) -> bool:
     return compiles
 
 
-def compile_only(target: str) -> Callable[[], int]:
-    """Have launches compile for a GPU that is not there, and launch nothing.
+def begin(request: Callable[[dict[str, Any]], dict[str, Any]], target: str) -> Callable[[], int]:
+    """Replace nothing, since CuTe DSL starts no program.
+
+    For a target, launches compile and nothing is launched.
 
     Args:
-        target: The GPU, such as ``cuda:90a``.
+        request: Has the trusted side run a program.
+        target: A GPU that is not there, such as ``cuda:90a``; empty to launch.
 
     Returns:
-        A function that returns how many kernels were compiled.
+        A function that returns how many kernels were compiled for the target.
     """
+    return _compile_only(target) if target else lambda: 0
+
+
+def _compile_only(target: str) -> Callable[[], int]:
+    """Have launches compile for a GPU that is not there, and launch nothing."""
     global _compiled
     from cutlass.base_dsl import jit_executor
     from cutlass.cute import runtime

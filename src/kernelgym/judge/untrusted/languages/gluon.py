@@ -15,12 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "compile_only",
+    "begin",
     "count_launches",
     "describe_error",
     "environment",
     "import_packages",
-    "replace_programs",
 ]
 
 _COMPILES = frozenset({"compile", "cache_key"})
@@ -46,10 +45,6 @@ def environment(scratch: str) -> dict[str, str]:
     return {}
 
 
-def replace_programs(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Do nothing: Triton's programs are replaced for every kernel."""
-
-
 def count_launches(launches: Any) -> None:
     """Do nothing: Triton's launches are counted for every kernel."""
 
@@ -73,15 +68,23 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
     return found
 
 
-def compile_only(target: str) -> Callable[[], int]:
-    """Have launches compile for a GPU that is not there, and launch nothing.
+def begin(request: Callable[[dict[str, Any]], dict[str, Any]], target: str) -> Callable[[], int]:
+    """Replace nothing, since Triton's programs are replaced for every kernel.
+
+    For a target, launches compile and nothing is launched.
 
     Args:
-        target: The GPU, such as ``cuda:90a``.
+        request: Has the trusted side run a program.
+        target: A GPU that is not there, such as ``cuda:90a``; empty to launch.
 
     Returns:
-        A function that returns how many launches were compiled that differ.
+        A function that returns how many kernels were compiled for the target.
     """
+    return _compile_only(target) if target else lambda: 0
+
+
+def _compile_only(target: str) -> Callable[[], int]:
+    """Have launches compile for a GPU that is not there, and launch nothing."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime import jit
     from triton.runtime.driver import driver

@@ -1,0 +1,272 @@
+"""TileLang beside a kernel: imports it, counts its launches and routes its compilers.
+
+TileLang lowers a kernel in process and then starts nvcc for its device code and a C++ compiler for
+the host's side of a launch. Both become requests over the channel. A launch is a call of a compiled
+kernel, whether through `JITKernel` or through its adapter's function.
+
+Loaded by path in the untrusted process: standard library, torch and TileLang only.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import linecache
+import os
+import platform
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+__all__ = [
+    "TileLangBuildFailed",
+    "begin",
+    "count_launches",
+    "describe_error",
+    "environment",
+    "import_packages",
+]
+
+_KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
+_ERROR = re.compile(r"\b(error|Error)\b")
+_LAUNCHES = frozenset({"counted", "func", "tvm_ffi_wrapper"})
+_LONGEST = 8000
+
+_compiled: list[str] | None = None
+"""Names of kernels compiled for a GPU that is not there; None where kernels are launched."""
+
+
+class TileLangBuildFailed(RuntimeError):
+    """A kernel's device code or host library did not compile."""
+
+
+def import_packages() -> None:
+    """Import TileLang, without touching a GPU."""
+    importlib.import_module("tilelang")
+    importlib.import_module("tilelang.language")
+
+
+def environment(scratch: str) -> dict[str, str]:
+    """Return the environment variables of a kernel's process."""
+    return {
+        "TILELANG_CACHE_DIR": os.path.join(scratch, "tilelang_cache"),
+        "TILELANG_DISABLE_CACHE": "1",  # a kernel's process lives for one kernel
+        "TILELANG_PRINT_ON_COMPILATION": "0",
+    }
+
+
+def _replace_compilers(request: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Replace TileLang's calls of compilers by `request`, which blocks for the answer."""
+    from tilelang.contrib import nvcc
+
+    ours = ("TILELANG_TEMPLATE_PATH", "CUTLASS_INCLUDE_DIR")
+    env = importlib.import_module("tilelang.env")
+    added = {f"-I{getattr(env, name, '')}" for name in ours}  # the other side adds them itself
+
+    def compile_cuda(
+        code: str,
+        target_format: str = "ptx",
+        arch: Any = None,
+        options: Any = None,
+        path_target: str | None = None,
+        verbose: bool = False,
+    ) -> bytearray:
+        """Stand in for `tilelang.contrib.nvcc.compile_cuda`."""
+        flags = [arch] if isinstance(arch, str) else list(arch or ())
+        flags += [options] if isinstance(options, str) else list(options or ())
+        flags = [str(flag) for flag in flags if str(flag) not in added]
+        asked = {"source": code, "format": target_format, "options": flags}
+        return bytearray(_made(request({"program": "device_code", **asked})))
+
+    def create_shared(output: str, objects: Any, *_: Any, **__: Any) -> None:
+        """Stand in for `create_shared`: build a library from C texts."""
+        texts = []
+        for path in [objects] if isinstance(objects, str) else objects:
+            with open(path) as file:
+                texts.append(file.read())
+        made = _made(request({"program": "host_library", "sources": texts}))
+        with open(output, "wb") as copy:
+            copy.write(made)
+
+    shared: Any = create_shared
+    shared.output_format = "so"
+    shared.get_target_triple = lambda: f"{platform.machine()}-linux-gnu"
+    nvcc.compile_cuda = compile_cuda
+    for name in ("tilelang.contrib.cc", "tvm.contrib.cc"):
+        setattr(importlib.import_module(name), "create_shared", shared)  # noqa: B010
+
+
+def _made(reply: dict[str, Any]) -> bytes:
+    if "module" not in reply:
+        raise TileLangBuildFailed(str(reply.get("failed", "the build failed")))
+    with os.fdopen(reply["fds"][0], "rb") as made:
+        made.seek(0)
+        return made.read()
+
+
+def count_launches(launches: Any) -> None:
+    """Wrap compiled kernels' functions, so that calls are counted and can be left out."""
+    from tilelang.jit.adapter.base import BaseKernelAdapter
+
+    finish = BaseKernelAdapter._post_init
+
+    def post_init(self: Any) -> None:
+        finish(self)
+        self.func = _counted(self, self.func, launches)
+
+    BaseKernelAdapter._post_init = post_init
+
+
+def _counted(adapter: Any, function: Callable[..., Any], launches: Any) -> Callable[..., Any]:
+    names: list[str] = []
+
+    @functools.wraps(function)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        if not names:
+            names.extend(_names_of(adapter))
+        if _compiled is not None:
+            _compiled.extend(names)
+            return _outputs(adapter, args)
+        launches.count += 1
+        if launches.watcher is None:
+            return function(*args, **kwargs)
+        run = functools.partial(function, *args, **kwargs)
+        given = tuple(_tensors((args, kwargs)))
+        skip = functools.partial(_spoilt, function, args, kwargs)
+        return launches.watcher.launch(_Launch(run, tuple(names)), given, {}, skip)
+
+    return counted
+
+
+class _Launch:
+    """One launch, with the names of its kernels; it ignores the tensors it is called with."""
+
+    def __init__(self, run: Callable[[], Any], names: tuple[str, ...]) -> None:
+        self._run = run
+        self.compiled_names = names
+        self.__name__ = names[0] if names else "kernel"
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self._run()
+
+
+def _names_of(adapter: Any) -> list[str]:
+    """Return the names of an adapter's kernels, as the driver has them."""
+    try:
+        source = adapter.device_kernel_source or adapter.get_kernel_source()
+    except Exception:
+        return []
+    return list(dict.fromkeys(_KERNEL.findall(str(source))))
+
+
+def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)) and depth:
+        for item in value:
+            yield from _tensors(item, depth - 1)
+    elif isinstance(value, dict) and depth:
+        yield from _tensors(tuple(value.values()), depth - 1)
+
+
+def _spoilt(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Return what a launch that is left out returns: outputs with no result in them.
+
+    A kernel with ``out_idx`` makes its outputs, and only TileLang knows their shapes: it runs on
+    copies of its arguments, and its outputs are overwritten. Any other kernel returns nothing.
+    """
+    if not _returns(function):
+        return None
+    copies = [each.clone() if isinstance(each, torch.Tensor) else each for each in args]
+    made = function(*copies, **kwargs)
+    for tensor in _tensors(made):
+        tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
+    return made
+
+
+def _returns(function: Any) -> bool:
+    adapter = getattr(function, "__self__", None)
+    if adapter is None:
+        for cell in getattr(function, "__closure__", None) or ():
+            if hasattr(cell.cell_contents, "result_idx"):
+                adapter = cell.cell_contents
+    return adapter is None or bool(adapter.result_idx)
+
+
+def _outputs(adapter: Any, args: Any) -> Any:
+    """Return empty tensors in place of a kernel's outputs; None if it returns none."""
+    made, sizes = [], dict[str, int]()
+    outputs = set(adapter.result_idx)
+    inputs = [each for number, each in enumerate(adapter.params) if number not in outputs]
+    for parameter, given in zip(inputs, args, strict=False):
+        if isinstance(given, torch.Tensor):
+            sizes |= {
+                str(dim): size for dim, size in zip(parameter.shape, given.shape, strict=False)
+            }
+    for number in adapter.result_idx:
+        parameter = adapter.params[number]
+        shape = [sizes.get(str(dim)) or int(dim) for dim in parameter.shape]
+        made.append(torch.empty(shape, dtype=parameter.torch_dtype()))
+    return made[0] if len(made) == 1 else (made or None)
+
+
+def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
+    """Return the complaint of TileLang's compiler or of nvcc, with the kernel's line.
+
+    Nothing for errors at a launch, and for errors outside of TileLang.
+    """
+    lines, compiles, trace = [], False, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename == source_file:
+            lines.append(trace.tb_lineno)
+        inside = f"{os.sep}tilelang{os.sep}" in code.co_filename
+        compiles |= inside and code.co_name not in _LAUNCHES
+        if inside and code.co_name in _LAUNCHES:
+            compiles = isinstance(error, TileLangBuildFailed)
+        trace = trace.tb_next
+    if not (compiles or isinstance(error, TileLangBuildFailed)):
+        return {}
+    text = str(error)
+    if not isinstance(error, TileLangBuildFailed):
+        text = _without_own_frames(text)
+    if lines:
+        quoted = linecache.getline(source_file, lines[-1]).rstrip()
+        text = f"{text}\n  --> kernel.py:{lines[-1]}\n{quoted}"
+    return {"compile": True, "text": text[:_LONGEST]}
+
+
+def _without_own_frames(text: str) -> str:
+    """Return an error of TVM without the lines that name its own files."""
+    kept = [line for line in text.splitlines() if not line.lstrip().startswith(("File ", "#"))]
+    return "\n".join(kept).strip() or text
+
+
+def begin(request: Callable[[dict[str, Any]], dict[str, Any]], target: str) -> Callable[[], int]:
+    """Replace TileLang's calls of compilers by `request`.
+
+    For a target, launches compile and nothing is launched.
+
+    Args:
+        request: Has the trusted side run a program.
+        target: A GPU that is not there, such as ``cuda:90a``; empty to launch.
+
+    Returns:
+        A function that returns how many kernels were compiled for the target.
+    """
+    _replace_compilers(request)
+    return _compile_only(target) if target else lambda: 0
+
+
+def _compile_only(target: str) -> Callable[[], int]:
+    """Have launches compile for a GPU that is not there, and launch nothing."""
+    global _compiled
+    from tilelang.backend import target as targets
+
+    names: list[str] = []
+    _compiled = names
+    arch = f"sm_{target.partition(':')[2]}"
+    targets.auto_detect_target = lambda: {"kind": "cuda", "arch": arch}
+    return lambda: len(set(names))
