@@ -38,7 +38,7 @@ _COMPILES = frozenset({"generate_mlir", "generate_original_ir", "_prepare_compil
 _CUDA = 2
 """The number of CUDA's memory in DLPack."""
 _SOURCE = "_kernelgym_tensor"
-_to_dlpack: Any = torch._C._to_dlpack  # asks for no stream, whatever the tensor says of its device
+_to_dlpack: Any = torch._C._to_dlpack  # taken before a watcher replaces it; asks for no stream
 
 
 class _Calls(threading.local):
@@ -107,9 +107,36 @@ def _remember_tensors(kind: Any) -> None:
     @functools.wraps(made)
     def init(self: Any, tensor: Any, *args: Any, **kwargs: Any) -> None:
         self.__dict__[_SOURCE] = tensor
-        made(self, tensor, *args, **kwargs)
+        handed = _Handed(tensor) if isinstance(tensor, torch.Tensor) else tensor
+        made(self, handed, *args, **kwargs)
 
     kind.__init__ = init
+
+
+class _Handed:
+    """A tensor that is handed to a launch: its values stay on the device.
+
+    The watcher counts tensors that leave torch by DLPack, since other libraries may compute with
+    them. Here they become arguments of a kernel. Where nothing is launched, a tensor on the CPU
+    says that it lies on a GPU.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if _compiled is not None:
+            return _CUDA, 0
+        kind, number = self._tensor.__dlpack_device__()
+        return kind, number
+
+    def __dlpack__(self, **_: Any) -> Any:
+        if self._tensor.requires_grad:  # as torch does
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        capsule = _to_dlpack(self._tensor)
+        if _compiled is not None:
+            _relabel(capsule)
+        return capsule
 
 
 def _noting_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -269,12 +296,10 @@ def _compile_only(target: str) -> Callable[[], int]:
     """Have launches compile for a GPU that is not there, and launch nothing."""
     global _compiled
     from cutlass.base_dsl import jit_executor
-    from cutlass.cute import runtime
 
     names: list[str] = []
     _compiled = names
     os.environ["CUTE_DSL_ARCH"] = f"sm_{target.partition(':')[2]}"
-    _take_memory_for_cuda(runtime._Tensor)
 
     def run_compiled_program(self: Any, exe_args: Any) -> None:
         names.extend(self.kernel_info or ())
@@ -282,32 +307,6 @@ def _compile_only(target: str) -> Callable[[], int]:
     compiled: Any = jit_executor.JitCompiledFunction
     compiled.run_compiled_program = run_compiled_program  # would load the code onto the GPU
     return lambda: len(set(names))
-
-
-def _take_memory_for_cuda(kind: Any) -> None:
-    """Have tensors on the CPU look as if they lay in a GPU's memory, for the compiler."""
-    made = kind.__init__
-
-    @functools.wraps(made)
-    def init(self: Any, tensor: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, _OnGpu(tensor), *args, **kwargs)
-
-    kind.__init__ = init
-
-
-class _OnGpu:
-    """A tensor on the CPU that says that it lies on a GPU; nothing reads its memory."""
-
-    def __init__(self, tensor: Any) -> None:
-        self._tensor = tensor
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return _CUDA, 0
-
-    def __dlpack__(self, **_: Any) -> Any:
-        capsule = _to_dlpack(self._tensor)
-        _relabel(capsule)
-        return capsule
 
 
 def _relabel(capsule: Any) -> None:
