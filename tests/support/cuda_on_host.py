@@ -19,6 +19,7 @@ from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
 
 _HEAD = r"""
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstdint>
@@ -41,19 +42,27 @@ struct uint4 { unsigned x, y, z, w; };
 static thread_local dim3 threadIdx(0), blockIdx(0);
 static dim3 blockDim(1), gridDim(1);
 static std::unique_ptr<std::barrier<>> meet;
+static std::unique_ptr<std::barrier<>> warps[32];
 static float passed[1024];
 static std::mutex one_at_a_time;
 inline void __syncthreads() { meet->arrive_and_wait(); }
 inline unsigned flat() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
-inline float __shfl_down_sync(unsigned, float value, int by) {
+inline float of_lane(float value, unsigned lane) {
+  std::barrier<>& warp = *warps[flat() / 32];
   passed[flat()] = value;
-  __syncthreads();
-  const unsigned from = flat() % 32 + by < 32 ? flat() + by : flat();
-  const float got = passed[from];
-  __syncthreads();
+  warp.arrive_and_wait();
+  const float got = passed[flat() / 32 * 32 + lane];
+  warp.arrive_and_wait();
   return got;
+}
+inline float __shfl_down_sync(unsigned, float value, unsigned by) {
+  const unsigned lane = flat() % 32;
+  return of_lane(value, lane + by < 32 ? lane + by : lane);
+}
+inline float __shfl_xor_sync(unsigned, float value, unsigned by) {
+  return of_lane(value, flat() % 32 ^ by);
 }
 inline void atomicAdd(float* at, float value) {
   std::lock_guard<std::mutex> held(one_at_a_time);
@@ -61,12 +70,14 @@ inline void atomicAdd(float* at, float value) {
 }
 template <typename T> inline void __stcs(T* at, T value) { *at = value; }
 inline float __expf(float x) { return expf(x); }
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 template <typename F> void emulate(dim3 grid, dim3 block, bool meets, F call) {
   gridDim = grid, blockDim = block;
   const unsigned count = block.x * block.y * block.z;
   for (unsigned z = 0; z < grid.z; ++z) for (unsigned y = 0; y < grid.y; ++y)
   for (unsigned x = 0; x < grid.x; ++x) {
     meet = std::make_unique<std::barrier<>>(count);
+    for (auto& each : warps) each = std::make_unique<std::barrier<>>(32);
     auto one = [&](unsigned t) {
       blockIdx = dim3(x, y, z);
       threadIdx = dim3(t % block.x, t / block.x % block.y, t / block.x / block.y);
@@ -92,7 +103,7 @@ def compiled(texts: Sequence[str], folder: Path) -> list[Any]:
         parts.append(f"namespace variant_{number} {{\n{plain}\n}}{ended}\n")
     source, library = folder / "kernels.cpp", folder / "kernels.so"
     source.write_text("\n".join(parts), encoding="utf-8")
-    command = ["g++", "-std=c++20", "-O1", "-w", "-pthread", "-shared", "-fPIC"]
+    command = ["g++", "-std=c++20", "-O0", "-w", "-pthread", "-shared", "-fPIC"]
     subprocess.run([*command, str(source), "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
     return [getattr(loaded, f"run_{number}") for number in range(len(texts))]

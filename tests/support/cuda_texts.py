@@ -96,6 +96,22 @@ extern "C" void run(const float* x, float* y, int rows, int cols) {
   softmax<<<(rows + 31) / 32, 32>>>(x, y, rows, cols);
 }
 """
+_NORM = """
+__global__ void norm(const float* x, const float* w, float* y, float* sums, int rows, int cols) {
+  const int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row >= rows) return;
+  float total = 0.0f;
+  for (int c = 0; c < cols; ++c) {
+    const float v = x[row * cols + c];
+    total = total + v * v;
+  }
+  const float scale = rsqrtf(total / cols + 1e-6f);
+  for (int c = 0; c < cols; ++c) y[row * cols + c] = x[row * cols + c] * scale * w[c];
+}
+extern "C" void run(const float* x, const float* w, float* y, int rows, int cols) {
+  norm<<<(rows + 63) / 64, 64>>>(x, w, y, nullptr, rows, cols);
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -112,6 +128,10 @@ class CudaCase:
 def _softmax(x: Array) -> Array:
     shifted = np.exp(x - x.max(1, keepdims=True))
     return shifted / shifted.sum(1, keepdims=True)
+
+
+def _norm(x: Array, w: Array) -> Array:
+    return x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-6) * w
 
 
 def _gelu(x: Array) -> Array:
@@ -137,6 +157,7 @@ CASES = {
     ),
     "product": CudaCase(_TILED, ((33, 40), (40, 70)), (33, 70), (33, 70, 40), lambda a, b: a @ b),
     "total": CudaCase(_TOTAL, ((1000,),), (1,), (1000,), lambda x: (x * x).sum(keepdims=True)),
+    "norm": CudaCase(_NORM, ((70, 50), (50,)), (70, 50), (70, 50), _norm),
     "softmax": CudaCase(_ROWS, ((40, 33),), (40, 33), (40, 33), _softmax),
 }
 

@@ -34,6 +34,7 @@ _RELIEVES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "grouped_gemm_colmajor": {"gmem": 0.5, "compute": 0.2},
         "softmax_math_fusion": {"sfu": 1.0, "gmem": 0.5},
         "register_block": {"gmem": 1.5, "overlap": 0.5, "compute": 0.5},
+        "share_rows": {"gmem": 1.5, "overlap": 1.0},
         "swap_thread_axes": {"gmem": 1.5},
         "unroll": {"overlap": 0.8},
         "compiler_flags": {"overlap": 0.4},

@@ -91,7 +91,7 @@ def product_of(text: CudaText, kernel: CudaKernel) -> CudaProduct | None:
     if len(loops) != 1 or not body[loops[0] + 1 :]:
         return None
     total = _total(body[: loops[0]])
-    counted = _counted(body[loops[0]])
+    counted = counted_loop(body[loops[0]])
     if total is None or counted is None:
         return None
     k, depth, inside = counted
@@ -172,7 +172,7 @@ def _total(before: list[Node]) -> tuple[str, str] | None:
     return (name, kind) if kind in _FLOATS and _ZERO.fullmatch(value) else None
 
 
-def _counted(loop: Node) -> tuple[str, Node, Node] | None:
+def counted_loop(loop: Node) -> tuple[str, Node, Node] | None:
     """Return the variable, the bound and the body of a loop that counts from 0 by 1."""
     begin, condition, update, body = (
         loop.child_by_field_name(name) for name in ("initializer", "condition", "update", "body")

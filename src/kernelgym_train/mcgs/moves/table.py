@@ -33,6 +33,7 @@ from kernelgym_train.mcgs.moves.cuda import cache_policy_cg as cuda_caches
 from kernelgym_train.mcgs.moves.cuda import change_block_sizes as cuda_blocks
 from kernelgym_train.mcgs.moves.cuda import compiler_flags as cuda_flags
 from kernelgym_train.mcgs.moves.cuda import register_block as cuda_tiles
+from kernelgym_train.mcgs.moves.cuda import share_rows as cuda_rows
 from kernelgym_train.mcgs.moves.cuda import softmax_math_fusion as cuda_softmax
 from kernelgym_train.mcgs.moves.cuda import swap_thread_axes as cuda_axes
 from kernelgym_train.mcgs.moves.cuda import unroll as cuda_unroll
@@ -104,6 +105,7 @@ CUDA_MOVES: Mapping[str, SearchMove] = MappingProxyType(
         move.id: move
         for move in (
             cuda_tiles.REGISTER_BLOCK,
+            cuda_rows.SHARE_ROWS,
             cuda_axes.SWAP_THREAD_AXES,
             cuda_atomics.AVOID_ATOMICS_REDUCE,
             cuda_vectors.VECTORIZE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,8 @@ FIRES = {
     "linear": {"register_block", "swap_thread_axes", "change_block_sizes", "unroll"},
     "product": {"register_block", "swap_thread_axes", "change_block_sizes", "unroll"},
     "total": {"avoid_atomics_reduce", "change_block_sizes"},
-    "softmax": {"softmax_math_fusion", "unroll", "change_block_sizes"},
+    "norm": {"share_rows", "unroll", "change_block_sizes"},
+    "softmax": {"share_rows", "softmax_math_fusion", "unroll", "change_block_sizes"},
 }
 
 
@@ -33,16 +33,16 @@ def rules(name: str) -> RuleProposer:
 
 
 def proposals(name: str) -> list[Proposal]:
-    """Return each first step, and each second step after a step of a whole kernel."""
+    """Return two ways of each first step, and second steps after those of a whole kernel."""
     proposer = rules(name)
     start = proposer.space().base
     found = {}
     for move, _ in proposer.priors(start):
-        number = 0
-        while (made := proposer.propose(start, move, number)) is not None:
-            number += 1
-            found[state_key(made.variant)] = made
-    for first in list(found.values())[:3]:
+        for number in range(2):
+            made = proposer.propose(start, move, number)
+            if made is not None:
+                found[state_key(made.variant)] = made
+    for first in list(found.values())[:2]:
         for move, _ in proposer.priors(first.variant):
             made = proposer.propose(first.variant, move, 0)
             if made is not None:
@@ -60,13 +60,48 @@ def called(run: Any, case: CudaCase) -> tuple[Array, Array]:
     return out, case.right(*given)
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str, Any]]]:
+    """Return text and function of each variant by case; all are compiled at once."""
+    texts = [
+        (name, text)
+        for name in CASES
+        for text in dict.fromkeys(file_of(each.variant).cpp for each in proposals(name))
+    ]
+    functions = compiled([text for _, text in texts], tmp_path_factory.mktemp("cuda"))
+    found: dict[str, list[tuple[str, Any]]] = {name: [] for name in CASES}
+    for (name, text), run in zip(texts, functions, strict=True):
+        found[name].append((text, run))
+    return found
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_cuda_moves_keep_what_a_kernel_computes(name: str, tmp_path: Path) -> None:
-    made = proposals(name)
-    texts = list(dict.fromkeys(file_of(each.variant).cpp for each in made))
-    for run, text in zip(compiled(texts, tmp_path), texts, strict=True):
+def test_cuda_moves_keep_what_a_kernel_computes(
+    name: str, runs: dict[str, list[tuple[str, Any]]]
+) -> None:
+    assert len(runs[name]) >= len(FIRES[name])
+    for text, run in runs[name]:
         out, right = called(run, CASES[name])
         assert np.allclose(out, right, rtol=1e-4, atol=1e-4), text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("float total = 0.0f", "float total = 1.0f"),  # would be added by each lane
+        ("total = total + v * v", "total = total * 0.5f + v"),
+        ("total = total + v * v", "total += v * total"),
+        ("const float v = x[row * cols + c];", "const float v = x[row * cols + c] + total;"),
+        ("const float scale", "__syncthreads(); const float scale"),
+        ("++c) y[row", "c += 2) y[row"),
+    ],
+)
+def test_rows_of_another_form_are_not_shared(before: str, after: str) -> None:
+    text = CASES["norm"].text
+    assert before in text
+    start = read_variant(Kernel(kernel_source(text.replace(before, after)), "cuda"))
+    moves = [move for move, _ in RuleProposer(start).priors(start)]
+    assert "share_rows" not in moves
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,4 +109,5 @@ def test_cuda_moves_of_a_form_are_offered(name: str) -> None:
     proposer = rules(name)
     offered = {move for move, _ in proposer.priors(proposer.space().base)}
     assert offered >= FIRES[name] and offered <= set(CUDA_MOVES)
-    assert "register_block" not in offered or "register_block" in FIRES[name]
+    for move in ("register_block", "share_rows", "avoid_atomics_reduce"):
+        assert (move in offered) is (move in FIRES[name])

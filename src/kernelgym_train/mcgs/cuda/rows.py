@@ -1,0 +1,145 @@
+"""`CudaRows`: a kernel in which each thread computes one row, by loops over its columns. Pure.
+
+Recognised is one form: the index of `kernelgym_train.mcgs.cuda.elements`, and guarded statements
+that are declarations, assignments to numbers, stores, and loops ``for (int c = 0; c < n; ++c)``. A
+loop may add to numbers, take their maximum or minimum, store elements, and declare numbers of its
+own. It does not read a number that it changes, and holds no other loop.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from kernelgym_train.mcgs.cpp.syntax import (
+    children,
+    declared_name,
+    identifiers,
+    plain_text,
+    text_of,
+    walk,
+)
+from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of
+from kernelgym_train.mcgs.cuda.products import counted_loop
+from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaText, statements_of
+
+_ZERO = re.compile(r"0(\.0*)?[fF]?|0")
+_EXTREMES = {"fmaxf": "fmaxf", "fminf": "fminf", "max": "max", "min": "min"}
+_ALLOWED = ("declaration", "expression_statement", "for_statement")
+_TOGETHER = re.compile(r"__sync|__shfl|atomic|threadIdx|blockIdx|blockDim|gridDim|__shared__")
+
+
+@dataclass(frozen=True, eq=False)
+class CudaRowLoop:
+    """One loop over the columns."""
+
+    node: Node
+    variable: str
+    bound: str
+    combined: tuple[tuple[str, str], ...]
+    """(number, how the lanes' values of it are combined: ``+`` or a function's name)."""
+
+
+@dataclass(frozen=True, eq=False)
+class CudaRows:
+    """A kernel that computes one row a thread."""
+
+    elements: CudaElements
+    loops: tuple[CudaRowLoop, ...]
+
+
+def rows_of(text: CudaText, kernel: CudaKernel) -> CudaRows | None:
+    """Return a kernel as one that computes one row a thread; None for another form."""
+    found = elements_of(text, kernel)
+    if found is None or any(each.type not in _ALLOWED for each in found.body):
+        return None
+    if any(_TOGETHER.search(text_of(each)) for each in found.body):
+        return None
+    loops = []
+    initial = _initial(found.body)
+    for each in found.body:
+        if each.type == "for_statement":
+            loop = _loop(each, initial)
+            if loop is None:
+                return None
+            loops.append(loop)
+    return CudaRows(found, tuple(loops)) if loops else None
+
+
+def _initial(body: tuple[Node, ...]) -> dict[str, str]:
+    """Return the values that numbers are declared with, by name."""
+    return {
+        text_of(declared_name(part)): plain_text(part.child_by_field_name("value"))
+        for statement in body
+        if statement.type == "declaration"
+        for part in statement.children_by_field_name("declarator")
+    }
+
+
+def _loop(node: Node, initial: dict[str, str]) -> CudaRowLoop | None:
+    counted = counted_loop(node)
+    if counted is None:
+        return None
+    variable, bound, body = counted
+    own: set[str] = set()
+    combined: dict[str, str] = {}
+    for statement in statements_of(body):
+        if statement.type == "declaration":
+            parts = statement.children_by_field_name("declarator")
+            own |= {text_of(declared_name(part)) for part in parts}
+            continue
+        inner = children(statement)
+        if statement.type != "expression_statement" or len(inner) != 1:
+            return None
+        (assigned,) = inner
+        target = assigned.child_by_field_name("left")
+        if assigned.type != "assignment_expression" or target is None:
+            return None
+        if target.type == "subscript_expression" or text_of(target) in own:
+            continue
+        step = _step(assigned, text_of(target))
+        if step is None or combined.setdefault(text_of(target), step) != step:
+            return None
+    for name, how in combined.items():
+        if name not in initial or (how == "+" and not _ZERO.fullmatch(initial[name])):
+            return None
+        if _reads(body, name) != sum(_changes(body, name)):
+            return None
+    if identifiers(bound) & (own | set(combined) | {variable}):
+        return None
+    return CudaRowLoop(node, variable, text_of(bound), tuple(combined.items()))
+
+
+def _step(assigned: Node, name: str) -> str | None:
+    """Return how an assignment combines a number with another value; None if it does not."""
+    operator = text_of(assigned.child_by_field_name("operator"))
+    value = assigned.child_by_field_name("right")
+    if operator == "+=":
+        return "+"
+    if operator != "=" or value is None:
+        return None
+    if value.type == "binary_expression":
+        left, sign = (value.child_by_field_name(each) for each in ("left", "operator"))
+        return "+" if text_of(sign) == "+" and text_of(left) == name else None
+    called = text_of(value.child_by_field_name("function"))
+    given = value.child_by_field_name("arguments")
+    if value.type != "call_expression" or called not in _EXTREMES or given is None:
+        return None
+    return called if name in [text_of(each) for each in children(given)] else None
+
+
+def _reads(body: Node, name: str) -> int:
+    return sum(each.type == "identifier" and text_of(each) == name for each in walk(body))
+
+
+def _changes(body: Node, name: str) -> list[int]:
+    """Return how often each change of a number names it: its target, and itself as a value."""
+    found = []
+    for each in walk(body):
+        target = each.child_by_field_name("left")
+        if each.type == "assignment_expression" and text_of(target) == name:
+            plain = text_of(each.child_by_field_name("operator")) == "+="
+            found.append(1 if plain else 2)
+    return found
