@@ -256,6 +256,13 @@ def test_sliver_of_the_devices_time_is_refused():
     )
 
 
+def test_sliver_of_a_whole_models_time_is_told_and_not_refused():
+    share = share_of(kernel(operator="aten::mm", ms=0.99), kernel("add_rows", ms=0.01))
+    watched = Evidence(1, 0.6, whole_model=True)
+    found = _with_device_share(watched, share, STRICT, "CUDA kernel")
+    assert not found.complaint and [each.code for each in found.findings] == ["small_share"]
+
+
 def test_rules_without_the_share_refuse_nothing():
     off = dataclasses.replace(STRICT, own_time=0.0, least_share=0.0)
     assert not refusal(kernel(ms=9.0), kernel("add_rows", ms=0.002), rules=off).complaint
