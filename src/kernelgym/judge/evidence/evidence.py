@@ -80,10 +80,10 @@ class Evidence:
     """Custom launches in one call."""
     torch_share: float = 0.0
     """Work left to torch's operators, relative to the reference's; 1 or more if all is left."""
-    device_share: float | None = None
-    """The custom kernels' share of the device's time in one call; None if it is not known."""
     whole_model: bool = False
     """Whether the reference is a model of transformers (`TorchWork.whole_model`)."""
+    device_share: float | None = None
+    """The custom kernels' share of the device's time in one call; None if it is not known."""
     swapped: bool = False
     """Whether torch computes by operators that the reference does not call."""
     contributes: bool = False
@@ -360,9 +360,7 @@ def from_watched_call(
         findings = (Finding("torch_compile", message),)
     others = left.bytes.keys() - work.bytes.keys() - COPIES - JOINS
     swapped = any(left.bytes[name] > 0 for name in others)
-    found = Evidence(
-        launches, share, whole_model=work.whole_model, swapped=swapped, findings=findings
-    )
+    found = Evidence(launches, share, work.whole_model, swapped=swapped, findings=findings)
     name = noun_of(kernel.language)
     if seen.get("hidden") is True:
         message = (
