@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kernelgym import ProblemError
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.judging_memory import SPARE_BYTES
+from kernelgym.precision import judged_precisions
 from kernelgym.pretrained import (
     check_models,
     files_to_fetch,
@@ -22,6 +23,7 @@ from kernelgym.pretrained import (
     modules_of,
     what_is_missing,
 )
+from kernelgym.prompts.first_message import problem_prompt
 from kernelgym.rulesets import RULESETS
 from kernelgym.suites.known_memory import needed_bytes
 from kernelgym.testing import SAMPLE_PROBLEM
@@ -74,6 +76,26 @@ def test_held_model_has_revision_size_and_modules(models: Path) -> None:
     modules = modules_of(problem("owner/here"))
     assert "transformers.models.gpt_neo.modeling_gpt_neo" in modules
     assert modules_of(SAMPLE_PROBLEM) == ()
+
+
+def test_precision_of_a_problem_is_that_of_the_weights_that_it_loads(models: Path) -> None:
+    strict = RULESETS["strict"]
+    assert judged_precisions(problem("owner/here"), strict) == ("fp32",)
+    config = models / "models--owner--here" / "snapshots" / "abc" / "config.json"
+    config.write_text('{"model_type": "opt", "torch_dtype": "float16"}')
+    assert judged_precisions(problem("owner/here"), strict) == ("fp16",)
+    assert judged_precisions(problem("owner/here"), RULESETS["kernelbench"]) == ("fp32",)
+    config.write_text('["no", "configuration"]')
+    assert judged_precisions(problem("owner/here"), strict) == ("fp32",)
+
+
+def test_prompt_of_a_whole_model_says_what_may_be_left_to_torch(models: Path) -> None:
+    told = problem_prompt(problem("owner/here"), "triton", "cuda:0")
+    assert "at least 10% of the reference's work" in told
+    assert "`from_pretrained` finds owner/here on this machine" in told
+    loose = problem_prompt(problem("owner/here"), "triton", "cuda:0", ruleset="kernelbench")
+    assert "may import that package" in loose and "10%" not in loose
+    assert "transformers" not in problem_prompt(SAMPLE_PROBLEM, "triton", "cuda:0")
 
 
 def test_model_without_weights_is_not_held(models: Path) -> None:

@@ -1,9 +1,9 @@
-"""Tells from a problem's text which floating-point types it names.
+"""Tells which floating-point types a problem names in its text or loads.
 
 Contract: nothing is run, so that prompts and checks of languages can ask. The judge looks at the
 tensors themselves.
 
-Not covered: types that no name in the text shows, such as those of weights that are downloaded.
+Not covered: types that neither a name in the text nor a pretrained model's configuration shows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 
+from kernelgym.pretrained import weight_types
 from kernelgym.rulesets import HALF_PRECISIONS, Precision, Ruleset
 from kernelgym.types import Problem
 
@@ -22,11 +23,13 @@ _WORDS: dict[str, Precision] = {"half": "fp16", "double": "fp64"}
 def judged_precisions(problem: Problem, rules: Ruleset) -> tuple[Precision, ...]:
     """Return the precisions a problem is judged in, by its text.
 
-    Under ``own`` these are the types that the problem names, or ``fp32`` if it names none.
+    Under ``own`` these are the types that the problem names, and those of the pretrained weights
+    that it loads, as far as they are on this machine; ``fp32`` if there are none.
     """
     if rules.precision != "own":
         return (rules.precision,)
-    return named_precisions(problem.source) or ("fp32",)
+    stored = {_TYPES[each] for each in weight_types(problem) if each in _TYPES}
+    return tuple(sorted({*named_precisions(problem.source), *stored})) or ("fp32",)
 
 
 def screening_rules(problem: Problem, rules: Ruleset) -> Ruleset:

@@ -96,6 +96,11 @@ def _models_of(source: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def uses_transformers(problem: Problem) -> bool:
+    """Return True if a problem imports the package transformers."""
+    return _TRANSFORMERS.search(problem.source) is not None
+
+
 def models_folder() -> Path:
     """Return the folder that `fetch` puts models into, with the layout of the hub's cache."""
     return cache_folder() / "models"
@@ -133,7 +138,7 @@ def modules_of(problem: Problem) -> tuple[str, ...]:
 
     Importing them takes seconds, so a process that forks others imports them ahead.
     """
-    if not _TRANSFORMERS.search(problem.source):
+    if not uses_transformers(problem):
         return ()
     models = filter(None, map(held, models_of(problem)))
     kinds = dict.fromkeys(filter(None, map(_kind_of, models)))
@@ -141,14 +146,28 @@ def modules_of(problem: Problem) -> tuple[str, ...]:
     return ("transformers.models.auto.modeling_auto", *own)
 
 
+def weight_types(problem: Problem) -> tuple[str, ...]:
+    """Return the types of the weights that a problem loads, such as ``float16``, if they are here.
+
+    transformers loads weights in the type that the model's configuration names.
+    """
+    models = filter(None, map(held, models_of(problem)))
+    return tuple(filter(None, (_said(model, "dtype", "torch_dtype") for model in models)))
+
+
 def _kind_of(model: PretrainedModel) -> str:
     """Return the name of a model's architecture, such as ``gpt_neo``; empty if it has none."""
-    try:
-        said = json.loads((model.folder / "config.json").read_text("utf-8"))["model_type"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
-    kind = str(said).replace("-", "_")
+    kind = _said(model, "model_type").replace("-", "_")
     return kind if kind.isidentifier() else ""
+
+
+def _said(model: PretrainedModel, *keys: str) -> str:
+    """Return the first text that a model's configuration has under some keys; empty if none."""
+    try:
+        said = json.loads((model.folder / "config.json").read_text("utf-8"))
+        return next((said[key] for key in keys if isinstance(said.get(key), str)), "")
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def missing_models(problem: Problem) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ LAST_LINES = {
     "11_model_search.py": "softmax: ",
     "14_agent_with_tools.py": "Synthetic/L1/2: correct",
     "12_ray_judge.py": "verdict of an actor: ",
+    "16_pretrained_model.py": "wrong: ",
 }
 """How the last line of each begins."""
 

@@ -14,6 +14,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import Language, WorkedExample
 from kernelgym.languages import language as find_language
 from kernelgym.precision import judged_precisions
+from kernelgym.pretrained import models_of, uses_transformers
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
@@ -165,6 +166,29 @@ def _placement(problem: Problem, rules: Ruleset, device: str) -> str:
     )
 
 
+def _on_whole_models(problem: Problem, rules: Ruleset) -> list[str]:
+    """Return the lines on a reference that runs a model of the package transformers."""
+    lines = [
+        "- The reference runs a model of the package transformers, and your module may import that "
+        "package: subclass the model or copy its code, and replace parts of it by your kernels. "
+        "Return what the reference returns, field by field."
+    ]
+    if models := models_of(problem):
+        lines.append(
+            f"- There is no network. `from_pretrained` finds {' and '.join(models)} on this "
+            "machine, and nothing else. Trained weights are the same in every judgement, so they "
+            "may be packed in the constructor."
+        )
+    if rules.require_custom_kernel and rules.small_share:
+        lines.append(
+            "- PyTorch may do the rest, if your kernels replace at least "
+            f"{rules.small_share:.0%} of the reference's work: of the bytes that its operators "
+            "move or of the products that they compute. Less is refused, and so is a kernel that "
+            "only comes on top."
+        )
+    return lines
+
+
 def _judgement(
     problem: Problem, rules: Ruleset, entry: Language, device: str, max_turns: int
 ) -> str:
@@ -190,6 +214,8 @@ def _judgement(
             "place and by name: keep the reference's names and shapes, and read them in `forward`, "
             "not in the constructor."
         )
+    if uses_transformers(problem):
+        lines += _on_whole_models(problem, rules)
     lines.append(
         f"- Several calls on different inputs are compared, and all must agree; building may take "
         f"{rules.limits.build_s:g} s and running {rules.limits.run_s:g} s."
