@@ -53,19 +53,10 @@ test-tinker-all: setup $(TINKER_STAMP)  ## The same, and kills of the server, on
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
 	$(BIN)/pytest --hypothesis-profile=ci -m tinker $(TINKER_TESTS)
 
-# tinker-cookbook wants an older transformers than trl does, so it has an environment of its own.
-COOKBOOK_VENV := .venv-cookbook
-COOKBOOK_STAMP := $(COOKBOOK_VENV)/.installed
-
-$(COOKBOOK_STAMP): pyproject.toml
-	$(PYTHON) -m venv $(COOKBOOK_VENV)
-	$(COOKBOOK_VENV)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 tinker==0.38.0 \
-		pytest hypothesis -e ".[tinker-cookbook]"
-	@touch $@
-
-test-cookbook: setup $(TINKER_STAMP) $(COOKBOOK_STAMP)  ## Run tinker-cookbook's trainer on our episodes and that server
+test-cookbook: setup $(TINKER_STAMP)  ## Run tinker-cookbook's trainer on our episodes and that server
 	@$(BIN)/python -m kernelgym_train.demo --prepare --name prepared
-	$(COOKBOOK_VENV)/bin/pytest --hypothesis-profile=ci tests/train/adapters
+	$(PYTHON) tests/adapters/environments.py tinker-cookbook
+	.venv-adapters/tinker-cookbook/bin/python -m pytest --hypothesis-profile=ci tests/train/adapters
 
 # Frameworks exclude each other's versions: each has an environment in .venv-adapters.
 test-adapters:  ## Play episodes by other frameworks' own programs (FRAMEWORKS="inspect openenv" for some)
@@ -110,4 +101,4 @@ docs: $(DOCS_STAMP)  ## Build docs/ and the API reference into build/docs; a bro
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
 
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) $(TINKER_VENV) $(COOKBOOK_VENV) $(HARBOR_VENV) .venv-adapters build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TINKER_VENV) $(HARBOR_VENV) .venv-adapters build .pytest_cache .mypy_cache .ruff_cache .hypothesis

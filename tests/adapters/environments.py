@@ -40,6 +40,8 @@ class Framework:
     """Further requirements, as pip takes them; paths are from the root."""
     alone: tuple[str, ...] = ()
     """Requirements that are installed last, without theirs, whatever Python they ask for."""
+    bare: bool = False
+    """Whether the framework itself is installed without its requirements."""
     python: str = ""
     """Version of Python that the framework needs, if it does not run on this one; its environment
     then begins empty, without torch."""
@@ -69,6 +71,15 @@ FRAMEWORKS: Mapping[str, Framework] = {
         ("tests/adapters/test_verifiers.py",),
         ("verifiers[openenv]", "uv", "-e", "packages/kernelgym-verifiers"),
         beside="openenv",
+    ),
+    # It names a tml-renderers that not every index has; only recipes for audio import that.
+    "tinker-cookbook": Framework(
+        ("tests/adapters/test_tinker_cookbook.py",),
+        (
+            *("tinker==0.38.0", "transformers", "aiohttp", "anyio", "blobfile", "chz", "pillow"),
+            *("cloudpickle", "pyrage", "termcolor", "tiktoken", "tqdm"),
+        ),
+        bare=True,
     ),
 }
 """Frameworks by the name of their extra."""
@@ -138,8 +149,10 @@ def of_framework(extra: str) -> Path | None:
         return None
     base = None if framework.python else environment("base", own)
     name, version = pinned(extra)
-    wanted = (f"{name}=={version}", *framework.requirements)
-    return environment(extra, wanted, base, alone=framework.alone, python=python)
+    itself = (f"{name}=={version}",)
+    wanted = (*(() if framework.bare else itself), *framework.requirements)
+    alone = (*(itself if framework.bare else ()), *framework.alone)
+    return environment(extra, wanted, base, alone=alone, python=python)
 
 
 def tested(extra: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from support.scripted_answers import (
 from support.serve_process import serving
 
 pytestmark = pytest.mark.framework("gem")
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -149,3 +153,11 @@ def test_judge_killed_in_mid_episode_raises_and_the_envs_can_be_reset(tmp_path: 
                 envs.step([says("correct")] * 2)
             _, infos = envs.reset(seed=1)
             assert [info["turn"] for info in infos] == [0, 0]
+
+
+def test_example_plays_with_the_real_judge(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "17_gem.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = done.stdout.splitlines()[-2:]
+    assert first.endswith("ended [False, True]") and second.endswith("ended [True, False]")

@@ -183,3 +183,12 @@ def test_session_without_an_episode_is_refused() -> None:
     with pytest.raises(HTTPException) as refused:
         asyncio.run(server.reset({"problem_id": "Synthetic/L1/9999"}, "one"))
     assert refused.value.status_code == 422 and "9999" in refused.value.detail
+
+
+def test_example_writes_the_folder(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples/19_nemo_gym.py"
+    with serving(tmp_path / "judge") as (_, url):
+        command = [sys.executable, str(example), url]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert done.returncode == 0 and "8 problems" in done.stdout, done.stdout + done.stderr
+    assert (tmp_path / "runs/nemo-gym/resources_servers/kernelgym/app.py").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import threading
 import typing
@@ -30,6 +31,7 @@ from support.serve_process import serving
 pytestmark = pytest.mark.framework("skyrl")
 
 NAME = "kernelgym"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -186,3 +188,12 @@ def test_steps_of_sixteen_episodes_are_judged_side_by_side() -> None:
     rows = registered(ScriptedEvaluator(held, workers=16), problems="1-16").rows()
     output, _ = generated(Once(), rows)
     assert most == 16 and len(output["rewards"]) == 16
+
+
+def test_example_plays_with_the_real_judge(tmp_path: Path) -> None:
+    command = [sys.executable, str(EXAMPLES / "18_skyrl.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wrong, right, metrics = done.stdout.splitlines()[-3:]
+    assert wrong.endswith("done False, 4 messages") and right.endswith("done True, 5 messages")
+    assert "'solved': True" in metrics and (tmp_path / "train.jsonl").is_file()

@@ -40,13 +40,13 @@ def test_distribution_beside_has_the_version_of_the_project(path: Path) -> None:
 def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {
-        *("rag", "trl", "tinker", "tinker-cookbook", "search", "eval", "serve", "ray", "report"),
+        *("rag", "trl", "tinker", "search", "eval", "serve", "ray", "report"),
         "agents",
         *FRAMEWORKS,
         *("dev", "docs", "all"),
     }
-    # tinker-cookbook wants another transformers than trl; frameworks exclude each other.
-    apart = {"tinker-cookbook", *FRAMEWORKS, "dev", "docs", "all"}
+    # Frameworks exclude each other's versions.
+    apart = {*FRAMEWORKS, "dev", "docs", "all"}
     assert set(re.split(r"[\[\],]", extras["all"][0])) == set(extras) - apart | {"kernelgym", ""}
 
 

@@ -39,7 +39,10 @@ OF_A_SPEC = "triton_softmax.py"
 """Source of a kernel spec, which is no program."""
 
 
-OF_FRAMEWORKS = {"13_inspect.py", "14_openenv.py", "15_verifiers.py"}
+OF_FRAMEWORKS = {
+    *("13_inspect.py", "14_openenv.py", "15_verifiers.py", "16_trl_environment.py"),
+    *("17_gem.py", "18_skyrl.py", "19_nemo_gym.py"),
+}
 """Need a framework, so that the tests of its adapter run them."""
 
 

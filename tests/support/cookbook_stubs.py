@@ -1,7 +1,6 @@
 """Stands for tinker-cookbook where it is not installed: the few types that the adapter uses.
 
-tinker-cookbook needs an older transformers than TRL's backend, so the two share no environment.
-`make test-cookbook` runs the same tests with the real one.
+`make test-adapters` runs the same tests with the real one.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ def install(monkeypatch: Any) -> bool:
     """Put the stubs in the place of what is not installed; returns False if it is installed."""
     if importlib.util.find_spec("tinker_cookbook") is not None:
         return False
+    monkeypatch.setattr("kernelgym.adapters.frameworks.check_framework", lambda extra: None)
     chz = ModuleType("chz")
     chz.chz = dataclasses.dataclass(frozen=True, kw_only=True)  # type: ignore[attr-defined]
     types = ModuleType("tinker_cookbook.rl.types")

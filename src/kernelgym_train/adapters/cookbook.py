@@ -10,6 +10,8 @@ is made from a configuration of ``kernelgym-train``. Contract:
   what is left: credit by turn is ``kernelgym-train``'s alone;
 - a kernel that could not be judged, for a fault that is not the candidate's, raises `JudgeError`
   and is never scored; with ``rollout_error_tolerance=True`` the cookbook plays the episode anew;
+- an answer that a limit of tokens cut off is read as such, and the episode goes on. The cookbook's
+  own `MessageEnv` would end it with a reward of its own, so this is an `Env` of tokens;
 - what a batch holds follows from the settings and the batch's number, so a run that the cookbook
   resumes plays what it would have played. No problem comes twice before all have come once;
 - group builders pickle; each process that plays them has one judge, which ends with it.
@@ -26,17 +28,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import chz
-import tinker
-from tinker_cookbook.rl.types import (
-    Env,
-    EnvGroupBuilder,
-    RLDataset,
-    RLDatasetBuilder,
-    StepResult,
-)
-
 from kernelgym import JudgeError, Observer
+from kernelgym.adapters.frameworks import check_framework
 from kernelgym.episodes.episode import Episode
 from kernelgym.episodes.playing import EpisodeSeat
 from kernelgym.evaluators.awaited import AwaitedEvaluator
@@ -54,6 +47,18 @@ from kernelgym_train.launch.assembly import (
 from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.models import answer_ends, known_context, load_tokenizer
 from kernelgym_train.rollout.huggingface_policy import ChatText
+
+check_framework("tinker-cookbook")
+
+import chz  # noqa: E402
+import tinker  # noqa: E402
+from tinker_cookbook.rl.types import (  # noqa: E402
+    Env,
+    EnvGroupBuilder,
+    RLDataset,
+    RLDatasetBuilder,
+    StepResult,
+)
 
 _STOP_REASONS = {"solved": "completed", "no_improvement": "completed", "budget": "max_turns"}
 """The cookbook's names for why an episode ended."""
