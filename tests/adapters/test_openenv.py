@@ -189,20 +189,30 @@ def test_keys_are_asked_for_on_requests_and_sessions(tmp_path: Path) -> None:
             asyncio.run(reset(found, "kg_wrong"))
 
 
-def test_web_page_shows_kernel_and_feedback() -> None:
-    from kernelgym.adapters.live_episode import EpisodeFactory
-    from kernelgym.adapters.openenv import KernelAction, KernelSessionEnvironment
+def test_web_page_shows_kernel_and_feedback(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernelgym.adapters import openenv
 
-    env = KernelSessionEnvironment(EpisodeFactory(ENV, **OPTIONS, evaluator=ScriptedEvaluator()))
+    drawn: list[str | None] = []
+    render = openenv.KernelSessionEnvironment.render_web
 
-    async def step() -> None:
-        await env.reset_async(problem_id=IDS[0])
-        assert env.render_web({}) is None
-        await env.step_async(KernelAction(answer=f"<KERNEL>{says('wrong')}# <b></KERNEL>"))
+    class Watched(openenv.KernelSessionEnvironment):
+        def step(self, *arguments: Any, **options: Any) -> Any:
+            drawn.append(render(self, {}))
+            stepped = super().step(*arguments, **options)
+            drawn.append(render(self, {}))
+            return stepped
 
-    asyncio.run(step())
-    page = env.render_web({})
-    assert page and "class ModelNew" in page and page.count("<pre>") == 2
+    monkeypatch.setenv("ENABLE_WEB_INTERFACE", "true")
+    monkeypatch.setattr(openenv, "KernelSessionEnvironment", Watched)
+    action = {"answer": says("wrong").replace("# 1", "# <b>")}
+    with running(openenv.create_app(ENV, **OPTIONS, evaluator=ScriptedEvaluator())) as found:
+        assert httpx.get(f"{found}/web/", timeout=60).status_code == 200
+        assert httpx.post(f"{found}/web/reset", json={}, timeout=60).json()["observation"]["text"]
+        stepped = httpx.post(f"{found}/web/step", json={"action": action}, timeout=60).json()
+    assert stepped["metadata"]["status"] == "wrong" and stepped["reward"] > 0.0
+    before, after = drawn
+    assert before is None and after.count("<pre>") == 2
+    assert "class ModelNew" in after and "# &lt;b&gt;" in after
 
 
 def test_openenv_validates_package_and_running_server(tmp_path: Path) -> None:

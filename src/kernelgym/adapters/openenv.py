@@ -13,6 +13,7 @@ OpenEnv asks for no key; `kernelgym.serve.key_gate.KeyGate` puts the app behind 
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import html
 from typing import Any
@@ -62,11 +63,7 @@ class KernelSessionEnvironment(Environment):
         self._id: str | None = None
 
     async def reset_async(self, **options: Any) -> KernelObservation:
-        """Begin an episode of ``problem_id``, of ``split`` and ``index``, or of a drawn problem.
-
-        Raises:
-            UsageError: If there is no such problem, split or option.
-        """
+        """Begin an episode of ``problem_id``, of ``split`` and ``index``, or of a drawn problem."""
         for name in options:
             if name not in _RESET_OPTIONS:
                 raise UnknownName("reset option", name, _RESET_OPTIONS)
@@ -90,11 +87,13 @@ class KernelSessionEnvironment(Environment):
         news = (Message("user", result.news),)
         return _shown(news, metadata=result.info, reward=result.reward, done=result.over)
 
-    def reset(self, *_: Any, **__: Any) -> Any:
-        """Refuse; the server awaits `reset_async` and `step_async`."""
-        raise NotImplementedError("await reset_async or step_async")
+    def reset(self, **options: Any) -> KernelObservation:
+        """Do what `reset_async` does, in a thread without an event loop."""
+        return asyncio.run(self.reset_async(**options))
 
-    step = reset
+    def step(self, action: KernelAction, **_: Any) -> KernelObservation:
+        """Do what `step_async` does, for OpenEnv's web page, which steps in a thread."""
+        return asyncio.run(self.step_async(action))
 
     @property
     def state(self) -> Any:
