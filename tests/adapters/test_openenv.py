@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kernelgym import RemoteEvaluator
+from kernelgym import RemoteEvaluator, UsageError
 from kernelgym.serve.key_gate import KeyGate
 from kernelgym.serve.keys import KeyRing, Tenant, add_key
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator
@@ -187,6 +187,13 @@ def test_keys_are_asked_for_on_requests_and_sessions(tmp_path: Path) -> None:
         assert asyncio.run(reset(found, key)).observation["text"]
         with pytest.raises(Exception, match="403"):
             asyncio.run(reset(found, "kg_wrong"))
+
+
+def test_context_that_rewrites_messages_is_refused() -> None:
+    from kernelgym.adapters.openenv import create_app
+
+    with pytest.raises(UsageError, match="transcript"):
+        create_app(ENV, context="recent", **OPTIONS, evaluator=ScriptedEvaluator())
 
 
 def test_web_page_shows_kernel_and_feedback(monkeypatch: pytest.MonkeyPatch) -> None:

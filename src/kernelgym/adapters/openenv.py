@@ -136,7 +136,9 @@ def create_app(env_id: str, *, sessions: int = 16, **options: Any) -> FastAPI:
 
     Options are those of `gym.make`; raises `UsageError` if one is unknown or cannot be used.
     """
-    make = functools.partial(KernelSessionEnvironment, EpisodeFactory(env_id, **options))
+    episodes = EpisodeFactory(env_id, **options)
+    episodes.check_append_only("an OpenEnv client")
+    make = functools.partial(KernelSessionEnvironment, episodes)
     named = {"env_name": "kernelgym", "max_concurrent_envs": sessions}
     app = http_server.create_app(make, KernelAction, KernelObservation, **named)
     for kind, status in _STATUSES.items():
