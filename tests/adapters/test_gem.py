@@ -110,6 +110,16 @@ def test_context_that_rewrites_messages_is_shown_whole() -> None:
         assert first[:2000] == shown[:2000] and "# verdict: wrong" in shown
 
 
+def test_full_context_is_truncation() -> None:
+    import gem
+
+    for name in registration(ScriptedEvaluator(), context_tokens=1):
+        env = gem.make(name)
+        env.reset()
+        _, reward, ended, cut, info = env.step(says("wrong"))
+        assert (ended, cut) == (False, True) and reward > 0.0 and info["ended"] == "cut"
+
+
 def test_same_seed_gives_the_same_problems(name: str) -> None:
     import gem
 

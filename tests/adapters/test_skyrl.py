@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
@@ -129,6 +130,18 @@ def test_generator_gives_the_scores_of_play_episode() -> None:
     assert metrics["environment/solved"] == pytest.approx(3 / 5)
 
 
+def test_rows_are_read_by_the_data_set(tmp_path: Path) -> None:
+    from skyrl.train.dataset import PromptDataset
+
+    rows = registered(ScriptedEvaluator()).rows()
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = PromptDataset([str(path)], byte_tokenizer(), 100_000, num_workers=1)
+    prompt, env_class, extras, _ = found[1]
+    assert (prompt, env_class) == (rows[1]["prompt"], NAME)
+    assert extras == {"problem_id": rows[1]["problem_id"]} and len(found) == len(rows)
+
+
 def test_generator_masks_all_but_the_answers() -> None:
     rows = registered(ScriptedEvaluator()).rows()[:1]
     output, _ = generated(ScriptedModel(), rows)
@@ -152,6 +165,13 @@ def test_judge_killed_in_mid_episode_fails_the_batch_without_a_reward(tmp_path: 
         rows = registered(judge, problems="1").rows()
         with pytest.raises(JudgeError, match="no fault of the kernel"):
             generated(Killing(), rows)
+
+
+def test_full_context_ends_the_episode_with_its_score() -> None:
+    rows = registered(ScriptedEvaluator(), problems="4", context_tokens=1).rows()
+    output, _ = generated(ScriptedModel(), rows)
+    first = WANTED[rows[0]["problem_id"]][0]
+    assert rewards_by_turn(output, 0) == [pytest.approx(first)]
 
 
 def test_other_number_of_turns_is_refused() -> None:

@@ -60,7 +60,12 @@ from tinker_cookbook.rl.types import (  # noqa: E402
     StepResult,
 )
 
-_STOP_REASONS = {"solved": "completed", "no_improvement": "completed", "budget": "max_turns"}
+_STOP_REASONS = {
+    "solved": "completed",
+    "no_improvement": "completed",
+    "budget": "max_turns",
+    "cut": "context_overflow",
+}
 """The cookbook's names for why an episode ended."""
 
 

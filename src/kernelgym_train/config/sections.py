@@ -97,7 +97,7 @@ class EnvConfig(Settings):
     stop: str = "correct"
     """Rule that ends an episode early: correct, never, speedup:<x> or no_improvement:<k>."""
     context: str = "recent"
-    """Policy for showing earlier turns: last, recent, best, kernels, window or whole."""
+    """Policy for showing earlier turns: last, recent, best, kernels, window, whole, transcript."""
     context_tokens: PositiveInt = HISTORY_TOKENS
     """Most tokens that earlier turns take in a prompt."""
     feedback: str = "standard"

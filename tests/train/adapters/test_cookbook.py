@@ -104,6 +104,12 @@ def test_spent_turns_end_an_episode(cookbook, folder):
     assert sum(step.reward for step in steps) == 0.0
 
 
+def test_full_context_ends_an_episode(cookbook, folder):
+    full = ("env.prompt=full", "env.context=transcript", "env.context_tokens=1")
+    (step,) = played(cookbook, folder, WRONG, settings=full)
+    assert step.episode_done and step.metrics["stop/context_overflow"] == 1.0
+
+
 @pytest.mark.parametrize(("reason", "cut_off"), [("length", 1.0), ("stop", 0.0)])
 def test_answer_that_was_cut_off_is_told(cookbook, folder, reason, cut_off):
     (step,) = played(cookbook, folder, RIGHT, extra={"stop_reason": reason})
