@@ -80,10 +80,10 @@ class Counters:
 def bottlenecks(values: Mapping[str, float]) -> dict[str, float]:
     """Return how far each category limits a kernel, from 0 to 1.
 
-    Arithmetic, memory, special functions and shared memory are shares of the device's peak.
-    Atomics are four times their share of the accesses to the second cache, 1 at most. Latency
-    is what the busiest unit leaves idle, weighed by the share of stalls that wait for memory or at
-    barriers.
+    Arithmetic, memory, special functions and shared memory are shares of the device's peak; so is
+    the part of the first cache's work that repeats accesses because of bank conflicts. Atomics are
+    four times their share of the accesses to the second cache, 1 at most. Latency is what the
+    busiest unit leaves idle, weighed by the share of stalls that wait for memory or at barriers.
 
     Args:
         values: Values by metric, of `METRICS`; those that are missing count as 0.
@@ -100,6 +100,7 @@ def bottlenecks(values: Mapping[str, float]) -> dict[str, float]:
     shared = of(f"l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.{_SM}") / 100
     waves = of("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum")
     conflicts = of("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum")
+    cache = min(1.0, of(f"l1tex__throughput.avg.{_ACTIVE}") / 100)
     waits = of(f"{_STALLED}long_scoreboard_per_issue_active.ratio")
     waits += of(f"{_STALLED}barrier_per_issue_active.ratio")
     found = {
@@ -107,7 +108,7 @@ def bottlenecks(values: Mapping[str, float]) -> dict[str, float]:
         "gmem": memory,
         "sfu": of(f"sm__inst_executed_pipe_xu.avg.{_ACTIVE}") / 100,
         "atomics": 4 * atomic / sectors if sectors else 0.0,
-        "smem": max(shared, conflicts / waves if waves else 0.0),
+        "smem": max(shared, cache * conflicts / waves if waves else 0.0),
         "overlap": (1 - min(1.0, max(compute, memory))) * waits / (1 + waits),
     }
     return {name: min(1.0, max(0.0, value)) for name, value in found.items()}

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kernelgym import LocalEvaluator, UsageError
+from kernelgym import LocalEvaluator, RemoteEvaluator, UsageError
 from kernelgym.paths import cache_folder
 from kernelgym.reading import options
 from kernelgym.records.run_logs import run_logs, tell
 from kernelgym.rulesets import Ruleset
+from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.cpp.extension import file_of
@@ -193,21 +194,48 @@ class _Evaluators(contextlib.ExitStack):
     def __init__(self, settings: SearchSettings) -> None:
         super().__init__()
         self._settings = settings
-        self._made: dict[tuple[Ruleset, tuple[str, ...]], LocalEvaluator] = {}
+        self._made: dict[tuple[Ruleset, tuple[str, ...]], Evaluator] = {}
 
-    def __call__(self, task: SearchTask) -> LocalEvaluator:
+    def __call__(self, task: SearchTask) -> Evaluator:
         """Return an evaluator that follows a task's rules."""
         self.check(task)
         rules, devices = task.rules(self._settings.ruleset), self._devices(task)
         if (rules, devices) not in self._made:
-            evaluator = LocalEvaluator(
+            made = self._elsewhere(rules, devices) if self._settings.evaluator else None
+            evaluator = made or LocalEvaluator(
                 device=devices[0],
                 ruleset=rules,
                 workers=self._settings.workers,
                 devices=devices if len(devices) > 1 else None,
             )
-            self._made[rules, devices] = self.enter_context(evaluator)
+            self.callback(evaluator.close)
+            self._made[rules, devices] = evaluator
         return self._made[rules, devices]
+
+    def _elsewhere(self, rules: Ruleset, devices: tuple[str, ...]) -> Evaluator:
+        """Return the evaluator of a verdict service, or of this machine's Ray cluster.
+
+        Raises:
+            UsageError: If the service does not answer, or judges on another device.
+        """
+        address = self._settings.evaluator
+        if address == "ray":
+            from kernelgym.evaluators.ray_evaluator import RayEvaluator
+
+            return RayEvaluator(
+                device=devices[0], ruleset=rules, workers=self._settings.workers, timing=True
+            )
+        found = RemoteEvaluator(address, ruleset=rules)
+        try:
+            there = found.capabilities.device
+            if there.partition(":")[0] != devices[0].partition(":")[0]:
+                raise UsageError(
+                    f"evaluator={address} judges on {there}, and the kernel is for {devices[0]}"
+                )
+        except BaseException:
+            found.close()
+            raise
+        return found
 
     def check(self, task: SearchTask) -> None:
         """Make sure that a task's devices are there, and can do what the settings ask.
@@ -216,7 +244,8 @@ class _Evaluators(contextlib.ExitStack):
             UsageError: If they are not, or cannot.
             UnsupportedLanguage: If the device does not run the kernel's language.
         """
-        check_devices(task, self._devices(task), self._settings.ncu_every)
+        if not self._settings.evaluator:  # a service has devices and tools of its own
+            check_devices(task, self._devices(task), self._settings.ncu_every)
 
     def _devices(self, task: SearchTask) -> tuple[str, ...]:
         return self._settings.devices(task.start.language)

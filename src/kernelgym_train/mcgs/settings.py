@@ -49,6 +49,10 @@ class SearchSettings(Settings):
     cpu for C++, the first GPU for Triton and CUDA."""
     gpus: str = ""
     """Numbers of the GPUs to judge on, such as 0 or 0,1,2; all of one kind."""
+    evaluator: str = ""
+    """Address of a verdict service that judges, such as http://127.0.0.1:8765, in place of this
+    machine; its key comes from the environment variable KERNELGYM_API_KEY. Or ray, for this
+    machine's Ray cluster."""
     outdir: str = "out"
     """Folder of results; each kernel has its own in outdir/kernels."""
     effort: Literal["quick", "standard", "thorough"] = "standard"
@@ -188,6 +192,10 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
         raise UnknownName("algorithm", settings.algo, ALGORITHMS)
     if settings.gpus and settings.device:
         raise UsageError("give gpus= or device=, not both")
+    if settings.evaluator and (settings.gpus or settings.ncu_every):
+        raise UsageError(
+            f"evaluator={settings.evaluator} judges elsewhere; leave out gpus= and ncu_every="
+        )
     _ = settings.devices("cpp")  # refuses names that are none
     _check_writer(settings)
     _ = settings.budget  # refuses limits that are none

@@ -66,6 +66,21 @@ def test_bottlenecks_of_a_streaming_kernel_name_memory() -> None:
     assert max(found, key=lambda name: found[name]) == "gmem" and found["gmem"] == 0.92
 
 
+def test_bank_conflicts_of_an_idle_cache_are_no_limit() -> None:
+    """Values of a small product of matrices on an H100."""
+    values = {
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 1152.0,
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": 4410.0,
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed": 0.38,
+        "l1tex__throughput.avg.pct_of_peak_sustained_active": 10.86,
+        "sm__throughput.avg.pct_of_peak_sustained_elapsed": 0.23,
+        "lts__throughput.avg.pct_of_peak_sustained_elapsed": 6.43,
+        "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": 1.97,
+    }
+    found = bottlenecks(values)
+    assert found["smem"] < 0.05 < found["gmem"] < found["overlap"]
+
+
 def test_descriptions_give_back_shapes_types_and_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [torch.randn(2, 3), torch.tensor([4, 7]), [1.5, "x"], None, torch.ones(2).half()]
     told = json.loads(json.dumps([describe(value) for value in given]))

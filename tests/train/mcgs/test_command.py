@@ -155,6 +155,11 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
         ),
         (["input=example:matmul", "--gpus", "0,x"], "gpus=0,x is no list of GPUs; give numbers"),
         (["input=example:matmul", "gpus=0", "device=cpu"], "give gpus= or device=, not both"),
+        (
+            ["input=example:matmul", "evaluator=http://127.0.0.1:9", "gpus=0"],
+            "evaluator=http://127.0.0.1:9 judges elsewhere; leave out gpus=",
+        ),
+        (["input=example:matmul", "evaluator=nowhere"], "nowhere"),
         (["input=example:matmul", "device=tpu"], "device 'tpu' cannot be judged on"),
         (["input=example:matmul", "ncu_every=5"], "ncu_every=5: only a GPU is profiled; give 0"),
         (["input=example:matmul", "patience=-1"], "patience=-1"),

@@ -3,7 +3,9 @@
 Recognised is one form: the index of `kernelgym_train.mcgs.cuda.elements`, and guarded statements
 that are declarations, assignments to numbers, stores, and loops ``for (int c = 0; c < n; ++c)``. A
 loop may add to numbers, take their maximum or minimum, store elements, and declare numbers of its
-own. It does not read a number that it changes, and holds no other loop.
+own. It does not read a number that it changes, and holds no other loop. A number is added to by one
+loop alone, and nothing else changes it before. An array that is written has the same subscript at
+each access, but for the name of the column, so that a lane reads only what it wrote itself.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
+from kernelgym_train.mcgs.cpp.editing import rewritten
 from kernelgym_train.mcgs.cpp.syntax import (
     children,
     declared_name,
@@ -21,7 +24,7 @@ from kernelgym_train.mcgs.cpp.syntax import (
     text_of,
     walk,
 )
-from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of
+from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
 from kernelgym_train.mcgs.cuda.products import counted_loop
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaText, statements_of
 
@@ -65,7 +68,55 @@ def rows_of(text: CudaText, kernel: CudaKernel) -> CudaRows | None:
             if loop is None:
                 return None
             loops.append(loop)
-    return CudaRows(found, tuple(loops)) if loops else None
+    if not loops or not _adds_once(found.body, loops) or not _own_elements(found, loops):
+        return None
+    return CudaRows(found, tuple(loops))
+
+
+def _adds_once(body: tuple[Node, ...], loops: list[CudaRowLoop]) -> bool:
+    """Return True if each sum begins at 0 where its loop begins."""
+    sums = [name for loop in loops for name, how in loop.combined if how == "+"]
+    if len(set(sums)) < len(sums):
+        return False
+    for loop in loops:
+        names = {name for name, how in loop.combined if how == "+"}
+        before = [each for each in body if each.end_byte <= loop.node.start_byte]
+        others = [each for each in before if each.type == "expression_statement"]
+        if any(_changes(each, name) for each in others for name in names):
+            return False
+    return True
+
+
+def _own_elements(found: CudaElements, loops: list[CudaRowLoop]) -> bool:
+    """Return True if arrays that are written have one subscript each, but for the column's name."""
+    arrays = {name for each in found.body for name in written(each)}
+    places: dict[str, set[str]] = {}
+    for statement in found.body:
+        loop = next((each for each in loops if each.node.id == statement.id), None)
+        for node in walk(statement):
+            array = text_of(node.child_by_field_name("argument"))
+            if node.type == "subscript_expression" and array in arrays:
+                names = {} if loop is None else {loop.variable: "<column>"}
+                places.setdefault(array, set()).add(_renamed(node, names))
+    named = sum(
+        node.type == "identifier" and text_of(node) in arrays
+        for statement in found.body
+        for node in walk(statement)
+    )
+    accesses = sum(
+        node.type == "subscript_expression"
+        and text_of(node.child_by_field_name("argument")) in arrays
+        for statement in found.body
+        for node in walk(statement)
+    )
+    return named == accesses and all(len(each) == 1 for each in places.values())
+
+
+def _renamed(node: Node, names: dict[str, str]) -> str:
+    text = rewritten(
+        node, lambda each: names.get(text_of(each)) if each.type == "identifier" else None
+    )
+    return "".join(text.split())
 
 
 def _initial(body: tuple[Node, ...]) -> dict[str, str]:

@@ -94,6 +94,11 @@ def test_cuda_moves_keep_what_a_kernel_computes(
         ("const float v = x[row * cols + c];", "const float v = x[row * cols + c] + total;"),
         ("const float scale", "__syncthreads(); const float scale"),
         ("++c) y[row", "c += 2) y[row"),
+        (
+            "const float scale",
+            "total = total + 1.0f; for (int c = 0; c < cols; ++c) total += w[c]; const float scale",
+        ),
+        ("* scale * w[c];", "* scale * w[c] + (c ? y[row * cols + c - 1] : 0.0f);"),
     ],
 )
 def test_rows_of_another_form_are_not_shared(before: str, after: str) -> None:
@@ -102,6 +107,21 @@ def test_rows_of_another_form_are_not_shared(before: str, after: str) -> None:
     start = read_variant(Kernel(kernel_source(text.replace(before, after)), "cuda"))
     moves = [move for move, _ in RuleProposer(start).priors(start)]
     assert "share_rows" not in moves
+
+
+def test_pointers_to_one_array_are_not_restricted() -> None:
+    text = CASES["gelu"].text.replace(">>>(x, y, n)", ">>>(y, y, n)")
+    start = read_variant(Kernel(kernel_source(text), "cuda"))
+    proposer = RuleProposer(start, moves=["cache_policy_cg"])
+    made = proposer.propose(start, "cache_policy_cg", 0)
+    assert made is not None and made.step.choice == "__stcs"
+
+
+def test_threads_of_a_kernel_that_names_their_number_stay() -> None:
+    text = CASES["scaled"].text.replace("<<<blocks, BLOCK>>>", "<<<blocks, 64>>>")
+    start = read_variant(Kernel(kernel_source(text), "cuda"))
+    moves = [move for move, _ in RuleProposer(start).priors(start)]
+    assert "change_block_sizes" not in moves
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -9,7 +9,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import declared_name, index_node, text_of, walk
 from kernelgym_train.mcgs.cuda.elements import written
-from kernelgym_train.mcgs.cuda.text import CudaKernel, read_cuda
+from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaLaunch, read_cuda
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
 from kernelgym_train.mcgs.variant import Variant
 
@@ -20,11 +20,21 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
     """Yield ``__restrict__`` for a kernel's pointers, and stores that leave the caches early."""
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
-        if edits := _restricted(kernel):
+        apart = all(_are_apart(kernel, each) for each in text.launches if each.kernel == name)
+        if apart and (edits := _restricted(kernel)):
             changed = with_edits(variant, edits)
             yield Realisation(f"pointers of {name}", "__restrict__", changed)
         if edits := _streaming(kernel):
             yield Realisation(f"stores of {name}", "__stcs", with_edits(variant, edits))
+
+
+def _are_apart(kernel: CudaKernel, launch: CudaLaunch) -> bool:
+    """Return True if a launch gives each of a kernel's pointers another argument, by its text."""
+    if len(launch.arguments) != len(kernel.parameters):
+        return False
+    pairs = zip(kernel.parameters, launch.arguments, strict=True)
+    given = ["".join(text_of(each).split()) for parameter, each in pairs if parameter.is_pointer]
+    return len(set(given)) == len(given)
 
 
 def _restricted(kernel: CudaKernel) -> list[tuple[Node, str]]:

@@ -2,8 +2,8 @@
 
 The number is changed where the text has it: in a constant that the launch names (``constexpr int``,
 ``const int``, ``#define``), or in the launch itself. The grid has to follow: it names the constant,
-or holds the number or the number less one, which are changed as well. A kernel whose own text holds
-the launch's literal is left alone.
+or holds the number or the number less one, which are changed as well. A kernel that holds the
+launch's literal itself, or names a constant of that value, is left alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
-from kernelgym_train.mcgs.cpp.syntax import plain_text, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import identifiers, plain_text, text_of, walk
 from kernelgym_train.mcgs.cuda.text import CudaConstant, CudaLaunch, CudaText, read_cuda
 from kernelgym_train.mcgs.moves.definition import Realisation, Risk, SearchMove
 from kernelgym_train.mcgs.variant import Variant
@@ -85,6 +85,8 @@ def _literals(variant: Variant, text: CudaText, launch: CudaLaunch) -> Iterator[
     values = [text.value(each) for each in block if each.type == "number_literal"]
     kernel = text.kernels[launch.kernel]
     written = {text_of(each) for each in walk(kernel.node) if each.type == "number_literal"}
+    named = identifiers(kernel.body)
+    written |= {str(each.value) for each in text.constants.values() if each.name in named}
     if len(values) != len(block) or None in values:
         return
     known = [value for value in values if value is not None]
