@@ -30,7 +30,7 @@ from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
-from kernelgym_train.mcgs.source_forms import holds_cpp
+from kernelgym_train.mcgs.source_forms import builds_extension, holds_cpp
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import NAME
 from kernelgym_train.mcgs.task import SearchTask, read_task
@@ -44,6 +44,9 @@ _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
 comparisons), at least and at most, as measured on a quiet machine with two cores."""
 _LEAST_GPU, _MOST_GPU = (0.1, 0.5, 40), (1.0, 1.5, 100)
 """The same for Triton kernels, as measured on an H100."""
+_LEAST_CUDA, _MOST_CUDA = (8.0, 0.5, 40), (35.0, 1.5, 100)
+"""The same for CUDA kernels, whose builds are those of nvcc with few of torch's headers and with
+all of them."""
 
 
 def help_settings() -> None:
@@ -128,7 +131,8 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
             for shape in task.shapes:
                 print(f"  shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
         on_gpu = all("cpu" not in settings.devices(task.start.language) for task in tasks)
-        print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu))
+        by_nvcc = any(builds_extension(task.start.language) for task in tasks)
+        print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu, by_nvcc))
         return 0
     outdir = Path(settings.outdir)
     with (
@@ -268,10 +272,13 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
             count += 1
         print(f"{move}: {count} ways from the start, prior {prior:.2f}")
     on_gpu = "cpu" not in settings.devices(start.language)
-    print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu))
+    by_nvcc = builds_extension(start.language)
+    print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu, by_nvcc))
 
 
-def estimate(budget: Budget, workers: int, cores: int, on_gpu: bool = False) -> str:
+def estimate(
+    budget: Budget, workers: int, cores: int, on_gpu: bool = False, by_nvcc: bool = False
+) -> str:
     """Return an estimate of a search's time in a sentence.
 
     Args:
@@ -279,8 +286,11 @@ def estimate(budget: Budget, workers: int, cores: int, on_gpu: bool = False) -> 
         workers: Number of kernels that are judged at the same time.
         cores: Number of processors of the machine.
         on_gpu: Whether kernels run on a GPU.
+        by_nvcc: Whether kernels on a GPU are extensions, which nvcc builds.
     """
     low, high = (_LEAST_GPU, _MOST_GPU) if on_gpu else (_LEAST, _MOST)
+    if on_gpu and by_nvcc:
+        low, high = _LEAST_CUDA, _MOST_CUDA
     builders = min(workers, cores)
     least, most = (
         max(budget.builds * build_s / builders, budget.builds * judge_s) + verdicts * judge_s

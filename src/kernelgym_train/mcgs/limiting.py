@@ -1,16 +1,23 @@
-"""What limits a state, by bottleneck: read from counters or estimated from the text. Pure."""
+"""What limits a state, by bottleneck, by counters or by its text; and its kernel's family. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kernelgym_train.mcgs.bottleneck_priors import estimated, estimated_of_cuda
+from kernelgym_train.mcgs.bottleneck_priors import (
+    estimated,
+    estimated_of_cuda,
+    family_of_cuda,
+    family_of_module,
+)
+from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
-from kernelgym_train.mcgs.source_forms import holds_cuda, is_script
+from kernelgym_train.mcgs.source_forms import holds_cpp, holds_cuda, is_script
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.triton.module import read_module
+from kernelgym_train.mcgs.variant import Variant
 
 
 def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
@@ -28,6 +35,16 @@ def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
     if not is_script(variant.language, variant.source):
         return {}
     return estimated(read_module(variant.source), state.floor_share)
+
+
+def family_of_variant(variant: Variant) -> str:
+    """Return the family of a variant's kernel, such as ``product``; of others their language."""
+    language, source = variant.language, variant.source
+    if holds_cpp(language, source):
+        return family_of(cost_of(file_of(variant).cpp))
+    if holds_cuda(language, source):
+        return family_of_cuda(read_cuda(file_of(variant).cpp))
+    return family_of_module(read_module(source)) if is_script(language, source) else language
 
 
 def share_source(state: SearchState, key: str) -> str:

@@ -25,18 +25,15 @@ from kernelgym import UsageError
 from kernelgym.evaluators.abilities import Builds, Duels, Profiles
 from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator, Kernel, Verdict
-from kernelgym_train.mcgs.bottleneck_priors import family_of_cuda, family_of_module
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
 from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.config import SearchConfig
-from kernelgym_train.mcgs.cpp.cost import cost_of, family_of
 from kernelgym_train.mcgs.cpp.extension import file_of
-from kernelgym_train.mcgs.cuda.text import read_cuda
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.launch_choices import launch_choices, listed_choices
-from kernelgym_train.mcgs.limiting import shares_of
+from kernelgym_train.mcgs.limiting import family_of_variant, shares_of
 from kernelgym_train.mcgs.moves.cpp.parallelise import PARALLELISE, parallelise
 from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
@@ -44,7 +41,11 @@ from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, times_by_shape
-from kernelgym_train.mcgs.source_forms import holds_cpp, holds_cuda, is_read, is_script
+from kernelgym_train.mcgs.source_forms import (
+    holds_cuda,
+    is_read,
+    meta_parameter,
+)
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.tactics import TacticsKey, read_tactics, tactics_path
 from kernelgym_train.mcgs.task import SearchTask
@@ -103,6 +104,9 @@ def rules_for(
     listed = listed_choices(task.spec)
 
     def fitting(variant: Variant) -> bool:
+        if holds_cuda(variant.language, variant.source):
+            found = {name: meta_parameter(file_of(variant).cpp, name) for name in listed}
+            return all(each is None or int(each[1]) in listed[n] for n, each in found.items())
         module = read_module(variant.source)
         return fits(module, item_bytes) and all(
             knob.value in (None, *listed.get(knob.name, (knob.value,))) for knob in knobs_of(module)
@@ -169,16 +173,7 @@ class SearchSession:
         start = read_variant(task.start, any_form=config.writer is not None)
         self.state = SearchState.begin(state_key(start), start)
         self.proposer = self._proposer()
-        language = start.language
-        if holds_cpp(language, start.source):
-            family = family_of(cost_of(file_of(start).cpp))
-        elif holds_cuda(language, start.source):
-            family = family_of_cuda(read_cuda(file_of(start).cpp))
-        elif is_script(language, start.source):
-            family = family_of_module(read_module(start.source))
-        else:
-            family = language
-        self.tactics_key = TacticsKey(family, can.device_kind)
+        self.tactics_key = TacticsKey(family_of_variant(start), can.device_kind)
         self.tactics = config.tactics or tactics_path(outdir)
         self.around = SelectionContext(
             graph=self.state.graph,

@@ -196,6 +196,8 @@ def test_estimate_knows_the_limit_of_time() -> None:
     assert ": 2 to 16 minutes where" in estimate(Budget(60), 2, 2)
     assert ": 3 to 16 minutes where" in estimate(Budget(60), 1, 8)
     assert ": 1 to 1 minutes where" in estimate(Budget(60, seconds=60), 2, 2)
+    told = estimate(Budget(60), 4, 16, on_gpu=True, by_nvcc=True)
+    assert ": 2 to 12 minutes where a build takes 8 to 35 s" in told
 
 
 def test_search_is_not_a_training_setting(capsys: pytest.CaptureFixture[str]) -> None:
