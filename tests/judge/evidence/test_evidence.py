@@ -459,12 +459,15 @@ def test_extension_that_is_handed_functions_is_refused():
     ("left", "codes"),
     [
         ({"relu": 850.0, "cat": 0.0}, []),
+        ({"relu": 850.0, "cat": 300.0, "embedding": 400.0}, []),
         ({"relu": 920.0, "cat": 0.0}, ["small_share"]),
-        ({"relu": 1000.0, "cat": 0.0}, ["work_not_replaced"]),
+        ({"relu": 1000.0, "embedding": 0.0}, ["work_not_replaced"]),
     ],
 )
-def test_kernel_in_a_whole_model_must_replace_a_tenth_whatever_becomes_of_the_cache(left, codes):
-    reference = TorchWork({"relu": 1000.0, "cat": 300.0}, 0.0, 0.0, whole_model=True)
+def test_kernel_in_a_whole_model_must_replace_a_tenth_of_what_is_computed(left, codes):
+    reference = TorchWork(
+        {"relu": 1000.0, "cat": 300.0, "embedding": 400.0}, 0.0, 0.0, whole_model=True
+    )
     seen = {"launches": 1, "working": 1, "bytes": left}
     rules = Ruleset("r", unknown_operators="dear", small_share=0.1, least_share=0.02)
     found = from_watched_call(seen, reference, SAMPLE_KERNELS["triton"], rules)

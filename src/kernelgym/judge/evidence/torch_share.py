@@ -11,9 +11,10 @@ Not here:
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -52,6 +53,10 @@ _WITHOUT_PRODUCTS = re.compile(
     r"|_fake_quantize\w*|quantize_per\w*|dequantize\w*|renorm|\w*(layer|batch|group|rms)_norm\w*)$"
 )
 """Names of further operators that sum no products of two tensors' elements."""
+
+_LITTLE_WORK = JOINS | {"embedding"}
+"""Names of operators that count nothing in whole models. They join the keys and values of a cache,
+which a kernel may leave out, and look up rows of a table, all of which would count as read."""
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 
@@ -113,6 +118,11 @@ class TorchWork:
         whole = model is not None and any(isinstance(part, kind) for part in model.modules())
         return cls(dict(done.bytes), done.products, done.elements, whole)
 
+    def without(self, names: Collection[str]) -> TorchWork:
+        """Return this work without the bytes of some kinds of operators."""
+        left = {name: moved for name, moved in self.bytes.items() if name not in names}
+        return dataclasses.replace(self, bytes=left)
+
     def __add__(self, other: TorchWork) -> TorchWork:
         bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}
         return TorchWork(
@@ -161,9 +171,9 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
             that it moves, unless it is known to be cheap.
     """
     dear = _UNKNOWN if unknown_is_dear else 1.0
-    # A whole model joins the keys and values of a cache, which a kernel may leave out.
-    joins = () if reference.whole_model else JOINS
-    joined = sum(reference.bytes.get(name, 0.0) for name in joins)
+    if reference.whole_model:
+        reference, kernel = reference.without(_LITTLE_WORK), kernel.without(_LITTLE_WORK)
+    joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
     total = _worth(reference.bytes, 0)
     if not total and not joined:
         # The problem only moves data, so copies, which otherwise count nothing, are the work.
