@@ -51,7 +51,7 @@ def fetch(hub: FakeHub, folder: Path, **models: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_fetch_of_two_models_brings_weights_of_one_format_at_the_hubs_revision(
+def test_fetch_brings_weights_of_one_format_at_the_hubs_revision_once(
     hub: FakeHub, tmp_path: Path
 ) -> None:
     code, out, err = fetch(hub, tmp_path / "problems", a="owner/safe", b="pickled")
@@ -63,10 +63,6 @@ def test_fetch_of_two_models_brings_weights_of_one_format_at_the_hubs_revision(
     assert {f.name for f in pickled.folder.iterdir()} == {"config.json", "pytorch_model.bin"}
     assert (safe.folder / "model.safetensors").read_bytes() == SAFE["model.safetensors"]
     assert safe.revision[:12] in out and "fetched" in out and str(models_folder()) in out
-
-
-def test_fetch_again_asks_the_hub_for_nothing(hub: FakeHub, tmp_path: Path) -> None:
-    assert fetch(hub, tmp_path / "problems", a="pickled")[0] == 0
     hub.asked.clear()
     code, out, _ = fetch(hub, tmp_path / "problems")
     assert (code, hub.asked) == (0, []) and "was here" in out

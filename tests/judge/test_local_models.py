@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium
 import pytest
+import torch
 
-from kernelgym import Kernel, LocalEvaluator, ProblemError, UsageError, Verdict
+from kernelgym import RULESETS, Kernel, LocalEvaluator, ProblemError, UsageError, Verdict
+from kernelgym.judge.compare.structure import describe_shape_of, structure_problem
+from kernelgym.judge.memory.arena import encode
+from kernelgym.judge.tensors import plain_output, tensors_of
+from kernelgym.judge.untrusted.buffers import Buffers
+from kernelgym.judge.untrusted.outputs import describe, tensors_in
 from kernelgym.types import Problem
 from support import pretrained_models as tiny
 
 pytest.importorskip("transformers")
+STRICT = RULESETS["strict"]
 LOGITS = "self.model(x).logits"
 
 
@@ -36,10 +46,17 @@ def judged(judge: LocalEvaluator, problem: Problem, source: str) -> Verdict:
     return judge.evaluate(problem, Kernel(source, "triton"))
 
 
+@pytest.mark.slow
 def test_kernels_in_a_decoder_are_judged_without_network_and_adding_zero_is_refused(
     judge: LocalEvaluator,
 ) -> None:
-    honest = judged(judge, tiny.problem(tiny.DECODER), tiny.kernel())
+    # Loading a model relies on contexts of devices, within which torch.tensor makes no CPU tensor.
+    source = tiny.kernel().replace(
+        "        super().__init__()\n        self.model",
+        "        super().__init__()\n        with torch.device('meta'):\n"
+        "            assert torch.tensor([1.0]).is_meta\n        self.model",
+    )
+    honest = judged(judge, tiny.problem(tiny.DECODER), source)
     assert honest.correct, honest.message
     assert honest.custom_share is not None and 0.1 < honest.custom_share < 0.9
     lazy = judged(judge, tiny.problem(tiny.DECODER), tiny.ADDS_ZERO)
@@ -116,6 +133,58 @@ def test_token_ids_stay_integers_under_both_rulesets(folder: Path) -> None:
     with LocalEvaluator(ruleset="kernelbench") as judge:
         found = judged(judge, tiny.problem(tiny.DECODER, 5), source)
     assert found.correct, found.message
+
+
+@pytest.mark.slow
+def test_environment_of_level_4_plays_a_problem_of_a_checkout(
+    judge: LocalEvaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "level4").mkdir()
+    (tmp_path / "level4" / "1_tiny-gpt2.py").write_text(tiny.problem(tiny.DECODER).source)
+    monkeypatch.setenv("KERNELBENCH_ROOT", str(tmp_path))
+    env = gymnasium.make("kernelgym:KernelBench-L4-SingleTurn-v0", evaluator=judge)
+    _, info = env.reset(seed=1)
+    assert info["problem_id"] == "KernelBench/L4/1"
+    answer = f"<KERNEL>\n```python\n{tiny.kernel()}\n```\n</KERNEL>"
+    *_, info = env.step(answer)
+    assert info["verdict"].correct, info["verdict"].message
+    env.close()
+
+
+def test_cache_of_a_transformers_model_is_read_alike_on_both_sides() -> None:
+    from transformers import DynamicCache, EncoderDecoderCache
+
+    caches = [DynamicCache(), DynamicCache()]
+    for number, cache in enumerate(caches):
+        for layer in range(2):
+            cache.update(torch.full((1, 2, 3, 4), 1.0 * number), torch.ones(1, 2, 3, 4), layer)
+    for output in (caches[0], {"past": EncoderDecoderCache(*caches), "logits": torch.ones(3)}):
+        found, wanted = tensors_in(output), tensors_of(plain_output(output))
+        assert len(found) == len(wanted) > 2 and all(map(torch.equal, found, wanted))
+        claimed = describe(output, lambda tensor: {"strides": list(tensor.stride())})
+        assert structure_problem(claimed, describe_shape_of(plain_output(output)), STRICT) == ""
+
+
+def test_cache_whose_class_would_compute_when_read_is_refused() -> None:
+    from transformers import DynamicCache
+
+    def compute(self: object) -> dict[str, object]:
+        raise AssertionError("the candidate's code ran while its output was described")
+
+    fields = {"__dict__": property(compute), "__module__": DynamicCache.__module__}
+    made = type("DynamicCache", (DynamicCache,), fields)
+    assert "other" in describe(made.__new__(made), lambda tensor: {})
+
+
+def test_configuration_reaches_the_candidate_as_it_is() -> None:
+    from transformers import GPT2Config
+
+    given = GPT2Config(n_layer=3, attn_implementation="eager", id2label={0: "a", 1: "b"})
+    buffers = Buffers(types.ModuleType("cuda_ipc"), describe, torch.device("cpu"))
+    sent = json.loads(json.dumps(encode(given, None)))
+    found = buffers.decode(sent)
+    assert type(found) is GPT2Config and found.to_dict() == given.to_dict()
+    assert found._attn_implementation == "eager"
 
 
 def test_problem_whose_model_is_missing_is_refused_with_the_command(
