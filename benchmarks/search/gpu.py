@@ -4,9 +4,9 @@ Run ``python -m benchmarks.search.gpu --out FILE --keep FOLDER`` on a machine wi
 task is searched by ``tpe``, 60 evaluations each, the products and the softmax with three seeds and
 by ``random`` as well. Goals, of the median over seeds: a product of two matrices of 4096 from
 blocks of 16 to 0.75 (fp16) and 0.85 (fp32) of cuBLAS's speed, a softmax of three passes to 0.95 of
-the bandwidth of a copy. The other tasks have no goal; one of them is a product of matrices in CUDA.
-KernelBench's problems are compared with the faster of eager and compiled PyTorch, and left out if
-they are not on the machine.
+the bandwidth of a copy. The other tasks have no goal; two of them are a product of matrices and a
+softmax in CUDA. KernelBench's problems are compared with the faster of eager and compiled PyTorch,
+and left out if they are not on the machine.
 
 ``--only``, ``--seeds`` and ``--algorithms`` run a slice, and ``--until SECONDS`` begins no search
 after so many seconds. What the file holds is not run again, and with ``--keep`` a search that was

@@ -283,6 +283,46 @@ class ModelNew(nn.Module):
     def forward(self, a, b):
         return extension.product(a, b)
 '''
+_CUDA_SOFTMAX = '''\
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+declaration = "torch::Tensor softmax_rows(torch::Tensor x);"
+source = """
+#include <torch/extension.h>
+#include <c10/cuda/CUDAStream.h>
+
+__global__ void softmax_kernel(const float* x, float* y, int rows, int cols) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x;
+  if (row < rows) {
+    float peak = -INFINITY, sum = 0.0f;
+    for (int c = 0; c < cols; ++c) peak = fmaxf(peak, x[row * cols + c]);
+    for (int c = 0; c < cols; ++c) sum += expf(x[row * cols + c] - peak);
+    for (int c = 0; c < cols; ++c) y[row * cols + c] = expf(x[row * cols + c] - peak) / sum;
+  }
+}
+
+torch::Tensor softmax_rows(torch::Tensor x) {
+  const int rows = x.size(0), cols = x.size(1);
+  auto y = torch::empty_like(x);
+  softmax_kernel<<<(rows + 127) / 128, 128, 0, c10::cuda::getCurrentCUDAStream()>>>(
+      x.data_ptr<float>(), y.data_ptr<float>(), rows, cols);
+  return y;
+}
+"""
+extension = load_inline(
+    name="softmax_rows",
+    cpp_sources=declaration,
+    cuda_sources=source,
+    functions=["softmax_rows"],
+)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return extension.softmax_rows(x)
+'''
 _PROBLEM = """\
 import torch
 from torch import nn
@@ -337,6 +377,10 @@ OWN_TASKS: Mapping[str, tuple[Problem, Kernel]] = MappingProxyType(
         "matmul_cuda": _task(
             *("matmul_cuda", _CUDA_MATMUL, "a, b", "a @ b"),
             *("torch.randn(2048, 2048), torch.randn(2048, 2048)", "cuda"),
+        ),
+        "softmax_cuda": _task(
+            *("softmax_cuda", _CUDA_SOFTMAX, "x", "torch.softmax(x, dim=1)"),
+            *("torch.randn(16384, 4096)", "cuda"),
         ),
     }
 )

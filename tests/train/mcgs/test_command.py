@@ -62,6 +62,28 @@ def test_command_resumed_when_finished_says_the_same(
     assert not table[-1].judged
 
 
+def test_command_judges_by_a_service_where_one_is_named(
+    table: list[ScriptedEvaluator],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked: list[str] = []
+    there = searches.evaluator()
+
+    def service(address: str, **_: Any) -> ScriptedEvaluator:
+        asked.append(address)
+        return there
+
+    monkeypatch.setattr(command, "RemoteEvaluator", service)
+    given = ["budget_builds=2", f"outdir={tmp_path}", "evaluator=http://judge:8765"]
+    assert main([*MATMUL, *given]) == 0
+    assert asked == ["http://judge:8765"] and there.closed and not table
+    capsys.readouterr()
+    assert main([*MATMUL, *given, "device=cuda:0"]) == 2
+    assert "judges on cpu, and the kernel is for cuda:0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_command_interrupted_checks_the_best_and_goes_on(
     number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

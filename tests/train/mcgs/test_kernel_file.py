@@ -62,3 +62,18 @@ def test_kernel_file_shown_kernel_is_understood(source: str) -> None:
 def test_kernel_file_unknown_form_is_refused(source: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         read_kernel_file(source)
+
+
+def test_cuda_text_and_its_flags_are_those_of_the_device() -> None:
+    source = (
+        "declaration = 'void f();'\n"
+        "load_inline(cpp_sources=declaration, cuda_sources='void f() {}', functions=['f'],\n"
+        "            extra_cflags=['-O2'], extra_cuda_cflags=['-lineinfo'])\n"
+    )
+    file = read_kernel_file(source)
+    assert (file.cpp, file.flags, file.functions) == ("void f() {}", ("-lineinfo",), ())
+    changed = file.with_cpp("void f() { }").with_flags(("-maxrregcount=64",))
+    assert "declaration = 'void f();'" in changed.source
+    assert "extra_cflags=['-O2']" in changed.source
+    again = read_kernel_file(changed.source)
+    assert (again.cpp, again.flags) == ("void f() { }", ("-maxrregcount=64",))

@@ -157,12 +157,12 @@ def describe(value: Any) -> Any:
 
 
 def _plan(given: str, folder: str, ncu: str) -> SandboxPlan:
-    # A path through a link is no path in the profiler's own root folder: name both.
-    own = [sys.prefix, os.path.dirname(profiled_call.__file__), os.path.dirname(ncu), given]
+    own = (os.path.dirname(profiled_call.__file__), os.path.dirname(ncu), given)
     return SandboxPlan(
         tier=TIERS[0],
         scratch=folder,
-        readable=(*readable_paths(), *driver_paths(), *compiler_paths(), "/usr", "/opt", *own),
+        # As extra paths /usr and /opt are read without this package, which may be installed there.
+        readable=(*readable_paths("/usr", "/opt"), *driver_paths(), *compiler_paths(), *own),
         listable=(),
         memory_bytes=_MEMORY_BYTES,
         file_bytes=_FILE_BYTES,

@@ -51,6 +51,7 @@ OWN_FAILURE = 213
 _libc = ctypes.CDLL(None, use_errno=True)
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 4096
+_MOST_LINKS = 40
 _QUIET = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_SECCOMP = 1, 4, 22
 _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_NO_NEW_PRIVS = 24, 28, 38
@@ -142,9 +143,11 @@ def _enter_own_root(plan: SandboxPlan) -> None:
             _bind(path, inside)
     for path in _devices(plan):
         _bind(path, f"{root}{path}")
-    for name in os.listdir("/"):  # /lib64 is a link in most distributions
-        if os.path.islink(f"/{name}") and not os.path.lexists(f"{root}/{name}"):
-            os.symlink(os.readlink(f"/{name}"), f"{root}/{name}")
+    # /lib64 is a link in most distributions, and the interpreter may be named through links.
+    for link in (*(f"/{name}" for name in os.listdir("/")), *_links_to(sys.executable)):
+        if os.path.islink(link) and not os.path.lexists(f"{root}{link}"):
+            os.makedirs(os.path.dirname(f"{root}{link}"), exist_ok=True)
+            os.symlink(os.readlink(link), f"{root}{link}")
     os.makedirs(f"{root}/proc")
     os.makedirs(f"{root}{plan.scratch}")
     _check(_libc.mount(b"proc", f"{root}/proc".encode(), b"proc", _QUIET, None), "mount(/proc)")
@@ -157,6 +160,21 @@ def _enter_own_root(plan: SandboxPlan) -> None:
             _bind(path, path)
             flags = _QUIET | _MS_BIND | _MS_REMOUNT | _MS_RDONLY
             _check(_libc.mount(None, path.encode(), None, flags, None), f"mount({path})")
+
+
+def _links_to(path: str) -> list[str]:
+    """Return the links that lead to a file, in the order in which they are followed."""
+    found: list[str] = []
+    while len(found) < _MOST_LINKS:
+        parts = path.split("/")
+        above = ["/".join(parts[:number]) for number in range(2, len(parts) + 1)]
+        link = next((each for each in above if os.path.islink(each)), None)
+        if link is None:
+            return found
+        found.append(link)
+        target = os.path.join(os.path.dirname(link), os.readlink(link))
+        path = os.path.normpath(target + path[len(link) :])
+    return found
 
 
 def _bind(path: str, target: str) -> None:
