@@ -41,12 +41,12 @@ def test_extras_are_those_that_are_known() -> None:
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {
         *("rag", "trl", "tinker", "search", "eval", "serve", "ray", "report"),
-        "agents",
+        *("agents", "languages"),
         *FRAMEWORKS,
         *("dev", "docs", "all"),
     }
     # Frameworks exclude each other's versions.
-    apart = {*FRAMEWORKS, "dev", "docs", "all"}
+    apart = {"languages", *FRAMEWORKS, "dev", "docs", "all"}
     assert set(re.split(r"[\[\],]", extras["all"][0])) == set(extras) - apart | {"kernelgym", ""}
 
 

@@ -1,0 +1,17 @@
+"""Softmax over rows in fp16."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+
+def get_inputs():
+    return [torch.randn(8192, 4096, dtype=torch.float16)]
+
+
+def get_init_inputs():
+    return []
