@@ -17,8 +17,8 @@ HIP = dataclasses.replace(
     task="Write the computation as HIP C++ kernels, built by "
     "`torch.utils.cpp_extension.load_inline` (`cuda_sources=`, with a declaration in "
     "`cpp_sources=`; CUDA names are translated) and called from `forward`. Launch on the "
-    "current stream. AMD's data-center GPUs run waves of 64 lanes: masks of lanes have 64 bits, and "
-    "a reduction over a wave takes six steps.",
+    "current stream. AMD's data-center GPUs run waves of 64 lanes: masks of lanes have 64 bits, "
+    "and a reduction over a wave takes six steps.",
     tools=(),
     compiled_for=(),
 )
