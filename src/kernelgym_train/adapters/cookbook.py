@@ -23,9 +23,11 @@ credit, sampling temperature and run are not read: the cookbook has its own.
 from __future__ import annotations
 
 import atexit
+import itertools
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kernelgym import JudgeError, Observer
@@ -188,44 +190,16 @@ class EpisodeDataset(RLDataset):  # type: ignore[misc]
         IndexError: From `get_batch`, if there is no such batch.
     """
 
-    config: Config
-    problems: tuple[Problem, ...]
-    batches: int
-    per_batch: int
-    """Groups of a batch."""
-    episodes: int
-    """Episodes of a group."""
-    shuffled: bool = True
-    """Draw problems by the run's seed; else each comes once, in its order."""
-    max_turns: int | None = None
+    batches: tuple[tuple[EpisodeGroupBuilder, ...], ...]
 
     def get_batch(self, index: int) -> list[EpisodeGroupBuilder]:
         """Return the groups of a batch."""
-        if not 0 <= index < self.batches:
-            raise IndexError(f"there are {self.batches} batches, and number {index} was asked for")
-        places = range(index * self.per_batch, (index + 1) * self.per_batch)
-        drawn = self._drawn(places) if self.shuffled else self.problems[places.start : places.stop]
-        return [
-            EpisodeGroupBuilder(
-                self.config,
-                problem,
-                self.episodes,
-                index if self.shuffled else 0,
-                self.max_turns,
-            )
-            for problem in drawn
-        ]
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} batches, and number {index} was asked for")
+        return list(self.batches[index])
 
     def __len__(self) -> int:
-        return self.batches
-
-    def _drawn(self, places: range) -> list[Problem]:
-        count = len(self.problems)
-        orders = {
-            each: random.Random(f"{self.config.run.seed}/{each}").sample(range(count), count)
-            for each in {place // count for place in places}
-        }
-        return [self.problems[orders[place // count][place % count]] for place in places]
+        return len(self.batches)
 
 
 @chz.chz
@@ -255,21 +229,26 @@ class EpisodeDatasetBuilder(RLDatasetBuilder):  # type: ignore[misc]
         context = known_context(config.model)
         tokenizer = load_tokenizer(config.model)
         check_prompts(config, tokenizer, context, problems, held_out, device=config.judge.device)
-        per_batch, sampling = config.sampling.problems_per_step, config.sampling
+        group = partial(EpisodeGroupBuilder, config)
+        per_batch, size = config.sampling.problems_per_step, config.sampling.group_size
+        drawn = _rounds(problems, config.run.seed)
         train = EpisodeDataset(
-            config, problems, config.optimiser.steps, per_batch, sampling.group_size
+            tuple(
+                tuple(group(next(drawn), size, step) for _ in range(per_batch))
+                for step in range(config.optimiser.steps)
+            )
         )
         if not held_out:
             return train, None
-        return train, EpisodeDataset(
-            config,
-            held_out,
-            -(-len(held_out) // per_batch),
-            per_batch,
-            chosen.samples,
-            shuffled=False,
-            max_turns=chosen.max_turns,
-        )
+        tests = [group(each, chosen.samples, 0, chosen.max_turns) for each in held_out]
+        starts = range(0, len(tests), per_batch)
+        return train, EpisodeDataset(tuple(tuple(tests[i : i + per_batch]) for i in starts))
+
+
+def _rounds(problems: tuple[Problem, ...], seed: int) -> Iterator[Problem]:
+    """Yield problems without end; none comes twice before all have come once."""
+    for number in itertools.count():
+        yield from random.Random(f"{seed}/{number}").sample(problems, len(problems))
 
 
 _TABLES: dict[str, _Table] = {}
