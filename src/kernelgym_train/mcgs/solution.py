@@ -4,9 +4,9 @@ The result is an object with ``definition``, ``solution`` and ``workloads``, whi
 `kernelgym.suites.spec_imports` reads as a spec again. A Triton kernel is one source; C++ and CUDA
 are ``kernel.h``, ``kernel.cpp`` or ``kernel.cu``, and ``main.cpp`` with the binding ``torch``.
 
-There is none for a spec whose reference is a problem of a suite, that changes a tensor in place,
-whose tensors' sizes are arithmetic, or whose axes cannot be told from its inputs' sizes. Compiler
-flags have no place in that form, and stand in the description. Pure.
+No result is made for a spec whose reference is a problem of a suite, that changes a tensor in
+place, whose tensors' sizes are arithmetic, or whose axes cannot be told from its inputs' sizes.
+Compiler flags have no place in that form, and stand in the description. Pure.
 """
 
 from __future__ import annotations
