@@ -13,11 +13,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-_PROGRAMS = {
-    ".so": ("objdump", "-d", "--no-show-raw-insn"),
-    ".cubin": ("cuobjdump", "-sass"),
-}
-"""Disassembler with its options, by the end of a file's name."""
+_FOR_CPU = ("objdump", "-d", "--no-show-raw-insn")
+_FOR_GPU = ("cuobjdump", "-sass")
+"""Disassemblers with their options."""
+_DEVICE_CODE = b".nv_fatbin"  # section of a library that nvcc built
 _FOREIGN = re.compile(
     r"_Z+N[KVRO]*(S[a-z]|St|2at|3c10|5torch|8pybind11|9kernelgym|9__gnu_cxx)|_ZS[a-z]|_ZT|_Zd|_Zn"
     r"|_ZZ?L?\d+(pybind11_|__)|_ZN12_GLOBAL__N_1(7convert|7produce|4call|4read)|_GLOBAL__|_init|_fini|_start"
@@ -32,19 +31,19 @@ def with_assembly(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return built files, with the machine code of each library beside it.
 
     Args:
-        files: Files by name, such as ``extension.so``, whose code is ``kernel.s``; that of
-            ``extension_2.so`` is ``kernel_2.s``.
+        files: Files by name, such as ``extension.so``, whose code is ``kernel.s``, or
+            ``kernel.sass`` if it holds code for GPUs; that of ``extension_2.so`` is ``kernel_2.s``.
     """
     found = dict(files)
     for name, data in files.items():
         path = Path(name)
-        program = _PROGRAMS.get(path.suffix)
-        if program is None or shutil.which(program[0]) is None:
+        on_gpu = path.suffix == ".cubin" or _DEVICE_CODE in data
+        program = _FOR_GPU if on_gpu else _FOR_CPU
+        if path.suffix not in (".so", ".cubin") or shutil.which(program[0]) is None:
             continue
         if text := _disassembled(program, path.suffix, data):
-            end = "sass" if path.suffix == ".cubin" else "s"
             kernel = path.stem.replace("extension", "kernel")
-            found[f"{kernel}.{end}"] = text.encode()[:_MOST_BYTES]
+            found[f"{kernel}.{'sass' if on_gpu else 's'}"] = text.encode()[:_MOST_BYTES]
     return found
 
 
@@ -65,7 +64,7 @@ def _disassembled(program: tuple[str, ...], suffix: str, data: bytes) -> str:
             return ""
     if made.returncode:
         return ""
-    return own_functions(made.stdout) if suffix == ".so" else made.stdout
+    return own_functions(made.stdout) if program == _FOR_CPU else made.stdout
 
 
 def own_functions(listing: str) -> str:

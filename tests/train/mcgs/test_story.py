@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -98,3 +99,14 @@ def test_assembly_stands_beside_the_library(tmp_path: Path) -> None:
     found = with_assembly({"extension.so": library.read_bytes(), "extension_2.so": b"no library"})
     assert set(found) == {"extension.so", "extension_2.so", "kernel.s"}
     assert b"<add>:" in found["kernel.s"]
+
+
+def test_library_with_device_code_is_read_by_cuobjdump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "cuobjdump"
+    program.write_text("#!/bin/sh\necho asked $1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = with_assembly({"extension_2.so": b"\x7fELF .nv_fatbin", "kernel.cubin": b"x"})
+    assert found["kernel_2.sass"] == b"asked -sass\n" == found["kernel.sass"]
