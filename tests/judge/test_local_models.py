@@ -84,6 +84,21 @@ def test_output_of_an_architecture_is_compared_by_field(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("name", "length"),
+    [("tiny/neo", 24), ("tiny/opt", 24), ("tiny/bigbird", 128), ("tiny/reformer", 32)],
+)
+def test_other_architectures_of_level_4_can_be_judged(
+    judge: LocalEvaluator, folder: Path, name: str, length: int
+) -> None:
+    """Local attention, weights in fp16, sparse blocks (from 113 tokens on), hashed attention."""
+    if not (folder / "models" / "models--tiny--reformer").exists():
+        tiny.save_others(folder / "models")
+    found = judged(judge, tiny.problem(name, 9, length=length), tiny.kernel())
+    assert found.correct, (found.message, found.log[-500:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("spoil", "told"),
     [
         ("out.past_key_values.layers[1].values.mul_(1.001)", "output['past_key_values'][1][1]"),

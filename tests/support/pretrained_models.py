@@ -126,6 +126,70 @@ def save_all(folder: Path, width: int = 32, layers: int = 2) -> None:
     save(folder, BOTH, BartForConditionalGeneration(bart))
 
 
+def save_others(folder: Path) -> None:
+    """Save tiny models of level 4's other architectures; OPT's weights are in fp16, as they are."""
+    import torch
+    from transformers import (
+        BigBirdConfig,
+        BigBirdForMaskedLM,
+        GPTNeoConfig,
+        GPTNeoForCausalLM,
+        OPTConfig,
+        OPTForCausalLM,
+        ReformerConfig,
+        ReformerModelWithLMHead,
+    )
+
+    torch.manual_seed(20261128)
+    ends = {"bos_token_id": 1, "eos_token_id": 2}
+    padded = {**ends, "pad_token_id": 0, "vocab_size": VOCABULARY}
+    neo = GPTNeoConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+        window_size=16,
+        **ends,
+    )
+    opt = OPTConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        ffn_dim=64,
+        num_attention_heads=2,
+        word_embed_proj_dim=32,
+        **padded,
+    )
+    bigbird = BigBirdConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        block_size=16,
+        num_random_blocks=1,
+        **padded,
+    )
+    reformer = ReformerConfig(
+        hidden_size=32,
+        num_attention_heads=2,
+        attention_head_size=16,
+        feed_forward_size=64,
+        axial_pos_shape=(8, 8),
+        axial_pos_embds_dim=(16, 16),
+        max_position_embeddings=64,
+        lsh_attn_chunk_length=8,
+        local_attn_chunk_length=8,
+        num_buckets=8,
+        attn_layers=["local", "lsh"],
+        is_decoder=True,
+        **padded,
+    )
+    save(folder, "tiny/neo", GPTNeoForCausalLM(neo))
+    save(folder, "tiny/opt", OPTForCausalLM(opt).half())
+    save(folder, "tiny/bigbird", BigBirdForMaskedLM(bigbird))
+    save(folder, "tiny/reformer", ReformerModelWithLMHead(reformer))
+
+
 def kernel(auto: str = "AutoModelForCausalLM", returned: str = "self.model(x).logits") -> str:
     """Return an honest Triton answer that replaces layer norms and activations of such a model."""
     return _KERNEL.replace("AutoModelForCausalLM", auto).replace("self.model(x).logits", returned)
