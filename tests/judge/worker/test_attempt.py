@@ -13,6 +13,7 @@ from kernelgym.errors import DeviceFull
 from kernelgym.judge import retries
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.outcome import JudgeOutcome, RunEnd
+from kernelgym.judge.processes.zygote_handle import family_of
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import RETRIES, Failure
 from kernelgym.judge.session.launcher import CandidateProcesses
@@ -304,9 +305,9 @@ def processes(tmp_path):
 @pytest.mark.slow
 def test_what_has_begun_to_come_is_waited_for_and_no_second_one_is_started(processes):
     processes.begin("triton")
-    begun = processes._begun[True]
+    begun = processes._begun[family_of("triton", "cpu")]
     processes.begin("triton")
-    assert processes._begun == {True: begun} and not begun.tier
+    assert processes._begun == {begun.family: begun} and not begun.tier
     assert processes.zygote("triton") is begun and begun.tier
     processes.begin("triton")
     assert not processes._begun
