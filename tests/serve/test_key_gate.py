@@ -43,7 +43,11 @@ def test_request_with_a_key_is_answered_by_its_role(tmp_path: Path, name: str, s
     gate, keys = behind_keys(tmp_path)
     (response,) = answered(gate, keys.get(name, "kg_wrong"))
     assert response.status_code == status
-    assert response.json() == "inside" if status == 200 else "key" in response.json()["detail"]
+    assert (
+        response.json() == "inside"
+        if status == 200
+        else "key" in response.json()["error"]["message"]
+    )
 
 
 def test_request_above_the_limit_of_a_key_waits(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ async def body_of(request: Request) -> bytes:
     return b"".join(parts)
 
 
-async def refused(_: Request, refusal: Any) -> Response:
+async def refused(_: Request | None, refusal: Any) -> Response:
     """Return the answer that tells a caller of a refusal."""
     headers = {} if refusal.retry_s is None else {"Retry-After": f"{max(1.0, refusal.retry_s):.0f}"}
     error = {"error": {"code": refusal.code, "message": refusal.message}}

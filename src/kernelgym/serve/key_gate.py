@@ -7,10 +7,10 @@ limit. What follows on an open WebSocket is not counted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from kernelgym.serve.gate import refused
 from kernelgym.serve.keys import KeyRing, Role
 from kernelgym.serve.refusal import Refusal
 
@@ -34,20 +34,16 @@ class KeyGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or open a WebSocket: 401, 403 and 429 as ``kernelgym serve`` does."""
-        if scope["type"] == "lifespan":
-            return await self._app(scope, receive, send)
-        authorization = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
         try:
-            self._keys.holder(authorization, self._role)
+            if scope["type"] != "lifespan":
+                key = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
+                self._keys.holder(key, self._role)
         except Refusal as refusal:
-            return await self._refuse(refusal, scope, receive, send)
-        return await self._app(scope, receive, send)
-
-    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-        status, why = refusal.status, refusal.message
-        if scope["type"] == "websocket":  # closed before it is accepted: the server answers 403
-            await receive()
-            return await send({"type": "websocket.close", "code": 1008, "reason": why})
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": json.dumps({"detail": why}).encode()})
+            if scope["type"] == "http":
+                answer = await refused(None, refusal)
+                await answer(scope, receive, send)
+            else:  # closed before it is accepted: the server answers 403
+                await receive()
+                await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
+        else:
+            await self._app(scope, receive, send)
