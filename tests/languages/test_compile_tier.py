@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from kernelgym.answers.parsing import parse
 from kernelgym.cli.redteam import load_corpus
 from kernelgym.errors import UnsupportedLanguage
+from kernelgym.feedback import feedback
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
-from kernelgym.testing import SAMPLE_PROBLEM
+from kernelgym.testing import SAMPLE_PROBLEM, verdict
 from kernelgym.types import Kernel, Problem
 
 RULES = dataclasses.replace(RULESETS["strict"], front_end="cuda:90a", cuda_on_cpu=True)
@@ -81,3 +83,16 @@ def test_honest_kernels_of_the_corpus_compile(compiler: LocalEvaluator, name: st
     needs(entry.language)
     found = compiler.compile_only(PROBLEMS[entry.problem], entry.kernel)
     assert found.compiled, found.complaints
+
+
+@pytest.mark.parametrize("language", OWN)
+def test_feedback_on_a_refused_kernel_quotes_its_line(language: str) -> None:
+    before, after, quoted = MISTAKES[language]
+    source = LANGUAGES[language].sample.replace(before, after)
+    line = 1 + next(i for i, text in enumerate(source.splitlines()) if quoted in text)
+    refused = dataclasses.replace(
+        verdict("compile_error", message=f"the kernel did not compile: no such name (line {line})"),
+        log=f"no such name\n  --> kernel.py:{line}\n{quoted}",
+    )
+    told = feedback(refused, parse(f"<KERNEL>\n```python\n{source}```\n</KERNEL>", language))
+    assert f"line {line}: " in str(told) and str(told).count(quoted) == 2

@@ -134,7 +134,7 @@ def _counted(adapter: Any, function: Callable[..., Any], launches: Any) -> Calla
             return function(*args, **kwargs)
         run = functools.partial(function, *args, **kwargs)
         given = tuple(_tensors((args, kwargs)))
-        skip = functools.partial(_spoilt, function, args, kwargs)
+        skip = functools.partial(_spoilt, adapter, function, args, kwargs)
         return launches.watcher.launch(_Launch(run, tuple(names)), given, {}, skip)
 
     return counted
@@ -171,28 +171,19 @@ def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
         yield from _tensors(tuple(value.values()), depth - 1)
 
 
-def _spoilt(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _spoilt(adapter: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Return what a launch that is left out returns: outputs with no result in them.
 
     A kernel with ``out_idx`` makes its outputs, and only TileLang knows their shapes: it runs on
     copies of its arguments, and its outputs are overwritten. Any other kernel returns nothing.
     """
-    if not _returns(function):
+    if not adapter.result_idx:
         return None
     copies = [each.clone() if isinstance(each, torch.Tensor) else each for each in args]
     made = function(*copies, **kwargs)
     for tensor in _tensors(made):
         tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
     return made
-
-
-def _returns(function: Any) -> bool:
-    adapter = getattr(function, "__self__", None)
-    if adapter is None:
-        for cell in getattr(function, "__closure__", None) or ():
-            if hasattr(cell.cell_contents, "result_idx"):
-                adapter = cell.cell_contents
-    return adapter is None or bool(adapter.result_idx)
 
 
 def _outputs(adapter: Any, args: Any) -> Any:
