@@ -280,7 +280,7 @@ def _check_launch(spec: KernelSpec) -> None:
         for name, parts in (("grid", launch.grid), ("block", launch.block)):
             for part in parts:
                 if evaluate(part, values) < 1:
-                    raise UsageError(f"launch.{name} {part!r} is below 1 {where}")
+                    raise UsageError(f"launch.{name} {part!r} is below 1 {where} of the spec")
         threads = math.prod(evaluate(part, values) for part in launch.block)
         if threads > _MOST_THREADS:
             raise UsageError(

@@ -247,7 +247,7 @@ def launch_sizes(spec: KernelSpec) -> tuple[str, ...]:
 
 
 def _taken(spec: KernelSpec) -> list[str]:
-    """Return the parameters of the function that launches a ``__global__`` kernel."""
+    """Return the parameters of the generated C++ function that launches a CUDA kernel."""
     tensors = [tensor.name for tensor in spec.contract.tensors]
     _, parameters = cpp_function(spec.source, spec.entry)
     taken = []

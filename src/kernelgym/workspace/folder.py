@@ -59,7 +59,10 @@ def write_folder(folder: Path, session: ToolSession, url: str, key: str) -> None
 
 
 def folder_files(session: ToolSession) -> dict[str, str]:
-    """Return the texts of a workspace's files by name, but for the server's address and key."""
+    """Return the texts of a workspace's files by name.
+
+    The file that holds the judge's address and key is not among them.
+    """
     script = Path(__file__).with_name("tools_script.py").read_text("utf-8")
     return {
         "problem.py": session.problem.source,

@@ -35,7 +35,7 @@ class KernelFile:
     or the text is CUDA, whose functions are declared in another text."""
 
     def with_cpp(self, cpp: str) -> KernelFile:
-        """Return the module with another C++ or CUDA text."""
+        """Return a Python module's source with its C++ or CUDA source replaced by `cpp`."""
         if cpp == self.cpp:
             return self
         found = _call_of(self.source)

@@ -26,12 +26,15 @@ _AUTHOR = "kernelgym"
 
 
 def solution_of(task: SearchTask, variant: Variant, device: str) -> dict[str, Any] | None:
-    """Return definition, solution and workloads; None if the form cannot hold the task.
+    """Return flashinfer-bench's definition, solution and workloads of a task.
 
     Args:
         task: The task.
         variant: The variant.
         device: Name of the device that it was searched on.
+
+    Returns:
+        None if flashinfer-bench's format cannot hold the task.
     """
     spec = task.spec
     if spec is None or not spec.contract.tensors:

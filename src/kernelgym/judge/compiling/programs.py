@@ -51,7 +51,7 @@ class ProgramRun:
     command: list[str]
     """Program with its arguments; relative names lie in a folder of the run's own."""
     texts: Mapping[str, str]
-    """Contents of the input files, by name."""
+    """Contents of the files that the program reads, by name."""
     made: str
     """Name of the file that the program writes."""
     language: str

@@ -76,7 +76,7 @@ def _drawn(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, _Pair]:
 
 
 def _as_rows(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in two dimensions, the first of which counts rows."""
+    """Return a tensor as a matrix: one row per index of its first axis; a vector as one row."""
     return value.reshape(value.shape[0], -1) if value.dim() > 1 else value.reshape(1, -1)
 
 

@@ -120,7 +120,7 @@ class CandidateModel:
             self._check_names(reference, self.put_state(reference))
 
     def put_state(self, reference: Reference) -> Any:
-        """Give the kernel's parameters that are not drawn freely the values of the reference.
+        """Copy the reference's values into weights of the kernel that are not drawn at random.
 
         Returns:
             The names that the kernel lacks, as its process claims.

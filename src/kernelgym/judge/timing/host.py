@@ -113,7 +113,7 @@ class HostLoad:
 
 
 def _idle_s() -> float | None:
-    """Return the seconds that the processors that this process may use were idle so far.
+    """Return the idle seconds since boot, summed over the processors that this process may use.
 
     Returns:
         None if the system hides them.

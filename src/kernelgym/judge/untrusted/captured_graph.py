@@ -54,7 +54,7 @@ class CapturedGraph:
             self._calls.delay(handle, [each.copies() for each in held_back])
 
     def hold_back(self) -> None:
-        """Put other values in the place of the inputs, until `replay_late` writes them."""
+        """Overwrite the graph's inputs with other values; a late replay writes the real ones."""
         for each in self._held:
             each.hold()
 

@@ -36,7 +36,7 @@ _TOGETHER = re.compile(r"__sync|__shfl|atomic|threadIdx|blockIdx|blockDim|gridDi
 
 @dataclass(frozen=True, eq=False)
 class CudaRowLoop:
-    """One loop over the columns."""
+    """One loop of a kernel over the columns of its row."""
 
     node: Node
     variable: str

@@ -233,7 +233,7 @@ def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
-    """Return the text and lines of CuTe DSL's complaint; nothing for other errors.
+    """Return an error's text and source lines if CuTe DSL raised it; else nothing.
 
     Its message quotes the kernel's line. An error of Python while a kernel is traced, such as a
     function of torch that is given CuTe's numbers, is a compiler's complaint, too.

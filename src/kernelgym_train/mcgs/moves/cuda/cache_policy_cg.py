@@ -38,7 +38,7 @@ def _are_apart(kernel: CudaKernel, launch: CudaLaunch) -> bool:
 
 
 def _restricted(kernel: CudaKernel) -> list[tuple[Node, str]]:
-    """Return edits that promise that no other pointer leads to what a pointer leads to."""
+    """Return edits of the source that declare pointer parameters as ``__restrict__``."""
     found = []
     for each in kernel.pointers.values():
         name = declared_name(each.node.child_by_field_name("declarator"))
