@@ -16,7 +16,7 @@ from kernelgym.errors import JudgeError, UsageError
 from kernelgym.file_lock import Turns
 from kernelgym.judge import LocalEvaluator, local
 from kernelgym.judge.device.lock import DeviceLock
-from kernelgym.judge.processes.candidate_handle import USUAL
+from kernelgym.judge.processes.candidate_handle import USUAL, CandidateKind
 from kernelgym.judge.processes.zygote_handle import Zygote, ZygoteFamily
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.worker import worker
@@ -218,6 +218,13 @@ def test_one_that_fell_before_it_stood_by_is_replaced(zygote):
     fallen.is_gone = True
     zygote.replenish()
     assert fallen.discarded and zygote._standby == {USUAL: [other]}
+
+
+def test_process_for_pretrained_weights_is_forked_when_needed_and_none_stands_by(zygote):
+    zygote.coming = [wanted := _Standing(), _Standing(), _Standing()]
+    assert zygote.take(CandidateKind(weight_bytes=1 << 30)) is wanted
+    zygote.replenish()
+    assert zygote._standby.keys() == {USUAL}
 
 
 def test_elsewhere_one_stands_by_and_no_more_are_forked(zygote):
