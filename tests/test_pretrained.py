@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym import ProblemError
+from kernelgym.cli import main
 from kernelgym.envs.problem_choice import choose_problems
 from kernelgym.judging_memory import SPARE_BYTES
 from kernelgym.precision import judged_precisions
@@ -158,3 +160,19 @@ def test_files_to_fetch_are_one_format_and_small_files(names: set[str]) -> None:
     safe = any(name.endswith(".safetensors") for name in chosen)
     assert ("pytorch_model.bin" in chosen) == ("pytorch_model.bin" in names and not safe)
     assert chosen >= {n for n in names if n.endswith((".json", ".txt")) and "/" not in n}
+
+
+def test_batch_and_eval_refuse_a_missing_model_before_anything_is_asked_for(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "gone.py").write_text(problem("owner/gone").source)
+    (tmp_path / "kernel.py").write_text("x = 1")
+    row = {"id": "1", "problem": "problems/gone.py", "kernel": "kernel.py"}
+    (tmp_path / "jobs.jsonl").write_text(json.dumps(row))
+    jobs, out = str(tmp_path / "jobs.jsonl"), str(tmp_path / "out.jsonl")
+    assert main(["check", "--batch", jobs, "--out", out]) == 2
+    assert "jobs.jsonl, line 1: problem 'file/gone' loads owner/gone" in capsys.readouterr().err
+    chosen = ["--suite", str(tmp_path / "problems"), "--out", str(tmp_path / "run")]
+    assert main(["eval", "--policy", "scripted", *chosen]) == 2
+    assert "loads owner/gone" in capsys.readouterr().err

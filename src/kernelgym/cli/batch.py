@@ -27,6 +27,7 @@ from kernelgym.cli.console import print_text
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import memory_budget, parse_bytes
+from kernelgym.pretrained import check_models
 from kernelgym.records.jsonlines import write_lines
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.suites.known_memory import check_fits
@@ -129,6 +130,8 @@ def read_jobs(
             continue
         try:
             entry = _job(line, path.parent, language, device, rules, sizes, problems, own)
+            if memory_bytes is not None:  # else a service judges, which has models of its own
+                check_models(entry.job.problem)
             check_fits(entry.job.problem, memory_bytes, device)
             if entry.id in seen:
                 raise UsageError(f"id {entry.id!r} is on line {seen[entry.id]} already")

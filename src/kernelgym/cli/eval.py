@@ -17,6 +17,7 @@ from kernelgym.cli.options import MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import memory_budget, parse_bytes
+from kernelgym.pretrained import check_models
 from kernelgym.records.run_lock import LOG
 from kernelgym.records.run_logs import run_logs
 
@@ -112,8 +113,10 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             stack.enter_context(run_logs(folder))
             evaluator = None
             if not self.generate_only:
-                if not self.evaluator:  # a service has tools of its own
+                if not self.evaluator:  # a service has tools and models of its own
                     judging.check_tools(plan.language, plan.device)
+                    for problem in problems:
+                        check_models(problem)
                 evaluator = stack.enter_context(
                     judging.open_evaluator(
                         judging.ALL_DEVICES if self._on_all else plan.device,
@@ -229,6 +232,8 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                 judging.check_tools(plan.language, plan.device)
                 budget = memory_budget(parse_bytes(self.memory), plan.device)
                 for problem in problems:
+                    if not self.evaluator:
+                        check_models(problem)
                     check_fits(problem, budget, plan.device)
             except UsageError as error:
                 missing.append(str(error))

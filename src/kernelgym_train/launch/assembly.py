@@ -339,6 +339,7 @@ def _problems(
             device=device,
             sizes=sizes,
             memory_bytes=budget,
+            judged_here=not config.judge.url,
         )
         yield from choice.drawn
 
