@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
+from kernelgym.cli import redteam
+from kernelgym.errors import UnsupportedLanguage
+from kernelgym.redteam.corpus import CorpusEntry
 from kernelgym.testing.samples import SAMPLE_KERNELS, SAMPLE_PROBLEM
 
 
@@ -135,3 +139,23 @@ def test_a_bad_file_is_named(run, judges, corpus):
     put(corpus, "honest/bad.cpp", "correct", open="never")
     code, _, err = run("redteam")
     assert code == 2 and "bad.cpp.py" in err and "'open'" in err
+
+
+def test_entries_in_a_language_without_its_headers_are_left_out_and_told(monkeypatch, capsys):
+    def lacks(language, device):
+        if language != "triton":
+            raise UnsupportedLanguage(f"no {language}")
+
+    monkeypatch.setattr(redteam.judging, "check_tools", lacks)
+    entries = tuple(
+        CorpusEntry(f"a.{name}", "honest", "relu", name, ("cuda",), "Does a thing.", "")
+        for name in ("triton", "thunderkittens")
+    )
+    assert redteam._judgeable(entries, "cuda:0") == entries[:1]
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == "left out: entries in language 'thunderkittens' (1): no thunderkittens"
+    with pytest.raises(UnsupportedLanguage, match="no thunderkittens"):
+        redteam._judgeable(entries[1:], "cuda:0")
+    compiled = dataclasses.replace(entries[1], language="cuda")
+    with pytest.raises(UnsupportedLanguage, match="no cuda"):
+        redteam._judgeable((entries[0], compiled), "cuda:0")

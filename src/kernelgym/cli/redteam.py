@@ -15,7 +15,8 @@ from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.options import Command
 from kernelgym.cli.progress import progress_bar
-from kernelgym.errors import UsageError
+from kernelgym.errors import UnsupportedLanguage, UsageError
+from kernelgym.languages import LANGUAGES
 from kernelgym.machine import machine
 from kernelgym.redteam.corpus import (
     HEADINGS,
@@ -70,8 +71,7 @@ class RedteamCommand(Command):
         if self.sample:
             chosen = sample(chosen)
         with judging.open_evaluator(self.device, rules, self.workers) as evaluator:
-            for language in sorted({entry.language for entry in chosen}):
-                judging.check_tools(language, self.device)
+            chosen = _judgeable(chosen, self.device)
             with progress_bar("judging", len(chosen)) as advance:
                 found: dict[int, RedTeamOutcome] = {}
                 saved = time.monotonic()
@@ -115,6 +115,30 @@ def load_corpus(folder: Path) -> tuple[tuple[CorpusEntry, ...], dict[str, Proble
     suite = DirectorySuite(folder / "problems", name="RedTeam")
     problems = {problem.name: problem for problem in suite.problems()}
     return load_entries(folder, problems), problems
+
+
+def _judgeable(entries: Sequence[CorpusEntry], device: str) -> tuple[CorpusEntry, ...]:
+    """Return the entries in languages that this machine can judge; print which are left out.
+
+    Raises:
+        UnsupportedLanguage: If no entry is left, or a language that needs no packages or headers of
+            its own cannot be judged here.
+    """
+    missing: dict[str, UnsupportedLanguage] = {}
+    for name in sorted({entry.language for entry in entries}):
+        try:
+            judging.check_tools(name, device)
+        except UnsupportedLanguage as error:
+            if not (LANGUAGES[name].packages or LANGUAGES[name].headers):
+                raise
+            missing[name] = error
+    kept = tuple(entry for entry in entries if entry.language not in missing)
+    for name, refusal in missing.items():
+        if not kept:
+            raise refusal
+        count = sum(entry.language == name for entry in entries)
+        print_text(f"left out: entries in language {name!r} ({count}): {refusal}", "yellow")
+    return kept
 
 
 def judge_entries(
@@ -171,6 +195,7 @@ def _print_case(title: str, outcome: RedTeamOutcome) -> None:
     said = _said(outcome)
     speed = f" {verdict.speedup_low:.2f}x" if verdict.timed else ""
     because = f" (open: {entry.open})" if entry.open else ""
+    because += f" (never run before: {entry.never_run})" if entry.never_run else ""
     style = "dim" if outcome.result == "open" else "bold red"
     print_text(f"{title}: {entry.name}{because}", style)
     print_text(f"  {entry.what}")
