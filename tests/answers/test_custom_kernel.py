@@ -77,6 +77,9 @@ def test_a_lambda_for_a_gpu_is_a_kernel_of_its_own():
         ("gluon", "triton"),
         ("triton", "cute"),
         ("cuda", "cute"),
+        ("triton", "thunderkittens"),
+        ("thunderkittens", "cuda"),
+        ("thunderkittens", "gluon"),
     ],
 )
 def test_answer_in_another_language_is_told_which_it_looks_like(asked: str, given: str) -> None:
@@ -85,8 +88,8 @@ def test_answer_in_another_language_is_told_which_it_looks_like(asked: str, give
     assert told and f"looks like language {given!r}" in told[0]
 
 
-def test_samples_of_traced_languages_have_no_finding() -> None:
-    for name in ("cute", "gluon"):
+def test_samples_of_languages_with_requirements_have_no_finding() -> None:
+    for name in ("cute", "gluon", "thunderkittens"):
         findings = screen(Kernel(LANGUAGES[name].sample, name), RULESETS["strict"])
         assert not findings, name
 

@@ -73,6 +73,7 @@ def test_nouns_name_the_language() -> None:
         "cute": "CuTe DSL kernel",
         "gluon": "Gluon kernel",
         "tilelang": "TileLang kernel",
+        "thunderkittens": "ThunderKittens kernel",
         "torch": "custom TORCH kernel",
     }
 

@@ -13,7 +13,7 @@ from kernelgym.devices import CudaDevice
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling import requirements
 from kernelgym.judge.compiling.requirements import check_requirements, header_paths
-from kernelgym.languages import LANGUAGES, HeaderRoot, Language, Package
+from kernelgym.languages import LANGUAGES, HeaderRoot, Language, Package, check_language
 
 TILES = HeaderRoot("TILES_ROOT", "include/tiles.cuh", ("include",), "https://example.org/tiles")
 
@@ -79,6 +79,40 @@ def test_checkout_of_headers_is_asked_for_by_its_variable(
     (tmp_path / "include" / "tiles.cuh").write_text("")
     check_requirements(entry)
     assert header_paths(entry) == (str((tmp_path / "include").resolve()),)
+
+
+def test_thunderkittens_root_that_is_no_checkout_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entry = LANGUAGES["thunderkittens"]
+    monkeypatch.setattr(requirements, "_FINDERS", {"nvcc": str, "c++": str})
+    monkeypatch.setenv("THUNDERKITTENS_ROOT", str(tmp_path))
+    with pytest.raises(UnsupportedLanguage) as refused:
+        check_requirements(entry)
+    told = str(refused.value)
+    assert "\n" not in told and told.endswith(f"{str(tmp_path)!r} holds no include/kittens.cuh")
+    assert "checkout of https://github.com/HazyResearch/ThunderKittens" in told
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp64"])
+def test_thunderkittens_in_a_precision_that_it_lacks_is_refused(precision: str) -> None:
+    with pytest.raises(UnsupportedLanguage, match=f"does not compute in {precision}"):
+        check_language("thunderkittens", "cuda:0", precision)
+
+
+def test_thunderkittens_is_for_hopper_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = dataclasses.replace(LANGUAGES["thunderkittens"], tools=(), headers=())
+    for capability, complaint in (
+        ((8, 0), r"capability 9\.0 or later"),
+        ((10, 0), r"capability below 10\.0"),
+    ):
+        gpu = CudaDevice("GPU", 8 << 30, capability, (13, 0))
+        monkeypatch.setattr(devices, "_ask_driver", lambda visible, gpu=gpu: (gpu,))
+        with pytest.raises(UnsupportedLanguage, match=complaint):
+            check_requirements(entry, device="cuda:0")
+    gpu = CudaDevice("H100", 80 << 30, (9, 0), (13, 0))
+    monkeypatch.setattr(devices, "_ask_driver", lambda visible: (gpu,))
+    check_requirements(entry, device="cuda:0")
 
 
 @pytest.mark.parametrize(

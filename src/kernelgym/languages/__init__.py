@@ -14,16 +14,18 @@ from kernelgym.errors import UnknownName, UnsupportedLanguage
 from kernelgym.languages.cpp import CPP
 from kernelgym.languages.cuda import CUDA
 from kernelgym.languages.cute import CUTE
-from kernelgym.languages.definition import HeaderRoot, Language, OwnKernel, Package, Tool
+from kernelgym.languages.definition import Advice, HeaderRoot, Language, OwnKernel, Package, Tool
 from kernelgym.languages.examples import WorkedExample
 from kernelgym.languages.gluon import GLUON
 from kernelgym.languages.hip import HIP
+from kernelgym.languages.thunderkittens import THUNDERKITTENS
 from kernelgym.languages.tilelang import TILELANG
 from kernelgym.languages.triton import TRITON
 
 __all__ = [
     "LANGUAGES",
     "REFERENCE_LANGUAGE",
+    "Advice",
     "HeaderRoot",
     "Language",
     "OwnKernel",
@@ -43,7 +45,7 @@ REFERENCE_LANGUAGE = "torch"
 """Language of references, plain PyTorch; no kernel is written in it."""
 
 LANGUAGES: Mapping[str, Language] = MappingProxyType(
-    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP, CUTE, GLUON, TILELANG)}
+    {entry.name: entry for entry in (TRITON, CPP, CUDA, HIP, CUTE, GLUON, TILELANG, THUNDERKITTENS)}
 )
 """Languages by name, the default first."""
 

@@ -73,6 +73,16 @@ class HeaderRoot:
 
 
 @dataclass(frozen=True, slots=True)
+class Advice:
+    """Advice on a usual mistake, which a message adds to the compiler's complaint."""
+
+    complaint: str
+    """Regular expression for the compiler's complaint."""
+    text: str
+    """What to do about it, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
 class Language:
     """A language, or way of building, in which `ModelNew` gets custom kernels."""
 
@@ -105,6 +115,11 @@ class Language:
     """Checkouts of headers that building a kernel may include."""
     least_capability: tuple[int, int] = (0, 0)
     """Lowest compute capability of a GPU that runs its kernels."""
+    below_capability: tuple[int, int] = (0, 0)
+    """Lowest compute capability of a GPU that is too new for its kernels; (0, 0) if none is known.
+    """
+    architecture_suffix: str = ""
+    """Letter of the GPU architecture that its extensions are built for, such as ``a`` of sm_90a."""
     least_driver: tuple[int, int] = (0, 0)
     """Lowest version of CUDA that the GPU's driver has to support."""
     half: str = ""
@@ -120,6 +135,8 @@ class Language:
     """Device kinds on which the judge's builder assembles the output of the language's compiler."""
     compiled_for: tuple[str, ...] = ()
     """Device kinds of GPUs for which kernels can be compiled on a machine without one."""
+    advice: tuple[Advice, ...] = ()
+    """Advice that messages add to the complaints of the compiler that builds its extensions."""
     watched_between_calls: bool = False
     """Flag that evidence of launches can be taken between judged calls, in the same process.
 

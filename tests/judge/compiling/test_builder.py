@@ -11,6 +11,7 @@ from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compiling.builder import Builder, sealed_copy
 from kernelgym.judge.compiling.source import UNIT
 from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.languages import LANGUAGES, Advice, HeaderRoot
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Kernel
 from support.programs import AFFINE, CPP, CPP_SOURCE, TIGHT, doing, replaced
@@ -365,7 +366,9 @@ def test_an_old_standard_does_not_cost_the_real_headers(builder):
     assert len(_compiles(builder)) == 1
 
 
-def test_language_s_own_headers_are_found_and_a_change_of_them_builds_anew(tmp_path) -> None:
+def test_language_s_own_headers_are_found_and_a_change_of_them_builds_anew(
+    tmp_path, monkeypatch
+) -> None:
     headers, other = tmp_path / "tiles", tmp_path / "other"
     for folder, answer in ((headers, 1), (other, 2)):
         folder.mkdir()
@@ -382,11 +385,17 @@ def test_language_s_own_headers_are_found_and_a_change_of_them_builds_anew(tmp_p
         "functions": {"f": "f"},
         "include_paths": [str(headers), str(other)],
     }
+    root = HeaderRoot("TILES_ROOT", "tiles/tiles.h", ("tiles",), "https://example.org/tiles")
+    advice = (Advice(r"tiles\.h: No such file", "name the folder of tiles.h"),)
+    monkeypatch.setenv("TILES_ROOT", str(tmp_path))
+    language = dataclasses.replace(LANGUAGES["cpp"], headers=(root,), advice=advice)
     refused = builder.build(request)
     assert not refused.path and "tiles.h" in refused.log
-    first = builder.build(request, headers=(str(headers),))
+    other_folder = builder.build({**request, "include_paths": [str(other)]}, language=language)
+    assert other_folder.log.startswith("advice: name the folder of tiles.h\n")
+    first = builder.build(request, language=language)
     assert first.path and not first.cached
-    assert builder.build(request, headers=(str(headers),)).cached
+    assert builder.build(request, language=language).cached
     (headers / "tiles.h").write_text("#define ANSWER 10\n")
-    changed = builder.build(request, headers=(str(headers),))
+    changed = builder.build(request, language=language)
     assert changed.path != first.path and not changed.cached

@@ -95,7 +95,8 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
         message = f"nothing is built: there is no call of {own.builders[0]}{_looks_like(facts)}"
         yield "no_custom_kernel", message, 0
     elif own.device_code and not _holds(facts, own.device_code):
-        yield "no_custom_kernel", f"no source holds a {own.device_marker} function", 0
+        message = f"no source holds a {own.device_marker} function{_looks_like(facts)}"
+        yield "no_custom_kernel", message, 0
 
 
 def _looks_like(facts: Facts) -> str:
@@ -104,12 +105,13 @@ def _looks_like(facts: Facts) -> str:
     # A function of Gluon is one of Triton's, too, and Gluon comes later.
     found = [name for name in reversed([*LANGUAGES]) if name in marked]
     built = [
-        (name, bool(own.device_code))
+        (name, bool(entry.headers), bool(own.device_code))
         for name, entry in LANGUAGES.items()
         if any(_is_builder(facts, call, (own := entry.own_kernel).builders) for call in facts.calls)
         and (not own.device_code or _holds(facts, own.device_code))
     ]
-    found += [name for name, _ in sorted(built, key=lambda each: not each[1])]
+    # The more particular signs first: headers of its own, then device code, then none.
+    found += [name for name, *signs in sorted(built, key=lambda each: each[1:], reverse=True)]
     if not found:
         return ""
     return f"; the answer looks like language {found[0]!r} ({LANGUAGES[found[0]].title})"

@@ -41,6 +41,7 @@ from kernelgym.judge.compiling import (
 )
 from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
 from kernelgym.judge.compiling.compiler_process import BuildLimit, ReadyCompiler, RunningCompiler
+from kernelgym.judge.compiling.complaints import explained
 from kernelgym.judge.compiling.cpp_compiler import (
     compiler_folders,
     find_compiler,
@@ -57,8 +58,10 @@ from kernelgym.judge.compiling.programs import (
     ProgramSandbox,
 )
 from kernelgym.judge.compiling.request import BadRequest, read_request
+from kernelgym.judge.compiling.requirements import header_paths
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
 from kernelgym.judge.untrusted.sandbox.sandbox import SandboxPlan
+from kernelgym.languages import Language
 from kernelgym.rulesets import Limits
 
 __all__ = ["Away", "Builder", "BuiltLibrary", "sealed_copy"]
@@ -123,14 +126,15 @@ class Builder:
             self._standing = None
 
     def build(
-        self, arguments: Any, away: Away = nullcontext, headers: tuple[str, ...] = ()
+        self, arguments: Any, away: Away = nullcontext, language: Language | None = None
     ) -> BuiltLibrary:
         """Build an extension for a candidate, or run a program. Never raises for its mistakes.
 
         Args:
             arguments: The candidate's request.
             away: Entered during slow steps, so that the device can be yielded meanwhile.
-            headers: Folders of further headers that an extension may include.
+            language: The kernel's language: an extension may include its headers, is built for its
+                architecture, and gets its advice on a complaint; None if it has none of these.
 
         Raises:
             UnsupportedLanguage: If there is no C++ compiler. A missing nvcc fails the build
@@ -140,6 +144,16 @@ class Builder:
         started = time.monotonic()
         if isinstance(arguments, dict) and "program" in arguments:
             return self._run_program(arguments, away)
+        built = self._build_extension(arguments, away, language)
+        if not built.path:
+            texts = [] if language is None else language.advice
+            built = dataclasses.replace(built, log=explained(built.log, arguments, texts))
+        return dataclasses.replace(built, wall_s=time.monotonic() - started)
+
+    def _build_extension(
+        self, arguments: Any, away: Away, language: Language | None
+    ) -> BuiltLibrary:
+        headers = () if language is None else header_paths(language)
         folders = searched_folders(find_compiler())
         try:
             on_cuda = self._capability is not None
@@ -149,7 +163,8 @@ class Builder:
         toolkit = None
         if self._capability is not None:
             try:
-                toolkit = cuda_toolkit(find_nvcc(), self._capability, self._suffix)
+                suffix = self._suffix or (language.architecture_suffix if language else "")
+                toolkit = cuda_toolkit(find_nvcc(), self._capability, suffix)
             except UnsupportedLanguage as error:
                 if request.cuda_sources:
                     return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
@@ -162,7 +177,7 @@ class Builder:
             folder_versions(request.include_paths),
         )
         if (finished := self._cache.find(key)) is not None:
-            return dataclasses.replace(finished, wall_s=time.monotonic() - started)
+            return finished
         if key in self._failures:
             return dataclasses.replace(self._failures[key], cached=True)
         scratch_folder = tempfile.TemporaryDirectory(prefix="build-", dir=self._scratch_root)
@@ -180,7 +195,7 @@ class Builder:
             self._failures[key] = built
             if len(self._failures) > _MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
-        return dataclasses.replace(built, wall_s=time.monotonic() - started)
+        return built
 
     def note(self, kernel: str, paths: Iterable[str]) -> None:
         """Note the files that were built for a kernel.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge.sandbox.paths import driver_libraries
 
 __all__ = ["CudaToolkit", "cuda_toolkit", "find_nvcc"]
 
@@ -96,6 +97,8 @@ class CudaToolkit:
         if flag.startswith("-L") or flag == "-lcudart":
             return None
         found = _library(flag[2:], self.library_folders) if flag.startswith("-l") else None
+        if flag == "-lcuda" and found is None:  # pip's toolkits have no stub of it
+            return next(iter(driver_libraries()), None)
         return found or flag
 
 

@@ -95,6 +95,12 @@ def _check_gpu(language: Language, device: str) -> None:
             f"{_dotted(language.least_capability)} or later; {device} ({gpu.name}) has "
             f"{_dotted(gpu.capability)}"
         )
+    if any(language.below_capability) and gpu.capability >= language.below_capability:
+        raise UnsupportedLanguage(
+            f"language {language.name!r} needs a GPU of compute capability below "
+            f"{_dotted(language.below_capability)}; {device} ({gpu.name}) has "
+            f"{_dotted(gpu.capability)}"
+        )
     if any(gpu.driver) and gpu.driver < language.least_driver:
         raise UnsupportedLanguage(
             f"language {language.name!r} needs a driver that supports CUDA "

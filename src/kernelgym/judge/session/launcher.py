@@ -20,7 +20,6 @@ from typing import Any
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.compiling.builder import Away, Builder
 from kernelgym.judge.compiling.library_cache import BuiltLibrary
-from kernelgym.judge.compiling.requirements import header_paths
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.processes.candidate_handle import Candidate, CandidateKind, makes_streams
 from kernelgym.judge.processes.zygote_handle import (
@@ -32,7 +31,7 @@ from kernelgym.judge.processes.zygote_handle import (
 from kernelgym.judge.sandbox import tiers
 from kernelgym.judge.sandbox.paths import readable_paths
 from kernelgym.judge.session.session import CandidateSession
-from kernelgym.languages import LANGUAGES
+from kernelgym.languages import LANGUAGES, Language
 from kernelgym.pretrained import modules_of, weight_bytes
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem
@@ -102,7 +101,7 @@ class CandidateProcesses:
         )
         zygote.replenish()
         entry = LANGUAGES.get(language)  # None for the reference
-        build = None if entry is None else self._build(zygote, target, header_paths(entry))
+        build = None if entry is None else self._build(zygote, target, entry)
         accelerator = self._accelerator
         if entry is not None and entry.is_assembled(self._name) and self._builder is not None:
             self._builder.stand_by()  # the builder starts while the kernel is compiled
@@ -205,16 +204,16 @@ class CandidateProcesses:
             self._zygotes[family] = zygote
         return self._zygotes[family]
 
-    def _build(self, zygote: Zygote, target: str, headers: tuple[str, ...]) -> Any:
+    def _build(self, zygote: Zygote, target: str, language: Language) -> Any:
         if target:
             number = target.partition(":")[2].rstrip("af")
             suffix = target.partition(number)[2]
             builder = self._new_builder(zygote, divmod(int(number), 10), suffix)
-            return functools.partial(builder.build, headers=headers)
+            return functools.partial(builder.build, language=language)
         if self._builder is None:
             here = self._accelerator.capability if self._accelerator.on_cuda else None
             self._builder = self._new_builder(zygote, here)
-        return functools.partial(self._timed_build, headers=headers)
+        return functools.partial(self._timed_build, language=language)
 
     def _new_builder(
         self, zygote: Zygote, capability: tuple[int, int] | None, suffix: str = ""
@@ -232,11 +231,11 @@ class CandidateProcesses:
         )
 
     def _timed_build(
-        self, arguments: Any, away: Away, headers: tuple[str, ...] = ()
+        self, arguments: Any, away: Away, language: Language | None = None
     ) -> BuiltLibrary:
         assert self._builder is not None
         with self._accelerator.clock.stage("build"):
-            return self._builder.build(arguments, away, headers)
+            return self._builder.build(arguments, away, language)
 
     def note_builds(self, kernel: Kernel, session: CandidateSession) -> None:
         """Note what was built for a kernel, to find it again."""

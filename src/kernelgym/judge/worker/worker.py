@@ -43,7 +43,8 @@ from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 __all__ = ["Worker"]
 
 _Answer = TypeVar("_Answer")
-_COMPLAINT = re.compile(r"\b(error|fatal)\s*:")
+_COMPLAINT = re.compile(r"^(?:advice:.*|.*\b(?:error|fatal)\s*:.*(?:\n[ \t]+\S.*)?)", re.MULTILINE)
+"""A compiler's complaint with the source line below it, or advice on it."""
 _MOST_COMPILED_CALLS = 9  # as many configs of an autotuned kernel are compiled
 
 
@@ -285,8 +286,7 @@ class Worker:
             try:
                 session.model.await_load()
             except Rejected as end:
-                errors = [line for line in end.log.splitlines() if _COMPLAINT.search(line)]
-                told = tuple(dict.fromkeys(errors)) or (str(end),)
+                told = tuple(dict.fromkeys(_COMPLAINT.findall(end.log))) or (str(end),)
             return CompileResult(len(session.channel.made), told)
 
     def profile(
