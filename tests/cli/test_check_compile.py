@@ -84,8 +84,8 @@ def test_target_of_an_unknown_architecture_names_known_ones(arch):
     ("more", "told"),
     [
         (("--language", "cuda"), "'cuda' is not compiled for gfx942"),
-        (("--language", "hip"), "--compile-only compiles: triton"),
-        (("--language", "cpp"), "--compile-only compiles: triton"),
+        (("--language", "hip", "--arch", "sm_90a"), "'hip' is not compiled for sm_90a"),
+        (("--language", "cpp"), "--compile-only compiles: triton, hip"),
         (("--replay", "ab"), "--replay cannot be combined"),
     ],
 )

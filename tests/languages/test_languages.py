@@ -104,7 +104,8 @@ def test_nvcc_is_needed_by_load_inline_only(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_tools_are_ones_that_can_be_found() -> None:
     tools = {tool for entry in LANGUAGES.values() for tool in entry.tools}
-    assert tools == {Tool("c++"), Tool("nvcc"), Tool("nvcc", "load_inline")}
+    expected = {Tool("c++"), Tool("nvcc"), Tool("nvcc", "load_inline"), Tool("hip clang")}
+    assert tools == expected
     assert {tool.name for tool in tools} <= requirements._FINDERS.keys()
 
 

@@ -8,11 +8,20 @@ from kernelgym.errors import UnknownName
 from kernelgym.prompts.hardware import GPUS, Hardware, hardware_of, known_gpu
 
 
-@pytest.mark.parametrize("name", [*GPUS, "nvidia h100", "rtx_4090"])
+@pytest.mark.parametrize("name", [*GPUS, "nvidia h100", "rtx_4090", "amd instinct_mi300x"])
 def test_a_known_name_brings_all_facts(name: str) -> None:
     facts = known_gpu(name)
-    assert facts is not None and "NVIDIA" in facts.name
+    assert facts is not None and facts.name.startswith(("NVIDIA ", "AMD "))
     assert all(getattr(facts, field) for field in Hardware.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "told"),
+    [("gfx942", "64, not 32"), ("gfx90a", "64, not 32"), ("gfx1100", "32, as"), ("sm_90", "")],
+)
+def test_lanes_of_a_wave_are_told_of_amd_gpus_alone(architecture: str, told: str) -> None:
+    text = str(Hardware("mine", architecture))
+    assert ("Lanes of a wave" in text) == bool(told) and told in text
 
 
 def test_facts_and_mappings_are_taken_as_they_are() -> None:

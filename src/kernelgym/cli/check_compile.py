@@ -2,7 +2,7 @@
 
 Contract: nothing runs on a GPU, so there is no verdict and no reward. A Triton kernel runs once in
 the interpreter, in the candidate's sandbox, and its launches are compiled in another process. Of a
-CUDA kernel the module is loaded, and its extensions are compiled in the compiler's sandbox.
+CUDA or HIP kernel the module is loaded, and its extensions are compiled in the compiler's sandbox.
 """
 
 from __future__ import annotations

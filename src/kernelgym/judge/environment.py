@@ -66,7 +66,7 @@ TRUSTED = AllowList(
     (
         *("KERNELGYM_", "PYTHON", "LC_", "MALLOC_"),
         *("TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_", "ATEN_", "C10_", "TRITON_"),
-        *("CUDA_", "NVIDIA_", "NVCC_", "CUBLAS_", "CUBLASLT_", "CUDNN_"),
+        *("CUDA_", "NVIDIA_", "NVCC_", "CUBLAS_", "CUBLASLT_", "CUDNN_", "ROCM_"),
         *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "NUMEXPR_"),
     ),
 )

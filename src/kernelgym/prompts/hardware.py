@@ -8,11 +8,13 @@ Sources: NVIDIA's data sheets of A100 (SXM, 80 GB), H100 (SXM), H200 (SXM), HGX 
 and A10, and its pages of GeForce RTX 4090 and RTX 5090; multiprocessors from its architecture white
 papers (Turing, Ampere, Ada, Hopper, Blackwell); shared memory of a block from the table "Technical
 Specifications per Compute Capability" of the CUDA C++ Programming Guide. A10G is sold by AWS alone:
-its figures are those of A10's chip with the units and rate that AWS gives.
+its figures are those of A10's chip with the units and rate that AWS gives. Figures of
+AMD's Instinct GPUs are those of its data sheets, as KernelBench's table of GPUs gives them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,9 +29,9 @@ class Hardware:
     name: str
     """Name of the device, such as ``NVIDIA H200``."""
     architecture: str = ""
-    """Architecture, such as ``sm_90``, or ``x86-64 with AVX2``."""
+    """Architecture, such as ``sm_90``, ``gfx942`` or ``x86-64 with AVX2``."""
     units: int = 0
-    """Streaming multiprocessors, or cores."""
+    """Streaming multiprocessors, compute units of AMD, or cores."""
     memory_bytes: int = 0
     bandwidth_gb_s: float = 0.0
     """Memory bandwidth in 10^9 bytes per second."""
@@ -41,6 +43,7 @@ class Hardware:
     def __str__(self) -> str:
         facts = (
             ("Architecture", self.architecture),
+            ("Lanes of a wave", _wave(self.architecture)),
             ("Multiprocessors or cores", self.units and str(self.units)),
             ("Memory", self.memory_bytes and f"{self.memory_bytes / 2**30:.0f} GiB"),
             ("Memory bandwidth", self.bandwidth_gb_s and f"{self.bandwidth_gb_s:g} GB/s"),
@@ -52,6 +55,18 @@ class Hardware:
         )
         lines = [f"- {label}: {value}" for label, value in facts if value]
         return "\n".join([f"- Name: {self.name}", *lines])
+
+
+def _wave(architecture: str) -> str:
+    """Return what a prompt tells of the waves of AMD's GPUs; empty for other devices."""
+    if (found := re.match(r"gfx(\d+)[0-9a-f]{2}\b", architecture)) is None:
+        return ""
+    if int(found[1]) >= 10:
+        return "32, as in a warp of NVIDIA"
+    return (
+        "64, not 32 as in a warp of NVIDIA: `num_warps` in Triton counts waves of 64 lanes, at "
+        "most 16 of them in a block"
+    )
 
 
 def _gpu(
@@ -71,13 +86,18 @@ GPUS = {
     "A10G": _gpu("NVIDIA A10G", "sm_86", 80, 24, 600, 35, 99),
     "RTX 4090": _gpu("NVIDIA GeForce RTX 4090", "sm_89", 128, 24, 1008, 82.6, 99),
     "RTX 5090": _gpu("NVIDIA GeForce RTX 5090", "sm_120", 170, 32, 1792, 104.8, 99),
+    "MI300X": _gpu("AMD Instinct MI300X", "gfx942", 304, 192, 5300, 163.4, 64),
+    "MI325X": _gpu("AMD Instinct MI325X", "gfx942", 304, 256, 6000, 163.4, 64),
+    "MI350X": _gpu("AMD Instinct MI350X", "gfx950", 256, 288, 8000, 144.2, 160),
+    "MI355X": _gpu("AMD Instinct MI355X", "gfx950", 256, 288, 8000, 157.3, 160),
 }
 """Facts of GPUs, by the name that prompts and commands take."""
 
 
 def known_gpu(name: str) -> Hardware | None:
     """Return the facts of a GPU by its name, or None."""
-    wanted = " ".join(name.upper().removeprefix("NVIDIA ").replace("_", " ").split())
+    wanted = " ".join(name.upper().replace("_", " ").split())
+    wanted = wanted.removeprefix("NVIDIA ").removeprefix("AMD ").removeprefix("INSTINCT ")
     return next((facts for known, facts in GPUS.items() if known == wanted), None)
 
 

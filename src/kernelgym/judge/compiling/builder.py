@@ -39,7 +39,13 @@ from kernelgym.judge.compiling import (
     tilelang_tools,
     triton_tools,
 )
-from kernelgym.judge.compiling.compilation import STAGES, BuildTools, Compilation, content_key
+from kernelgym.judge.compiling.compilation import (
+    HIP_STAGES,
+    STAGES,
+    BuildTools,
+    Compilation,
+    content_key,
+)
 from kernelgym.judge.compiling.compiler_process import BuildLimit, ReadyCompiler, RunningCompiler
 from kernelgym.judge.compiling.complaints import explained
 from kernelgym.judge.compiling.cpp_compiler import (
@@ -49,6 +55,7 @@ from kernelgym.judge.compiling.cpp_compiler import (
 )
 from kernelgym.judge.compiling.cpp_compiler import toolchain as find_toolchain
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
+from kernelgym.judge.compiling.hip_compiler import find_hip_clang, hip_compiler
 from kernelgym.judge.compiling.library_cache import CACHE_BYTES, BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import RULES
 from kernelgym.judge.compiling.programs import (
@@ -95,6 +102,8 @@ class Builder:
             sources are refused.
         cache_bytes: Size above which the least recently used libraries are removed.
         suffix: Letter of the CUDA architecture, such as ``a`` for sm_90a.
+        hip: GPU of AMD, such as ``gfx942``, for which every extension is compiled as far as
+            assembly; empty to build libraries for this machine.
     """
 
     def __init__(
@@ -107,10 +116,11 @@ class Builder:
         capability: tuple[int, int] | None = None,
         cache_bytes: int = CACHE_BYTES,
         suffix: str = "",
+        hip: str = "",
     ) -> None:
         self._cache, self._scratch_root = LibraryCache(cache, cache_bytes), scratch_root
         self._tier, self._limits, self._readable = tier, limits, readable
-        self._capability, self._suffix = capability, suffix
+        self._capability, self._suffix, self._hip = capability, suffix, hip
         self._failures: dict[str, BuiltLibrary] = {}
         self._standing: ReadyCompiler | None = None
 
@@ -154,10 +164,11 @@ class Builder:
         self, arguments: Any, away: Away, language: Language | None
     ) -> BuiltLibrary:
         headers = () if language is None else header_paths(language)
-        folders = searched_folders(find_compiler())
+        compiler = self._compiler()
+        folders = searched_folders(compiler)
         try:
             on_cuda = self._capability is not None
-            request = read_request(arguments, on_cuda, folders, headers)
+            request = read_request(arguments, on_cuda, folders, headers, hip=bool(self._hip))
         except BadRequest as error:
             return BuiltLibrary("", "", str(error), False, 0.0)
         toolkit = None
@@ -168,8 +179,13 @@ class Builder:
             except UnsupportedLanguage as error:
                 if request.cuda_sources:
                     return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
+        try:
+            hip = hip_compiler(self._hip) if self._hip else None
+        except UnsupportedLanguage as error:
+            return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
         self._let_read(*([toolkit.root] if toolkit is not None else ()), *request.include_paths)
-        tools = BuildTools(find_toolchain(find_compiler()), toolkit)
+        self._let_read(*([hip.headers] if hip is not None else ()))
+        tools = BuildTools(find_toolchain(compiler), toolkit, hip)
         key = content_key(
             RULES,
             dataclasses.astuple(tools),
@@ -196,6 +212,10 @@ class Builder:
             if len(self._failures) > _MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
         return built
+
+    def _compiler(self) -> str:
+        """Return the compiler of C++ units, which for HIP compiles all."""
+        return find_hip_clang() if self._hip else find_compiler()
 
     def note(self, kernel: str, paths: Iterable[str]) -> None:
         """Note the files that were built for a kernel.
@@ -248,10 +268,11 @@ class Builder:
             scratch=str(scratch),
             readable=(
                 *(*self._readable, "/usr", "/etc/alternatives", "/bin"),
-                *compiler_folders(find_compiler()),
+                *compiler_folders(self._compiler()),
                 sysconfig.get_paths()["include"],
                 str(THIN_HEADERS),
                 str(STAGES),
+                str(HIP_STAGES),
             ),
             listable=(),
             memory_bytes=_MEMORY_BYTES,

@@ -28,6 +28,7 @@ from kernelgym.judge.compiling.compiler_process import (
 )
 from kernelgym.judge.compiling.cpp_compiler import Toolchain
 from kernelgym.judge.compiling.cuda_toolkit import CudaToolkit
+from kernelgym.judge.compiling.hip_compiler import HipCompiler
 from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.library_symbols import library_work, needed_symbols
 from kernelgym.judge.compiling.machine_code import (
@@ -40,20 +41,26 @@ from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import BuildRequest, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
 
-__all__ = ["STAGES", "BuildTools", "Compilation", "content_key"]
+__all__ = ["HIP_STAGES", "STAGES", "BuildTools", "Compilation", "content_key"]
 
 STAGES = Path(__file__).with_name("nvcc_stages.py")
 """The program that runs nvcc's stages at the same time."""
+HIP_STAGES = Path(__file__).with_name("hip_stages.py")
+"""The program that translates CUDA's names to HIP's and runs clang."""
 _BINDING_S = 600.0  # compiled once per toolchain; does not count against a kernel's build time
+_MADE = "kernel.s"
+_STAND_FOR_THRUST = ("thrust/complex.h", "c10/util/complex_math.h")
 _PYTHON = (sys.executable, "-I", "-S", "-B")
 
 
 @dataclass(frozen=True, slots=True)
 class BuildTools:
-    """The C++ compiler and, if CUDA can be built, the CUDA toolkit."""
+    """The C++ compiler and, if CUDA or HIP can be built, the CUDA toolkit or HIP's headers."""
 
     host: Toolchain
     cuda: CudaToolkit | None
+    hip: HipCompiler | None = None
+    """Headers and GPU for which the C++ compiler, a clang, compiles every unit as HIP."""
 
 
 class Compilation:
@@ -81,6 +88,8 @@ class Compilation:
     def run(self, limit: BuildLimit) -> BuiltLibrary:
         """Compile every unit, with thin headers if possible, and link them.
 
+        Units of HIP are not linked: their result is the assembly.
+
         Args:
             limit: Limit of the extension's units together. The wait for the binding unit extends
                 it.
@@ -90,7 +99,8 @@ class Compilation:
         """
         request, scratch = self._request, self._scratch
         units = source.units(request)
-        bound = any(unit.tabled and unit.can_be_thin for unit in units)
+        hip = self._tools.hip is not None
+        bound = not hip and any(unit.tabled and unit.can_be_thin for unit in units)
         with contextlib.ExitStack() as running:
 
             def start(unit: source.SourceUnit, thin: bool) -> RunningCompiler:
@@ -117,6 +127,8 @@ class Compilation:
             if failed := [said for _, _, said in done if has_failed(said)]:
                 return _failed("\n".join(failed))
             log = own_reports("".join(said for _, _, said in done))
+            if hip:
+                return self._assembly([process.scratch for _, process, _ in done], log)
             device = any(unit.cuda for unit, _, _ in done)
             objects = []
             for unit, process, _ in done:
@@ -143,8 +155,10 @@ class Compilation:
         request = self._request
         for name, text in source.compose(request, unit, thin).items():
             (scratch / name).write_text(text, encoding="utf-8", errors="replace")
-        host, toolkit = self._tools.host, self._tools.cuda
-        if unit.cuda:
+        host, toolkit, hip = self._tools.host, self._tools.cuda, self._tools.hip
+        if hip is not None:
+            command = self._hip_command(hip, scratch, thin)
+        elif unit.cuda:
             assert toolkit is not None  # the builder refuses CUDA sources without one
             own = not names_architecture(unit.flags)
             command = [*_PYTHON, str(STAGES), toolkit.nvcc, "-ccbin", host.compiler]
@@ -155,15 +169,43 @@ class Compilation:
         if thin:
             headers = thin_headers(unit.sources, Path(host.torch_include))
             (scratch / "kernelgym_needed.h").write_text(headers.needed)
-            command += [*headers.macros, f"-I{THIN_HEADERS}", f"-I{scratch}"]
+            without = "-DKERNELGYM_COMPLEX" if hip is not None and not hip.has_thrust else ""
+            command += [macro for macro in headers.macros if macro != without]
+            command += [f"-I{THIN_HEADERS}", f"-I{scratch}"]
         command += host.includes(python=not thin or unit.binds)
         command += [part for folder in request.include_paths for part in ("-isystem", folder)]
         if toolkit is not None and not unit.cuda:
             command += toolkit.includes()
         name = source.module_name(request, tabled=thin and unit.tabled)
         command += [f"-DTORCH_EXTENSION_NAME={name}", *source.compile_flags(unit, thin)]
-        command += ["-c", unit.file, "-o", "kernel.o"]
-        return self._start(command, scratch)
+        made = (
+            ["-c", unit.file, "-o", "kernel.o"] if hip is None else ["-S", unit.file, "-o", _MADE]
+        )
+        return self._start([*command, *made], scratch)
+
+    def _hip_command(self, hip: HipCompiler, scratch: Path, thin: bool) -> list[str]:
+        """Return the start of the command that compiles a unit of HIP in a folder."""
+        sources = "translated" if self._request.cuda_sources else "kept"
+        torch = os.path.dirname(self._tools.host.torch_include)
+        command = [*_PYTHON, str(HIP_STAGES), torch, str(THIN_HEADERS), sources]
+        command += [self._tools.host.compiler, *self._tools.host.flags, *hip.flags()]
+        if self._request.cuda_sources:
+            command += ["-include", "hip/hip_runtime.h"]  # as torch's translation adds it
+        if thin:
+            command += ["-Ithin_hip"]
+        elif not hip.has_thrust:  # which torch's headers of complex numbers would include
+            for name in _STAND_FOR_THRUST:
+                (scratch / "no_thrust" / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(THIN_HEADERS / name, scratch / "no_thrust" / name)
+            command += ["-Ino_thrust"]
+        return [*command, "-Itorch_hip"]
+
+    def _assembly(self, folders: list[Path], log: str) -> BuiltLibrary:
+        """Return the assembly of HIP's units as one file."""
+        text = "".join((folder / _MADE).read_text(errors="replace") for folder in folders)
+        path = self._scratch / _MADE
+        path.write_text(text)
+        return BuiltLibrary(str(path), self._request.name, bounded(log), False, 0.0)
 
     def _link(self, module: str, objects: list[Path], log: str, limit: BuildLimit) -> BuiltLibrary:
         request, tools, scratch = self._request, self._tools, self._scratch

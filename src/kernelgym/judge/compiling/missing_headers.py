@@ -1,8 +1,6 @@
 """Decides from compiler errors whether to compile a unit again with torch's real headers.
 
-Reads the messages of g++ and of nvcc's front end (EDG).
-
-Does not cover clang: its messages are not known, and never lead to a second attempt.
+Reads the messages of g++, of nvcc's front end (EDG) and of clang.
 """
 
 from __future__ import annotations
@@ -22,12 +20,14 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _NOT_A_MEMBER = re.compile(
     r"[‘'](\w++)[^‘’']*+[’'] is not a member of [‘'](?:torch|at|c10|pybind11|py)\b|"
     r"[‘'](\w++)[^‘’']*+[’'] in namespace [‘'](?:torch|at|c10|pybind11|py)\b|"
-    r'namespace "(?:torch|at|c10|pybind11|py|std)\b[\w:]*+" has no member "(\w++)"'
+    r'namespace "(?:torch|at|c10|pybind11|py|std)\b[\w:]*+" has no member "(\w++)"|'
+    r"no (?:member|type|template) named '(\w++)' in namespace '(?:torch|at|c10|pybind11|py|std)\b"
 )
 _UNDECLARED = re.compile(
     r"[‘'](?:torch::|at::|c10::)?+(\w++)[^‘’']*+[’'] "
     r"(?:was not declared|has not been declared|does not name a type|is not a class)|"
-    r'identifier "(\w++)" is undefined'
+    r'identifier "(\w++)" is undefined|'
+    r"(?:undeclared identifier|unknown type name) '(\w++)'"
 )
 _NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
 _QUALIFIED = re.compile(r"\b(?:torch|at|c10|pybind11|py)::(\w++)")
@@ -35,7 +35,8 @@ _QUALIFIED = re.compile(r"\b(?:torch|at|c10|pybind11|py)::(\w++)")
 _IN_HEADERS = re.compile(r"/torch/include/|/judge/compiling/thin/|\bATen/core/")
 _MISSING = re.compile(
     r"has no member|is not a member|is undefined|not declared|not defined|is not a template|"
-    r"does not name|must be a class or namespace|no instance of|no matching|inherited"
+    r"no member named|undeclared|does not name|must be a class or namespace|no instance of|"
+    r"no matching|inherited"
 )
 _NEEDS_A_FILE = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h")
 _SIGNS_OF_REAL_HEADERS = (
@@ -45,7 +46,7 @@ _SIGNS_OF_REAL_HEADERS = (
 )
 _ERROR_LINES, _ERROR_CHARACTERS = 300, 500
 _NAMESPACES = frozenset({"py", "pybind11", "torch", "at", "c10", "nn", "autograd"})
-_CUDA_HEADER = re.compile(r"#\s*include\s*[<\"](?:ATen|c10)/cuda/")
+_CUDA_HEADER = re.compile(r"#\s*include\s*[<\"](?:ATen|c10)/(?:cuda|hip)/")
 
 
 def missing_from_thin(log: str, source: str = "") -> bool:
@@ -78,7 +79,7 @@ def missing_from_thin(log: str, source: str = "") -> bool:
         # A name without a namespace can come from torch only if it is a macro or itself one of the
         # namespaces. Any other is a mistake of the author, even if the word occurs in torch's
         # headers.
-        bare = (first or second for first, second in _UNDECLARED.findall(line))
+        bare = (next(filter(None, found)) for found in _UNDECLARED.findall(line))
         names.update(name for name in bare if name.isupper() or name in _NAMESPACES)
     return not names.isdisjoint(_torch_words(_CUDA_HEADER.search(source) is not None))
 

@@ -71,6 +71,12 @@ _NVCC_FLAG = re.compile(
     r"extra-device-vectorization|expt-(relaxed-constexpr|extended-lambda)|extended-lambda|"
     r"allow-unsupported-compiler|allow-expensive-optimizations|source-in-ptx|no-compress)"
 )
+# `--offload-arch` is accepted and not used: the compile tier's caller names the GPU.
+_HIP_FLAG = re.compile(rf"{_COMPILE_FLAG.pattern}|--offload-arch=gfx[0-9a-f]+(:[a-z0-9+:-]+)?")
+_HIP_LINK_FLAG = re.compile(
+    rf"{_LINK_FLAG.pattern}|-l(amdhip64|(hip|roc)[a-z]+|c10_hip|torch_hip)|-L/[\w./+-]+"
+)
+_DEVICE_CODE = re.compile(r"\b__(global|device)__\b|<<<")
 _ARCHITECTURE = r"(compute|sm|lto)_\d+[af]?"
 _PTXAS_FLAG = re.compile(
     r"-(v|w|O[0-3]|lineinfo|dlcm=\w+|dscm=\w+|warn-spills|warn-lmem-usage)|"
@@ -153,6 +159,7 @@ def read_request(
     cuda: bool = False,
     searched: Collection[str] = (),
     headers: Collection[str] = (),
+    hip: bool = False,
 ) -> BuildRequest:
     """Return the checked request of an untrusted process.
 
@@ -162,6 +169,7 @@ def read_request(
         searched: Folders that the compiler searches for headers or libraries without being told.
         headers: Folders of further headers, with links resolved, that the request may name as
             ``include_paths``. Other folders that it names are left out.
+        hip: Whether all sources are compiled as HIP.
 
     Raises:
         BadRequest: If the request is refused; the message is written for the kernel's author.
@@ -169,11 +177,13 @@ def read_request(
     if not isinstance(arguments, dict):
         raise BadRequest("a build request must be an object")
     cuda_sources = _strings(arguments, "cuda_sources")
-    if cuda_sources and not cuda:
+    if cuda_sources and not (cuda or hip):
         raise BadRequest("cuda_sources need a CUDA device; this one is a CPU: use cpp_sources")
     sources = _strings(arguments, "cpp_sources")
     if sum(map(len, [*sources, *cuda_sources])) > _MAX_SOURCE_BYTES:
         raise BadRequest(f"the sources are longer than {_MAX_SOURCE_BYTES} bytes")
+    if hip:
+        _check_compiled_by_hipcc(sources, str(arguments.get("cxx", "")))
     name = arguments.get("name")
     if not isinstance(name, str) or not _is_identifier(name):
         raise BadRequest(
@@ -194,14 +204,15 @@ def read_request(
                     f"functions must be C++ identifiers of at most {_LONGEST_NAME} letters, digits "
                     f"and underscores, not {key!r:.200}"
                 )
+    link_flag = _HIP_LINK_FLAG if hip else _CUDA_LINK_FLAG if cuda else _LINK_FLAG
     return BuildRequest(
         name=name,
         cpp_sources=tuple(sources),
         cuda_sources=tuple(cuda_sources),
         functions=bound,
         cflags=_flags(arguments, "cflags", _COMPILE_FLAG, searched),
-        cuda_cflags=nvcc_flags(arguments, "cuda_cflags") if cuda_sources else (),
-        ldflags=_flags(arguments, "ldflags", _CUDA_LINK_FLAG if cuda else _LINK_FLAG, searched),
+        cuda_cflags=_device_flags(arguments, hip, searched) if cuda_sources else (),
+        ldflags=_flags(arguments, "ldflags", link_flag, searched),
         include_paths=tuple(
             folder
             for name in _strings(arguments, "include_paths")[:_MOST_TEXTS]
@@ -210,6 +221,22 @@ def read_request(
         implicit_headers=bool(arguments.get("implicit_headers", True)),
         python_module=bool(arguments.get("python_module", True)),
     )
+
+
+def _check_compiled_by_hipcc(cpp_sources: list[str], compiler: str) -> None:
+    """Raise if C++ sources hold device code and torch's compiler for them would not know HIP.
+
+    Args:
+        cpp_sources: The sources.
+        compiler: The module's $CXX.
+    """
+    held = any(_DEVICE_CODE.search(without_comments(text)) for text in cpp_sources)
+    if held and not re.search(r"hipcc|clang", compiler):
+        raise BadRequest(
+            f"cpp_sources hold device code, and torch compiles them with $CXX ({compiler or 'g++'})"
+            ', which knows no HIP: set os.environ["CXX"] = "hipcc" before load_inline, or give '
+            "the code as cuda_sources"
+        )
 
 
 def names_architecture(flags: tuple[str, ...]) -> bool:
@@ -309,6 +336,16 @@ def _flags(
     if sum(map(len, kept)) > _LONGEST_FLAG * 8:
         raise BadRequest(f"the flags in {key} are longer than {_LONGEST_FLAG * 8} characters")
     return tuple(kept)
+
+
+def _device_flags(
+    arguments: Mapping[str, Any], hip: bool, searched: Collection[str]
+) -> tuple[str, ...]:
+    """Return the checked flags for device code."""
+    if not hip:
+        return nvcc_flags(arguments, "cuda_cflags")
+    flags = _flags(arguments, "cuda_cflags", _HIP_FLAG, searched)
+    return tuple(flag for flag in flags if not flag.startswith("--offload-arch"))
 
 
 def nvcc_flags(arguments: Mapping[str, Any], key: str) -> tuple[str, ...]:

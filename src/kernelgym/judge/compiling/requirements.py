@@ -15,11 +15,12 @@ from kernelgym.devices import cuda_devices
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
+from kernelgym.judge.compiling.hip_compiler import find_hip_clang
 from kernelgym.languages import HeaderRoot, Language, Package
 
 __all__ = ["check_requirements", "header_paths"]
 
-_FINDERS = {"c++": find_compiler, "nvcc": find_nvcc}
+_FINDERS = {"c++": find_compiler, "nvcc": find_nvcc, "hip clang": find_hip_clang}
 
 
 def check_requirements(language: Language, source: str = "", device: str = "") -> None:

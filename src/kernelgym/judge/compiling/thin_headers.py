@@ -73,8 +73,9 @@ _PARTS = {
 _NEEDS_NO_PART = re.compile(
     r"torch/\w+\.h|pybind11/\w+\.h|sys/\w+\.h|cooperative_groups/\w+\.h|"
     r"torch/csrc/utils/pybind\.h|c10/(core|util|macros)/.+|"
-    r"c10/cuda/CUDA(Exception|Functions|Guard|MathCompat|Stream)\.h|"
-    r"ATen/(ops|core|cpu)/.+|ATen/cuda/(CUDAContext|CUDAContextLight|CUDAEvent|Exceptions)\.h|"
+    r"(c10/cuda/CUDA|c10/hip/HIP)(Exception|Functions|Guard|MathCompat|Stream)\.h|"
+    r"ATen/(ops|core|cpu)/.+|hip/hip_\w+\.h|"
+    r"ATen/(cuda/CUDA|hip/HIP)(Context|ContextLight|Event)\.h|ATen/(cuda|hip)/Exceptions\.h|"
     r"ATen/(ATen|AccumulateType|Dispatch|OpMathType|Parallel|TensorIndexing|TensorUtils)\.h"
 )
 

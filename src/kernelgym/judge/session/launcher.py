@@ -206,8 +206,12 @@ class CandidateProcesses:
 
     def _build(self, zygote: Zygote, target: str, language: Language) -> Any:
         if target:
-            number = target.partition(":")[2].rstrip("af")
-            suffix = target.partition(number)[2]
+            kind, _, name = target.partition(":")
+            if kind == "hip":
+                build = self._new_builder(zygote, None, hip=name).build
+                return functools.partial(build, language=language)
+            number = name.rstrip("af")
+            suffix = name.partition(number)[2]
             builder = self._new_builder(zygote, divmod(int(number), 10), suffix)
             return functools.partial(builder.build, language=language)
         if self._builder is None:
@@ -216,7 +220,11 @@ class CandidateProcesses:
         return functools.partial(self._timed_build, language=language)
 
     def _new_builder(
-        self, zygote: Zygote, capability: tuple[int, int] | None, suffix: str = ""
+        self,
+        zygote: Zygote,
+        capability: tuple[int, int] | None,
+        suffix: str = "",
+        hip: str = "",
     ) -> Builder:
         libraries = self._folder / "builds"
         libraries.mkdir(parents=True, exist_ok=True)
@@ -228,6 +236,7 @@ class CandidateProcesses:
             readable_paths(),
             capability,
             suffix=suffix,
+            hip=hip,
         )
 
     def _timed_build(

@@ -82,7 +82,7 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
         texts: dict[bool, list[str]] = {True: [], False: []}
         for path in _strings(sources):
             with open(path) as file:
-                texts[os.path.splitext(path)[1] in (".cu", ".cuh")].append(file.read())
+                texts[os.path.splitext(path)[1] in (".cu", ".cuh", ".hip")].append(file.read())
         return _build(
             name=name,
             cpp_sources=texts[False],
@@ -97,7 +97,8 @@ def replace_extension_builds(request: Callable[[dict[str, Any]], dict[str, Any]]
         )
 
     def _build(name: str, is_python_module: bool, **arguments: Any) -> Any:
-        reply = request({"name": str(name), "python_module": bool(is_python_module), **arguments})
+        arguments |= {"name": str(name), "python_module": bool(is_python_module)}
+        reply = request({**arguments, "cxx": os.environ.get("CXX", "")})
         if "unloaded" in reply:  # compiled for a device that is not here
             return ModuleType(str(name)) if is_python_module else str(name)
         if "module" not in reply:
