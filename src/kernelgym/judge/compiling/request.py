@@ -308,7 +308,7 @@ def _strings(arguments: Mapping[str, Any], key: str) -> list[str]:
 
 
 def _flags(
-    arguments: dict[str, Any], key: str, allowed: re.Pattern[str], searched: Collection[str]
+    arguments: Mapping[str, Any], key: str, allowed: re.Pattern[str], searched: Collection[str]
 ) -> tuple[str, ...]:
     """Return the checked flags of a field, without those that change nothing."""
     kept = []
