@@ -10,4 +10,7 @@ import triton
 import triton.language as tl
 
 
-# /// part attention_flash.triton.py
+# /// part scores_of_halves.triton.py
+
+
+# /// part attention_rows.triton.py

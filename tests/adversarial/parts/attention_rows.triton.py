@@ -20,7 +20,7 @@ def attention(
         at = first + tl.arange(0, BN)
         k = tl.load(k_ptr + base + at[:, None] * D + inner[None, :])
         v = tl.load(v_ptr + base + at[:, None] * D + inner[None, :])
-        scores = tl.dot(q, tl.trans(k), out_dtype=tl.float32) * scale
+        scores = scores_of(q, k, scale)
         higher = tl.maximum(top, tl.max(scores, axis=1))
         weights = tl.exp(scores - higher[:, None])
         shrink = tl.exp(top - higher)
