@@ -47,11 +47,14 @@ def transposed():
         (lambda: _Holder(w=normalize(torch.randn(24, 40), dim=1).half()), {"w"}),
         (lambda: _Holder(w=torch.randn(24, 40).softmax(0)), {"w"}),
         (lambda: _Holder(w=torch.randn(1, 40).repeat(24, 1)), {"w"}),
+        (lambda: _Holder(w=torch.randn(12, 40).repeat(2, 1)), {"w"}),
+        (lambda: _Holder(w=torch.randn(40, 12).repeat_interleave(2, 1)), {"w"}),
         (lambda: _Holder(w=(half := torch.randn(20, 20)) + half.t()), {"w"}),
         (lambda: _Holder(w=torch.randn(20, 20), b=torch.randn(20), s=torch.randn(())), set()),
         (lambda: _Holder(w=torch.randn(64, 64).bfloat16(), v=torch.randn(64).half()), set()),
         (lambda: _Holder(fc=nn.LSTM(16, 16, 2), e=nn.Embedding(20, 16, padding_idx=0)), set()),
         (lambda: _Holder(w=torch.ones(20), m=torch.eye(4)), set()),
+        (lambda: _Holder(w=torch.randn(24, 40) * (torch.arange(24) % 3 == 0)[:, None]), set()),
     ],
 )
 def test_state_is_related_if_a_relation_holds_under_every_seed(make, related):

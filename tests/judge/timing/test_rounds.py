@@ -212,9 +212,9 @@ class Asked(Side):
         self.as_layer, self.late, self.wrong_then = True, [], False
         self.states = []
 
-    def put_state(self, reference):
+    def put_state(self, reference, later):
         assert self.running
-        self.states.append(reference.renewals)
+        self.states.append((reference.renewals, later))
 
     def timed_run(self, batches, forward_seeds, keep, others=0, late=None):
         self.late.append(late)
@@ -246,8 +246,8 @@ def test_state_is_renewed_on_all_sides_before_a_kernel_is_called_as_a_layer(held
     watch.measure()
     asked = sum(late is not None for late in sides[0].late)
     assert reference.renewals == (asked if held else 0)
-    for side in sides:
-        assert side.states == list(range(1, reference.renewals + 1))
+    for side, later in zip(sides, (True, True, False), strict=True):
+        assert side.states == [(number, later) for number in range(1, reference.renewals + 1)]
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelgym.judge.untrusted import buffers, candidate, cuda_ipc, outputs
+from kernelgym.judge.untrusted import buffers, candidate, cuda_ipc, outputs, parameters
 
 CALLS = 6
 
@@ -37,6 +37,7 @@ def window(monkeypatch):
     def made(model):
         state = candidate._State.__new__(candidate._State)
         state._model, state._tracer, state._graph, state._streams = model, None, None, None
+        state._parameters = parameters.NewParameters(buffers.views_of_file)
         state._device = SimpleNamespace(type="cuda")
         state._launches, state._in_graph = SimpleNamespace(count=0), 0
         state._parts = SimpleNamespace(buffers=buffers, outputs=outputs, cuda_ipc=cuda_ipc)

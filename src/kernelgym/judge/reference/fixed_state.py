@@ -37,8 +37,8 @@ _VARIANCE = "running_var"
 _SMALL_SHARE = 0.25
 _LARGEST = 0.01
 """Factor that small variances are multiplied by at most."""
-_FEW_OF = 64
-"""One row in so many, or one element of a vector, is replaced where few are."""
+_FEW_OF, _FEW_IN_ORDER = 256, 4
+"""One row in so many is replaced, or one element of a vector, or of every other one in order."""
 
 
 def fixed_state(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -132,18 +132,35 @@ def partly(
     """Return old values of which few are replaced by new ones, at least one in each tensor.
 
     They are few because a kernel that keeps what it made of parameters may look at a sample of
-    them, and make it anew if that changed. Rows are replaced as a whole, and so are vectors that
-    rise or fall.
+    them, and make it anew if that changed. Of matrices whole rows are replaced. In a vector that
+    rises or falls, an element moves between its neighbours.
     """
     source = torch.Generator().manual_seed(seed)
     mixed = {}
     for name, value in new.items():
-        ordered = value.dim() == 1 and _direction(value) is not None
-        shape = (*value.shape[:-1], 1) if value.dim() > 1 or ordered else value.shape
+        if value.dim() == 1 and _direction(value) is not None:
+            mixed[name] = _moved_between(old[name], source)
+            continue
+        shape = (*value.shape[:-1], 1) if value.dim() > 1 else value.shape
         chosen = torch.rand(shape, generator=source) < 1 / _FEW_OF
         chosen.view(-1)[int(torch.randint(chosen.numel(), (), generator=source))] = True
         mixed[name] = torch.where(chosen, value, old[name]).contiguous()
     return mixed
+
+
+def _moved_between(value: torch.Tensor, source: torch.Generator) -> torch.Tensor:
+    """Return a vector that rises or falls with some elements moved between their neighbours."""
+    parity, first = (int(torch.randint(2, (), generator=source)) for _ in range(2))
+    places = torch.arange(parity if len(value) > 1 else 0, len(value), 2)
+    chosen = torch.rand(len(places), generator=source) < 1 / _FEW_IN_ORDER
+    chosen[int(torch.randint(len(places), (), generator=source))] = True
+    wide = value.double()
+    low, high = wide[(places - 1).clamp(min=0)], wide[(places + 1).clamp(max=len(value) - 1)]
+    share = 0.1 + 0.2 * torch.rand(len(places), generator=source).double()
+    between = torch.lerp(low, high, 1 - share if first else share)
+    moved = value.clone()
+    moved[places[chosen]] = between[chosen].to(value.dtype)
+    return moved
 
 
 def edges(

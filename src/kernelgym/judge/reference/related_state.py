@@ -10,7 +10,8 @@ Found are, by samples of at most 64 rows and columns:
 - multiples of an earlier tensor or of its transpose, and of a tensor's rows' or columns' norms,
   sums or largest magnitudes;
 - rows, columns or a small whole with the same norm or the same sum under every seed;
-- rows or columns that are equal or orthogonal to each other, and symmetric matrices.
+- two rows or columns that are equal, rows or columns that are orthogonal to each other, and
+  symmetric matrices.
 
 Not found: other functions of other tensors, parts of tensors, and zeros among drawn values.
 """
@@ -85,10 +86,12 @@ def _is_bound(pair: _Pair) -> bool:
     if pair[0].numel() < _LEAST_ELEMENTS:
         return False
     eps = torch.finfo(pair[0].dtype).eps
+    if any(all(map(_repeats, whole)) for whole in (pair, (pair[0].t(), pair[1].t()))):
+        return True
     for one, other in _views(pair):
         # Half types round a norm itself; roundings of the many elements of a whole cancel.
         exact = max(_EXACT, 2 * eps if len(one) > 1 else eps / one.shape[1] ** 0.5)
-        if all(_are_alike(rows) or _are_orthogonal(rows, exact) for rows in (one, other)):
+        if all(_is_symmetric(rows) or _are_orthogonal(rows, exact) for rows in (one, other)):
             return True
         if _have_same_norms(one, other, exact) or _have_same_sums(one, other, exact):
             return True
@@ -104,16 +107,22 @@ def _views(pair: _Pair) -> Iterator[_Pair]:
         yield pair[0][:, :_COMPARED_ROWS].t(), pair[1][:, :_COMPARED_ROWS].t()
 
 
-def _are_alike(rows: torch.Tensor) -> bool:
-    """Return True if all rows are equal, or if their first elements are symmetric."""
-    count, length = rows.shape
-    if count < 2:
+def _repeats(rows: torch.Tensor) -> bool:
+    """Return True if a row of several elements, not all zero, stands twice or more."""
+    if rows.shape[0] < 2 or rows.shape[1] < _LEAST_ELEMENTS:
         return False
+    some = rows[:, :: -(-rows.shape[1] // _COMPARED_ROWS)].double()
+    weights = torch.linspace(1.0, 2.0, some.shape[1], dtype=torch.float64, device=rows.device)
+    sums = (some * weights.sin_()).sum(1)  # equal for equal rows, and for others by chance
+    return bool((sums[sums != 0].sort().values.diff() == 0).any())
+
+
+def _is_symmetric(rows: torch.Tensor) -> bool:
+    """Return True if some rows' first elements are symmetric, or their negatives."""
+    count, length = rows.shape
     corner = rows[:, :count]
-    symmetric = length >= count and (
-        torch.equal(corner, corner.t()) or torch.equal(corner, -corner.t())
-    )
-    return symmetric or bool((rows == rows[:1]).all())
+    turned = corner.t() if length >= count > 1 else corner[:0]
+    return bool(turned.numel()) and (torch.equal(corner, turned) or torch.equal(corner, -turned))
 
 
 def _are_orthogonal(rows: torch.Tensor, exact: float) -> bool:

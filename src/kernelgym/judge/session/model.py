@@ -119,8 +119,13 @@ class CandidateModel:
         if reference.state:
             self._check_names(reference, self.put_state(reference))
 
-    def put_state(self, reference: Reference) -> Any:
-        """Copy the reference's values into weights of the kernel that are not drawn at random.
+    def put_state(self, reference: Reference, later: bool = False) -> Any:
+        """Copy the reference's values into weights of the kernel that are not drawn freely.
+
+        Args:
+            reference: The reference.
+            later: Whether they take effect before the next call with late inputs, in the middle of
+                a window.
 
         Returns:
             The names that the kernel lacks, as its process claims.
@@ -130,7 +135,7 @@ class CandidateModel:
         with contextlib.closing(arena):
             regions = [[name, fill(arena, v).to_json()] for name, v in values.items()]
             fields, fds = arena.handle()
-            self._channel.post({"op": "state", "values": regions, **fields}, fds)
+            self._channel.post({"op": "state", "values": regions, "later": later, **fields}, fds)
             return self._channel.answer("construct").get("missing")
 
     def _check_names(self, reference: Reference, answer: Any) -> None:

@@ -135,7 +135,7 @@ class CandidateSession:
         self.buffers.fill(batches, poison=True)
         self.buffers.finish()
         asked = {"seeds": forward_seeds, "late": late, "spoil": self._spoil}
-        self.channel.post({"op": "go", "timed": False, **asked})
+        self.channel.post({"op": "go", "timed": False, "fresh": True, **asked})
         return self._results(self.channel.answer("go"), len(batches))
 
     def timed_run(
@@ -169,7 +169,9 @@ class CandidateSession:
         layout_ms = (time.perf_counter() - begun) * 1e3 if self.buffers.on_device else 0.0
         before = None if self.buffers.on_device else self.channel.run_times()
         after = None
-        asked: dict[str, Any] = {"op": "go", "seeds": forward_seeds, "timed": late is None}
+        # Fresh memory is filled in judged calls only, or a kernel could tell windows apart by it.
+        asked: dict[str, Any] = {"op": "go", "seeds": forward_seeds, "fresh": False}
+        asked["timed"] = late is None
         if late is not None:
             asked |= {"late": late, "spoil": self._spoil}
         self.channel.post(asked)
@@ -301,9 +303,14 @@ class CandidateSession:
         place = replace(outcome.mismatch, call=index + 1, calls=calls, inputs=kind)
         return replace(outcome, mismatch=place)
 
-    def put_state(self, reference: Reference) -> None:
-        """Give the candidate the reference's present state, which outputs then follow."""
-        self.model.put_state(reference)
+    def put_state(self, reference: Reference, later: bool = False) -> None:
+        """Give the candidate the reference's present state, which outputs then follow.
+
+        Args:
+            reference: The reference.
+            later: Whether it takes effect before the next call with late inputs alone.
+        """
+        self.model.put_state(reference, later)
         self.around.clear()
 
     def _late_call(self, reference: Reference) -> int | None:

@@ -182,7 +182,10 @@ class TimingWindows:
         if self._reference.state:
             self._reference.renew_state()
             for which, side in enumerate(self._sides):
-                self._awake(which, side.put_state, self._reference)
+                # In the middle of a window, so that a kernel cannot read parameters once a window.
+                # Not with a stateful reference, whose calls before that one are verified, too.
+                later = bool(which) and not self._reference.stateful
+                self._awake(which, side.put_state, self._reference, later)
         try:
             self.pairs(as_layer=True)
         except Rejected as end:
@@ -199,6 +202,8 @@ class TimingWindows:
                 mean nothing then.
         """
         chosen, kinds = self._choose()
+        while as_layer and self.calls > 1 and not chosen:  # what comes before the first call shows
+            chosen, kinds = self._choose()
         numbers = self._number_calls()
         forward_seeds = self._forward_seeds(numbers)
         keep = [chosen]

@@ -70,6 +70,7 @@ class CandidateParts:
     cuda_ipc: ModuleType
     graph_order: ModuleType
     captured_graph: ModuleType
+    parameters: ModuleType
     outputs: ModuleType
     error_report: ModuleType
     extension_stub: ModuleType
@@ -145,12 +146,12 @@ def serve(
                 case "construct":
                     state.construct(request)
                 case "state":
-                    given = request["values"], fds[0], request["bytes"]
+                    given = request["values"], fds[0], request["bytes"], request["later"]
                     reply["missing"] = state.replace_state(*given)
                 case "prepare":
                     state.prepare(request["calls"])
                 case "go":
-                    state.fill_fresh_memory(not request["timed"])
+                    state.fill_fresh_memory(request["fresh"])
                     asked = request.get("late"), request.get("spoil", ())
                     reply["results"] = state.go(request["seeds"], request["timed"], *asked)
                     reply["launches"] = state.launched
@@ -191,6 +192,7 @@ class _State:
         self._overwrite = parts.outputs.overwrite
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
         self._streams = parts.streams
+        self._parameters = parts.parameters.NewParameters(parts.buffers.views_of_file)
         self.launched = 0  # launches of custom kernels in the last calls
         self.compiled: Callable[[], int] = lambda: 0  # for a GPU that is not there
         self._in_graph = 0
@@ -267,26 +269,17 @@ class _State:
         if not callable(self._model):
             raise TypeError(f"{request['entry']} is not callable: it needs a forward method")
 
-    def replace_state(self, values: list[Any], fd: int, size: int) -> list[str]:
-        """Copy values into parameters, buffers or attributes; return the names not found.
+    def replace_state(self, values: list[Any], fd: int, size: int, later: bool) -> list[str]:
+        """Copy values of a memory file into parameters by name; return the names not found.
 
         Args:
-            values: Pairs of a name and a region of the memory file.
-            fd: Descriptor of the memory file that holds the values.
+            values: Pairs of a name and a region of the file.
+            fd: Its descriptor.
             size: Its size in bytes.
+            later: Whether to copy them before the next call with late inputs instead.
         """
-        missing, regions = [], [region for _, region in values]
-        held = self._parts.buffers.views_of_file(fd, size, regions)
-        for (name, _), value in zip(values, held, strict=True):
-            target = self._model
-            for part in name.split("."):
-                target = getattr(target, part, None)
-            if isinstance(target, torch.Tensor) and target.shape == value.shape:
-                with _no_grad():
-                    _copy(target, value)
-            else:
-                missing.append(name)
-        return missing
+        self._parameters.receive(values, fd, size)
+        return [] if later else self._parameters.copy_to(self._model)
 
     def prepare(self, calls: list[dict[str, Any]]) -> None:
         """Lay tensors over the next calls' buffers; values arrive later.
@@ -333,7 +326,8 @@ class _State:
             for output in self._kept:
                 self._overwrite(output, spoil)
         elif late is not None and not replayed:
-            held = self._parts.buffers.HeldBack(self._calls[late][0], self._device)
+            few = len(seeds) > 1
+            held = self._parts.buffers.HeldBack(self._calls[late][0], self._device, few=few)
             held.hold()
         if self._device.type == "cpu":
             with _no_grad():
@@ -341,6 +335,7 @@ class _State:
             self.launched = self._launches.count - before
             return found
         if replayed and late is not None:
+            self._parameters.copy_to(self._model)
             self._graph.hold_back()
         self._touched.add_(1)  # so that an empty window, too, switches to this context
         if timed:
@@ -386,6 +381,7 @@ class _State:
                 zip(seeds, self._calls, strict=False)
             ):
                 if number == late and held is not None:
+                    self._parameters.copy_to(self._model)
                     held.write()
                 if places is not None:
                     results.append(self._exported(seed, arguments, places, spoil))
@@ -464,7 +460,8 @@ class _State:
         before = self._launches.count
         self._kept = []
         arguments = [each for each, _ in self._calls]
-        hold = partial(self._parts.buffers.HeldBack, device=self._device, most_bytes=_LATE_BYTES)
+        how = {"device": self._device, "most_bytes": _LATE_BYTES, "few": True}
+        hold = partial(self._parts.buffers.HeldBack, **how)
         graph = self._parts.captured_graph.CapturedGraph(
             [partial(self._keep, each) for each in arguments],
             self._parts.graph_order,

@@ -179,7 +179,7 @@ class _Zygote:
         for each in turns:
             each.is_skipping = launches.are_left_out
         names = ("protocol", "channel", "buffers", "cuda_ipc", "graph_order", "captured_graph")
-        more = ("outputs", "error_report", "extension_stub", "torch_compile")
+        more = ("outputs", "parameters", "error_report", "extension_stub", "torch_compile")
         self.parts = self.candidate.CandidateParts(
             **{name: _untrusted(name) for name in (*names, *more)},
             triton_tools=_untrusted("triton/tools"),
