@@ -146,8 +146,8 @@ def serve(
                 case "construct":
                     state.construct(request)
                 case "state":
-                    given = request["values"], fds[0], request["bytes"], request["later"]
-                    reply["missing"] = state.replace_state(*given)
+                    at = fds[0], request["bytes"]
+                    reply["missing"] = state.replace_state(request["values"], *at, request["later"])
                 case "prepare":
                     state.prepare(request["calls"])
                 case "go":
