@@ -72,7 +72,8 @@ THUNDERKITTENS = Language(
             "as well)",
         ),
         Advice(
-            r'identifier "(?:load|store|mma_ABt?|row_sum|row_max|add|mul|exp|zero)" is undefined',
+            r'identifier "(?:load|store|mma?_ABt?|(?:row|col)_\w+|add|sub|mul|div|exp2?|log|relu'
+            r'|abs|zero|copy|apply)" is undefined',
             "operations on tiles belong to the group that runs them: warp::load, warpgroup::load, "
             "group<8>::load",
         ),

@@ -1,5 +1,6 @@
 """CUDA extensions as far as they go without a GPU: flags, logs, units, toolkits; nvcc if there."""
 
+import dataclasses
 import os
 import shutil
 import sysconfig
@@ -9,6 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from kernelgym.errors import UnsupportedLanguage
+from kernelgym.judge.compiling import builder as builders
+from kernelgym.judge.compiling import cuda_toolkit as cuda_toolkits
 from kernelgym.judge.compiling.builder import Builder
 from kernelgym.judge.compiling.compiler_process import FAILED
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
@@ -16,6 +19,7 @@ from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import BadRequest, read_request
 from kernelgym.judge.compiling.source import BINDING_UNIT, CUDA_UNIT, UNIT, compile_flags, units
 from kernelgym.judge.sandbox.paths import readable_paths
+from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Limits
 
 EMPTY_LIBRARY = b"\x7fELF\x02\x01".ljust(64, b"\0")
@@ -309,6 +313,31 @@ def test_an_nvcc_that_is_a_script_leads_to_its_toolkit(home, tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(script.parent), prepend=":")
     toolkit = cuda_toolkit(find_nvcc(), (9, 0))
     assert (toolkit.root, toolkit.nvcc) == (str(home), f"{home}/bin/nvcc")
+
+
+def test_driver_s_library_is_linked_by_its_path_where_the_toolkit_has_no_stub(home, monkeypatch):
+    toolkit = dataclasses.replace(cuda_toolkit(find_nvcc(), (9, 0)), library_folders=())
+    driver = "/usr/lib/libcuda.so.1"
+    monkeypatch.setattr(cuda_toolkits, "driver_libraries", lambda: (driver,))
+    assert toolkit.link_flag("-lcuda") == driver
+    monkeypatch.setattr(cuda_toolkits, "driver_libraries", tuple)
+    assert toolkit.link_flag("-lcuda") is None  # nothing is loaded where there is no driver
+    assert toolkit.link_flag("-lcublas") == "-lcublas"
+
+
+def test_extension_is_built_for_its_language_s_architecture(home, tmp_path, monkeypatch):
+    asked = []
+
+    def refuse(nvcc, capability, suffix):
+        asked.append(suffix)
+        raise UnsupportedLanguage("not here")
+
+    monkeypatch.setattr(builders, "cuda_toolkit", refuse)
+    made = Builder(tmp_path / "cache", tmp_path, "limits", Limits(), readable_paths(), (9, 0))
+    language = dataclasses.replace(LANGUAGES["cuda"], architecture_suffix="a")
+    for each in (None, LANGUAGES["cuda"], language):
+        assert made.build(_request(), language=each).log == "not here"
+    assert asked == ["", "", "a"]
 
 
 # --- with nvcc ----------------------------------------------------------------------------------

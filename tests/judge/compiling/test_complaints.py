@@ -64,6 +64,7 @@ def test_request_without_the_line_is_told_without_a_quote(request_: object) -> N
         (IN_A_HEADER, "multiples of 16"),
         ('kernel.cu(9): error: identifier "semaphore" is undefined', "-DKITTENS_HOPPER"),
         ('kernel.cu(9): error: identifier "load" is undefined', "warp::load"),
+        ('kernel.cu(9): error: identifier "row_max" is undefined', "warp::load"),
         (
             "ptxas unit.ptx, line 9; error : Instruction 'wgmma.fence' cannot be compiled for "
             "architecture 'sm_90'",
