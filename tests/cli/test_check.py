@@ -119,7 +119,7 @@ def test_no_compiler_is_a_usage_error(run, judges, folder, monkeypatch):
         (("show",), ("PROBLEM", "`kernelgym show --help`")),
         (("play", "--agent", "robot"), ("'robot'", "'scripted'")),
         (("-v", "ls", "--nosuch"), ("--nosuch", "--exclude-degenerate")),
-        (("nosuch",), ("nosuch", "known: ls, show, check, play, lint", "`kernelgym --help`")),
+        (("nosuch",), ("nosuch", "known: ls, show, check, play, fetch", "`kernelgym --help`")),
     ],
 )
 def test_options_that_do_not_exist_or_fit_are_one_line_as_well(run, judges, folder, argv, said):

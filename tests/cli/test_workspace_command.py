@@ -99,6 +99,7 @@ def test_agent_works_cheats_change_nothing_and_the_server_ends_with_the_submissi
     assert record.trajectory.problem == get_problem(PROBLEM)
 
 
+@pytest.mark.slow
 def test_client_that_leaves_during_a_call_has_made_it(tmp_path) -> None:
     folder = tmp_path / "w"
     with (
@@ -117,6 +118,7 @@ def test_client_that_leaves_during_a_call_has_made_it(tmp_path) -> None:
     assert recorded(tmp_path / "w-trajectory.jsonl").trajectory.ended == "cut"
 
 
+@pytest.mark.slow
 def test_judge_that_is_gone_is_told_and_the_call_is_not_counted(tmp_path) -> None:
     folder = tmp_path / "w"
     with serving(tmp_path / "state") as (service, judge):

@@ -130,6 +130,7 @@ def test_lone_surrogates_and_lines_that_are_no_json_leave_the_server_answering(t
     assert answers[2]["result"]["structuredContent"]["calls_left"] == 29
 
 
+@pytest.mark.slow
 def test_server_whose_input_is_no_pipe_ends_with_it(tmp_path) -> None:
     with serving(tmp_path / "state") as (_, url):
         command = server(url, tmp_path / "t.jsonl")

@@ -79,6 +79,7 @@ def script(tmp_path, monkeypatch):
     monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
 
 
+@pytest.mark.slow
 def test_kernel_of_hip_is_compiled_and_a_complaint_has_its_line(script, tmp_path):
     found = compiled(tmp_path / "cache", HIP.sample)
     assert found.compiled and found.launches == 1, found.complaints
