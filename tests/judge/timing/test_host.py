@@ -213,7 +213,7 @@ class FakeHost:
     idle=st.floats(0.0, 4.0),
     own=st.floats(0.0, 4.0),
     others=st.floats(0.0, 4.0),
-    wall_s=st.floats(0.25, 100.0),
+    wall_s=st.floats(0.35, 100.0),
 )
 def test_load_is_what_is_neither_idle_nor_own(
     idle: float, own: float, others: float, wall_s: float
@@ -229,14 +229,14 @@ def test_load_is_unknown_at_first_or_where_times_are_hidden() -> None:
     known = FakeHost(2.0, 0.0)
     load = known.load()
     known.wall_s += 0.1
-    assert load.others() is None and not load.left_alone()
+    assert load.others() is None and load.is_early() and not load.left_alone()
     known.wall_s += 0.4
-    assert load.left_alone()
+    assert load.left_alone() and not load.is_early()
     for hidden in ({"own_s": lambda: None}, {"idle_s": lambda: None}):
         given_times = {"own_s": lambda: 0.0, "idle_s": lambda: 0.0} | hidden
         seconds = itertools.count(1.0, 8.0)
         load = host.HostLoad(now=seconds.__next__, processors=2, **given_times)
-        assert load.others() is None and not load.left_alone()
+        assert load.others() is None and not load.left_alone() and not load.is_early()
 
 
 def test_load_of_a_spinning_program_is_seen() -> None:

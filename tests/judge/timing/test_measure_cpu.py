@@ -84,6 +84,16 @@ def test_waits_while_other_programs_leave_the_processors_alone_are_not_the_hosts
     assert measured.timing.samples == TimingProtocol().max_pairs
 
 
+def test_windows_go_on_until_the_load_of_the_host_is_known(monkeypatch):
+    looks = chain(repeat(True, 40), repeat(False))
+    monkeypatch.setattr(host.HostLoad, "is_early", lambda load: next(looks))
+    monkeypatch.setattr(host.HostLoad, "others", lambda load: None)
+    kernel, baseline = on_cpu(cycle((0.5, 0.5, 0.5, 0.5, 0.0)))
+    measured, _ = timed(kernel, baseline)
+    assert [found.code for found in measured.findings] == ["host_busy"]
+    assert next(looks) is False and len(kernel.kept) > 40
+
+
 def test_reference_alone_counts_where_it_did_not_wait():
     kernel, baseline = on_cpu(repeat(0.0))
     measured, watch = timed(kernel, baseline)

@@ -61,7 +61,7 @@ LEAST_QUIET_PAIRS = 3
 _WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway
 _SPARED = 3  # if more than one of so many pairs waited, the host was busy
 _LEFT_ALONE = 0.15  # processors: other programs that use fewer disturb few windows
-_LEAST_S = 0.2  # the system counts idle time in ticks of 10 ms
+_LEAST_S = 0.3  # the system counts idle time in ticks of 10 ms
 
 
 class HostLoad:
@@ -96,7 +96,7 @@ class HostLoad:
         """Return the average number of processors that other programs used.
 
         Returns:
-            None within the first 0.2 seconds, or if the system hides a time.
+            None within the first 0.3 seconds, or if the system hides a time.
         """
         (begun, idle_before, own_before), (now, idle, own) = self._first, self._read()
         wall_s = now - begun
@@ -105,6 +105,11 @@ class HostLoad:
         if own is None or own_before is None:
             return None
         return max(0.0, self._processors - (idle - idle_before + own - own_before) / wall_s)
+
+    def is_early(self) -> bool:
+        """Return True if a later look will tell what this one cannot."""
+        begun, idle, own = self._first
+        return idle is not None and own is not None and self._now() - begun < _LEAST_S
 
     def left_alone(self) -> bool:
         """Return True if it is known that other programs left the processors alone."""

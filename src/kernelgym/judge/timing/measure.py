@@ -240,6 +240,8 @@ class Stopwatch:
         ratios = [math.log(pair.reference_ms / pair.kernel_ms) for pair in sifted.kept]
         if sifted.host != "busy" and speedup.enough(ratios, stop_at):
             return True
+        if sifted.host == "busy" and self._load is not None and self._load.is_early():
+            return False  # it is not known yet whether other programs ran
         # Pairs that waited are measured again, up to a third more; on a busy host all of them count
         # towards the most, but a kernel needs some that did not wait.
         counted = len(sifted.taken) if sifted.host == "busy" else len(ratios)
