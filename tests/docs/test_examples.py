@@ -24,9 +24,9 @@ LAST_LINES = {
     "08_benchmark.py": "solved: 9 of 12 episodes",
     "10_remote_judge.py": "verdict of the server: ",
     "11_model_search.py": "softmax: ",
-    "14_agent_with_tools.py": "Synthetic/L1/2: correct",
+    "20_agent_with_tools.py": "Synthetic/L1/2: correct",
     "12_ray_judge.py": "verdict of an actor: ",
-    "16_pretrained_model.py": "wrong: ",
+    "21_pretrained_model.py": "wrong: ",
 }
 """How the last line of each begins."""
 

@@ -1,6 +1,6 @@
 """Play a scripted agent that works on a problem with tools: check, time, submit.
 
-    python examples/14_agent_with_tools.py
+    python examples/20_agent_with_tools.py
 
 A coding agent would run in the folder `work` instead. Needs `pip install 'kernelgym[serve]'`.
 """

@@ -1,6 +1,6 @@
 """Judge a kernel inside a pretrained model, as in KernelBench's level 4.
 
-    python examples/16_pretrained_model.py
+    python examples/21_pretrained_model.py
 
 Needs `pip install transformers`. A tiny GPT-2 with random weights takes the place of a model that
 `kernelgym fetch KernelBench/L4/7` would download. The answer copies nothing: it loads the model
