@@ -257,4 +257,12 @@ def test_pairs_that_waited_for_own_threads_all_count() -> None:
     assert busy.host == "busy" and len(busy.kept) == 4
     assert quiet.host == "quiet" and quiet.kept == quiet.taken == tuple(pairs)
     assert host.finding(quiet) is None
-    assert host.timing_of(quiet, SPREAD).speedup == pytest.approx(0.1)
+    timing = host.timing_of(quiet, SPREAD)
+    assert timing.speedup == pytest.approx(0.1)
+    assert timing.speedup_low <= 0.1 and timing.speedup_high >= 1.0
+
+
+def test_interval_spares_rare_outliers_of_pairs_that_waited_for_own_threads() -> None:
+    pairs = [pair(1.0, 0.5)] * 30 + [pair(1.5, 0.5)] * 8 + [pair(20.0, 0.5)] * 2
+    timing = host.timing_of(host.sift(pairs, lambda: True), SPREAD)
+    assert 1.5 <= timing.speedup_high < 5.0
