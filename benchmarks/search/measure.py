@@ -28,7 +28,7 @@ from kernelgym.types import Evaluator, Job, Kernel, Problem
 from kernelgym_train.mcgs.build_groups import MOST_TOGETHER, together
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.knobs import KnobSpace
-from kernelgym_train.mcgs.moves.table import CPP_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.variant import Variant, launch_key, read_variant, state_key
 
@@ -142,7 +142,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("example", choices=EXAMPLES)
     parser.add_argument("name", help="of the table, such as matmul_cpu")
-    parser.add_argument("--columns", nargs="*", default=COLUMNS, choices=CPP_MOVES, metavar="MOVE")
+    parser.add_argument(
+        "--columns", nargs="*", default=COLUMNS, choices=OWN_MOVES["cpp"], metavar="MOVE"
+    )
     parser.add_argument("--most", type=int, default=0, help="programs to judge in this run")
     parser.add_argument("--count", action="store_true", help="only say how many there are")
     given = parser.parse_args(argv)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_train.mcgs.moves.table import CPP_MOVES, CUDA_MOVES, TRITON_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.settings import (
     SearchSettings,
     read_search_settings,
@@ -30,10 +30,10 @@ def names(head: str) -> list[str]:
 
 
 def test_page_lists_every_move_with_its_risk() -> None:
-    assert names("move | what it does | risk |") == list(CPP_MOVES)
-    assert names("move on Triton kernels | what it does | risk |") == list(TRITON_MOVES)
-    assert names("move on CUDA kernels | what it does | risk |") == list(CUDA_MOVES)
-    for move in (*CPP_MOVES.values(), *TRITON_MOVES.values(), *CUDA_MOVES.values()):
+    assert names("move | what it does | risk |") == list(OWN_MOVES["cpp"])
+    assert names("move on Triton kernels | what it does | risk |") == list(OWN_MOVES["triton"])
+    assert names("move on CUDA kernels | what it does | risk |") == list(OWN_MOVES["cuda"])
+    for move in (move for moves in OWN_MOVES.values() for move in moves.values()):
         assert re.search(rf"^\| `{move.id}` \| .* \| {move.risk} \|$", PAGE, re.MULTILINE)
 
 

@@ -19,7 +19,7 @@ from kernelgym.suites.synthetic.canonical import part_of
 from kernelgym.suites.synthetic.suite import canonical_form
 from kernelgym.types import text_digest
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.moves.table import LANGUAGES_WITH_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.shapes import TaskShape
 from kernelgym_train.mcgs.variant import read_variant
 
@@ -88,8 +88,8 @@ def task_of(
     """
     if start.language not in LANGUAGES:
         raise UnknownName("language", start.language, LANGUAGES)
-    if start.language not in LANGUAGES_WITH_MOVES and not any_form:
-        known = ", ".join(LANGUAGES_WITH_MOVES)
+    if start.language not in OWN_MOVES and not any_form:
+        known = ", ".join(OWN_MOVES)
         raise UsageError(
             f"language={start.language} has no moves by rules, so that only a model can change its "
             f"kernels; give llm_model= or proposer= (with moves by rules: {known})"

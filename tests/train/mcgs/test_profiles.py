@@ -20,7 +20,7 @@ from kernelgym_train.mcgs.bottleneck_priors import (
     relief,
     weighed_by_bottlenecks,
 )
-from kernelgym_train.mcgs.moves.table import TRITON_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.triton.module import read_module
@@ -84,7 +84,9 @@ def test_search_without_profiles_reads_no_counters(tmp_path: Path) -> None:
     assert not judge.profiled and result["counters"] is None
 
 
-@given(SHARES, st.lists(st.sampled_from([*TRITON_MOVES, "another"]), min_size=1, unique=True))
+@given(
+    SHARES, st.lists(st.sampled_from([*OWN_MOVES["triton"], "another"]), min_size=1, unique=True)
+)
 def test_no_prior_becomes_zero_whatever_the_shares(
     shares: dict[str, float], moves: list[str]
 ) -> None:

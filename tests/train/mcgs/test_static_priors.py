@@ -17,7 +17,7 @@ from kernelgym_train.mcgs.cpp.cost import LoopCost, cost_of
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.moves.table import CPP_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer, source_of
 from kernelgym_train.mcgs.static_priors import (
     LEAST,
@@ -73,7 +73,7 @@ counts = st.integers(0, 50)
 @given(st.builds(LoopCost, *[counts] * 9, atomics=counts, parallel=st.booleans()))
 def test_factors_never_rule_a_move_out(cost: LoopCost) -> None:
     found = factors(cost)
-    assert set(found) <= set(CPP_MOVES)
+    assert set(found) <= set(OWN_MOVES["cpp"])
     assert all(LEAST <= factor <= MOST for factor in found.values())
 
 
@@ -178,7 +178,7 @@ def test_loops_without_vectors_speak_for_vectors() -> None:
 @given(counts, counts, st.builds(LoopCost, *[counts] * 9, atomics=counts, parallel=st.booleans()))
 def test_reports_never_rule_a_move_out(wide: int, plain: int, cost: LoopCost) -> None:
     found = report_factors(wide, plain)
-    assert set(found) <= set(CPP_MOVES) and (not found) == (wide + plain == 0)
+    assert set(found) <= set(OWN_MOVES["cpp"]) and (not found) == (wide + plain == 0)
     assert all(LEAST <= factor <= MOST for factor in found.values())
 
 

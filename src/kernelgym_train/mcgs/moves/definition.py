@@ -56,6 +56,28 @@ class SearchMove:
     change a whole kernel."""
 
 
+def search_move(
+    risk: Risk,
+    *,
+    phase: int,
+    weight: float,
+    language: str = "cpp",
+    tried_first: bool = False,
+) -> Callable[[Callable[[Variant], Iterator[Realisation]]], SearchMove]:
+    """Return a decorator that makes a move of the function that yields its realisations.
+
+    The function's name is the move's id, and the first line of its docstring the recipe. Arguments
+    are the fields of `SearchMove`.
+    """
+
+    def made(realise: Callable[[Variant], Iterator[Realisation]]) -> SearchMove:
+        recipe = (realise.__doc__ or "").partition("\n")[0]
+        name = realise.__name__
+        return SearchMove(name, risk, phase, weight, recipe, realise, (language,), tried_first)
+
+    return made
+
+
 def with_flag(variant: Variant, *added: str) -> Variant:
     """Return a variant with flags added, which replace the flags that they overrule."""
     flags = list(variant.flags)

@@ -10,7 +10,7 @@ import pytest
 
 from kernelgym import Kernel
 from kernelgym_train.mcgs.cpp.extension import file_of
-from kernelgym_train.mcgs.moves.table import CUDA_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import read_variant, state_key
 from support.cuda_on_host import compiled
@@ -128,6 +128,6 @@ def test_threads_of_a_kernel_that_names_their_number_stay() -> None:
 def test_cuda_moves_of_a_form_are_offered(name: str) -> None:
     proposer = rules(name)
     offered = {move for move, _ in proposer.priors(proposer.space().base)}
-    assert offered >= FIRES[name] and offered <= set(CUDA_MOVES)
+    assert offered >= FIRES[name] and offered <= set(OWN_MOVES["cuda"])
     for move in ("register_block", "share_rows", "avoid_atomics_reduce"):
         assert (move in offered) is (move in FIRES[name])

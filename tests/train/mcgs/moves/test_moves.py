@@ -16,7 +16,7 @@ from kernelgym import UnknownName
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.cpp.parallelise import parallelise
-from kernelgym_train.mcgs.moves.table import CPP_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.variant import Variant, read_variant, state_key
 from support import cpp_nests
@@ -88,7 +88,7 @@ def with_text(start: Variant, old: str, new: str) -> Variant:
 
 def test_every_move_fires_on_an_example() -> None:
     fired = {each.step.move for start in STARTS.values() for each in proposals(start, start)}
-    assert fired == set(CPP_MOVES)
+    assert fired == set(OWN_MOVES["cpp"])
 
 
 @pytest.mark.parametrize("name", STARTS)
@@ -132,7 +132,7 @@ def deep(start: Variant, approximate: bool = False) -> list[Proposal]:
     """Return proposals from the start, and from the first of every structural move."""
     found = list(proposals(start, start, approximate))
     for each in list(found):
-        if CPP_MOVES[each.step.move].phase < _DIRECTIVES:
+        if OWN_MOVES["cpp"][each.step.move].phase < _DIRECTIVES:
             found += proposals(start, each.variant, approximate)
     unique = {state_key(each.variant): each for each in found}
     return [each for each in unique.values() if each.step.move not in ("compiler_flags", "unroll")]
@@ -297,7 +297,7 @@ def test_doubles_of_loops_become_floats(tmp_path: Path) -> None:
     assert "double" not in loops and "variance + static_cast<float>(eps)" in loops
     assert "double eps" in file_of(found.variant).cpp, "a parameter keeps its type"
     again = dataclasses.replace(found.variant, applied=())
-    assert not list(CPP_MOVES["lower_precision"].realise(again)), "there is nothing left"
+    assert not list(OWN_MOVES["cpp"]["lower_precision"].realise(again)), "there is nothing left"
     check("layernorm", [found], tmp_path)
 
 
@@ -331,7 +331,7 @@ def test_threads_are_fewer_than_the_cores(cores: int, counts: list[int]) -> None
     found = [re.findall(r"num_threads\((\d+)\)", file_of(each.variant).cpp) for each in shared]
     assert [int(each[0]) for each in found if each] == counts
     for each in shared[1:]:
-        later = list(CPP_MOVES["change_block_sizes"].realise(each.variant))
+        later = list(OWN_MOVES["cpp"]["change_block_sizes"].realise(each.variant))
         schedules = [more for more in later if "schedule" in more.choice]
         assert schedules and all("num_threads" in file_of(more.variant).cpp for more in schedules)
 

@@ -12,11 +12,11 @@ import pytest
 from kernelgym import UsageError
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves import table
-from kernelgym_train.mcgs.moves.cpp.unroll import UNROLL
+from kernelgym_train.mcgs.moves.cpp.unroll import unroll
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.variant import read_variant
 
-TWICE = dataclasses.replace(UNROLL, id="twice")
+TWICE = dataclasses.replace(unroll, id="twice")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_move_of_another_package_is_proposed(monkeypatch: pytest.MonkeyPatch) ->
     offer(monkeypatch, "twice", TWICE)
     start = read_variant(EXAMPLES["matmul"][1])
     assert "twice" in dict(RuleProposer(start).priors(start))
-    assert list(table.known_moves("cpp")) == [*table.CPP_MOVES, "twice"]
+    assert list(table.known_moves("cpp")) == [*table.OWN_MOVES["cpp"], "twice"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_move_of_another_package_is_proposed(monkeypatch: pytest.MonkeyPatch) ->
         ("twice", ImportError("no module"), "cannot be loaded: no module"),
         ("twice", "text", "must be a SearchMove with the id 'twice'"),
         ("other", TWICE, "must be a SearchMove with the id 'other'"),
-        ("unroll", UNROLL, "'unroll' is there already"),
+        ("unroll", unroll, "'unroll' is there already"),
     ],
 )
 def test_entry_point_that_does_not_fit_is_refused(
@@ -61,7 +61,8 @@ def test_entry_point_that_does_not_fit_is_refused(
         table.known_moves("cpp")
 
 
-def test_every_move_tells_its_recipe() -> None:
-    recipes = [move.recipe for move in table.CPP_MOVES.values()]
+@pytest.mark.parametrize("language", table.OWN_MOVES)
+def test_every_move_tells_its_recipe(language: str) -> None:
+    recipes = [move.recipe for move in table.OWN_MOVES[language].values()]
     assert all(recipe.endswith(".") and len(recipe.split()) > 5 for recipe in recipes)
     assert len(set(recipes)) == len(recipes)

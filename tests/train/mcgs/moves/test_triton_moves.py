@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym_train.mcgs.moves.table import TRITON_MOVES
+from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.proposing import Proposal, RuleProposer
 from kernelgym_train.mcgs.triton.limits import fits
 from kernelgym_train.mcgs.triton.module import read_module
@@ -41,7 +41,7 @@ def test_triton_moves_keep_results(name: str, tmp_path: Path) -> None:
 
 def test_every_triton_move_is_made_on_some_kernel() -> None:
     fired = {move for start in STARTS.values() for move in proposals(start, approximate=True)}
-    assert fired == set(TRITON_MOVES)
+    assert fired == set(OWN_MOVES["triton"])
 
 
 @pytest.mark.parametrize("name", STARTS)

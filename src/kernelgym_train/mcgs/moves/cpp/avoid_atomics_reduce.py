@@ -18,7 +18,7 @@ from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _LOOP = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(\s+schedule\([^()]*\))?\s*")
@@ -26,8 +26,12 @@ _ACTS = ("call_expression", "assignment_expression", "update_expression", "lambd
 _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield a reduction for each parallel loop whose atomic additions are all to one number."""
+@search_move("reassociates", phase=5, weight=2.0)
+def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
+    """Give each thread a sum of its own with OpenMP's reduction, in place of an atomic addition.
+
+    Yields a reduction for each parallel loop whose atomic additions are all to one number.
+    """
     file = file_of(variant)
     root = parsed(file.cpp)
     if any(node.is_error for node in walk(root)):
@@ -112,13 +116,3 @@ def _is_plain(body: Node, name: str) -> bool:
 
 def _names(node: Node, name: str) -> bool:
     return node.type == "identifier" and text_of(node) == name
-
-
-AVOID_ATOMICS_REDUCE = SearchMove(
-    "avoid_atomics_reduce",
-    "reassociates",
-    5,
-    2.0,
-    "Give each thread a sum of its own with OpenMP's reduction, in place of an atomic addition.",
-    _realise,
-)

@@ -30,7 +30,7 @@ from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _HELPER = "store_past_caches"
@@ -54,8 +54,12 @@ _BLOCK = 256
 _SIMD = "#pragma omp simd"
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield streaming stores for each loop that only fills an output."""
+@search_move("exact", phase=64, weight=0.4)
+def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
+    """Write results past the caches, so that these keep what is read again.
+
+    Yields streaming stores for each loop that only fills an output.
+    """
     file = file_of(variant)
     if _HELPER in file.cpp:
         return
@@ -124,13 +128,3 @@ def _filled(function: CppFunction, loop: CppLoop, store: CppAssign) -> str:
         "}",
     ]
     return lines_at(loop.column, lines)
-
-
-CACHE_POLICY_CG = SearchMove(
-    "cache_policy_cg",
-    "exact",
-    64,
-    0.4,
-    "Write results past the caches, so that these keep what is read again.",
-    _realise,
-)

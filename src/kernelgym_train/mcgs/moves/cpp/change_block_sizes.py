@@ -17,7 +17,7 @@ from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _BLOCKS = (64, 32, 128, 256)
@@ -25,8 +25,12 @@ _SCHEDULES = ("schedule(dynamic, 1)", "schedule(static, 8)", "schedule(dynamic, 
 _PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield block sizes for each nest of two loops, then schedules."""
+@search_move("exact", phase=33, weight=0.7)
+def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
+    """Cut a loop into blocks that fit a cache, or give threads other shares of a loop.
+
+    Yields block sizes for each nest of two loops, then schedules.
+    """
     for function in read_functions(file_of(variant).cpp):
         for loop in walk_loops(function.loops):
             inner = _inner(function, loop)
@@ -76,13 +80,3 @@ def _blocked(function: CppFunction, loop: CppLoop, inner: CppLoop, block: int) -
         "}",
     ]
     return lines_at(loop.column, lines)
-
-
-CHANGE_BLOCK_SIZES = SearchMove(
-    "change_block_sizes",
-    "exact",
-    33,
-    0.7,
-    "Cut a loop into blocks that fit a cache, or give threads other shares of a loop.",
-    _realise,
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 _EXACT: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -21,35 +21,25 @@ _APPROXIMATE: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
-def _realise_exact(variant: Variant) -> Iterator[Realisation]:
-    """Yield levels of optimisation, and flags that change no result."""
+@search_move("exact", phase=70, weight=3.0)
+def compiler_flags(variant: Variant) -> Iterator[Realisation]:
+    """Have the compiler optimise more, for this machine, by flags that change no result.
+
+    Yields levels of optimisation, and flags that change no result.
+    """
     for target, flags in _EXACT:
         changed = with_flag(variant, *flags)
         if set(changed.flags) != set(variant.flags):
             yield Realisation(target, " ".join(flags), changed)
 
 
-def _realise_fast(variant: Variant) -> Iterator[Realisation]:
-    """Yield flags that let the compiler change results."""
+@search_move("approximate", phase=71, weight=1.0)
+def fast_math(variant: Variant) -> Iterator[Realisation]:
+    """Let the compiler reorder sums and ignore NaN, infinities and signs of zero.
+
+    Yields flags that let the compiler change results.
+    """
     for target, flags in _APPROXIMATE:
         changed = with_flag(variant, *flags)
         if set(changed.flags) != set(variant.flags):
             yield Realisation(target, " ".join(flags), changed, "approximate")
-
-
-COMPILER_FLAGS = SearchMove(
-    "compiler_flags",
-    "exact",
-    70,
-    3.0,
-    "Have the compiler optimise more, for this machine, by flags that change no result.",
-    _realise_exact,
-)
-FAST_MATH = SearchMove(
-    "fast_math",
-    "approximate",
-    71,
-    1.0,
-    "Let the compiler reorder sums and ignore NaN, infinities and signs of zero.",
-    _realise_fast,
-)

@@ -16,7 +16,7 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 _DISTANCES = (8, 32)
@@ -24,8 +24,12 @@ _FLAG = "-fprefetch-loop-arrays"
 _MOST = 4  # elements fetched by one iteration
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield prefetches for each loop whose elements lie far apart, then the compiler's flag."""
+@search_move("exact", phase=62, weight=0.3)
+def enable_async_pipeline(variant: Variant) -> Iterator[Realisation]:
+    """Fetch what later iterations need into the caches while this one computes.
+
+    Yields prefetches for each loop whose elements lie far apart, then the compiler's flag.
+    """
     found = each_loop(file_of(variant).cpp)
     loops = [(function, loop) for function, loop in found if not inner_loops(loop)]
     for function, loop in loops:
@@ -62,13 +66,3 @@ def _fetches(function: CppFunction, loop: CppLoop, distance: int) -> list[str]:
         where = f"(uint64_t)&{array}[0] + sizeof({array}[0]) * ({rewritten(index, ahead)})"
         found[f"__builtin_prefetch((const void*)({where}));"] = None
     return list(found)[:_MOST]
-
-
-ENABLE_ASYNC_PIPELINE = SearchMove(
-    "enable_async_pipeline",
-    "exact",
-    62,
-    0.3,
-    "Fetch what later iterations need into the caches while this one computes.",
-    _realise,
-)

@@ -21,7 +21,7 @@ from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.proofs import accesses, is_guarded
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 
@@ -39,8 +39,12 @@ class _Operand:
     choice: str
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield a copy of each operand whose elements lie side by side along the other loop."""
+@search_move("exact", phase=15, weight=1.0)
+def grouped_gemm_colmajor(variant: Variant) -> Iterator[Realisation]:
+    """Copy an operand of a product so that elements that are used together lie together.
+
+    Yields a copy of each operand whose elements lie side by side along the other loop.
+    """
     file = file_of(variant)
     for function in read_functions(file.cpp):
         for outermost in function.loops:
@@ -155,13 +159,3 @@ def _copied(
 
     text = replaced(cpp, [(found.elements.node, rewritten(found.elements.node, used))])
     return with_lines_above(text, [(outermost.node, lines)])
-
-
-GROUPED_GEMM_COLMAJOR = SearchMove(
-    "grouped_gemm_colmajor",
-    "exact",
-    15,
-    1.0,
-    "Copy an operand of a product so that elements that are used together lie together.",
-    _realise,
-)

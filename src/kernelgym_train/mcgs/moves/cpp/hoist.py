@@ -27,12 +27,16 @@ from kernelgym_train.mcgs.cpp.forms import (
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, is_guarded, is_total
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield calls that two loops share, then calls that do not change in a loop."""
+@search_move("exact", phase=10, weight=1.5)
+def hoist(variant: Variant) -> Iterator[Realisation]:
+    """Compute before a loop what does not change in it, and once what two loops both compute.
+
+    Yields calls that two loops share, then calls that do not change in a loop.
+    """
     file = file_of(variant)
     for function in read_functions(file.cpp):
         for around in walk_loops(function.loops):
@@ -144,13 +148,3 @@ def _before(function: CppFunction, cpp: str, loop: CppLoop) -> str | None:
     body = loop.body_node
     lines = [(loop.node, f"const {kind} {names[text]} = {text};") for text, kind in found.items()]
     return with_lines_before(replaced(cpp, [(body, rewritten(body, rule))]), lines)
-
-
-HOIST = SearchMove(
-    "hoist",
-    "exact",
-    10,
-    1.5,
-    "Compute before a loop what does not change in it, and once what two loops both compute.",
-    _realise,
-)

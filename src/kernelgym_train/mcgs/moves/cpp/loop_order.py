@@ -13,12 +13,16 @@ from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield sums with the loop over terms outside, and nests with their loops swapped."""
+@search_move("exact", phase=30, weight=2.0)
+def loop_order(variant: Variant) -> Iterator[Realisation]:
+    """Swap loops so that the innermost one walks through memory in steps of one element.
+
+    Yields sums with the loop over terms outside, and nests with their loops swapped.
+    """
     for function, loop in each_loop(file_of(variant).cpp):
         accumulation = None if loop.pragmas else read_accumulation(function, loop)
         if accumulation is not None and accumulation.terms.has_plain_bounds:
@@ -70,13 +74,3 @@ def _swappable(function: CppFunction, loop: CppLoop) -> CppLoop | None:
         return None  # evaluated even if the other loop runs zero times
     both = (loop, inner)
     return inner if all(has_independent_iterations(function, each) for each in both) else None
-
-
-LOOP_ORDER = SearchMove(
-    "loop_order",
-    "exact",
-    30,
-    2.0,
-    "Swap loops so that the innermost one walks through memory in steps of one element.",
-    _realise,
-)

@@ -25,7 +25,7 @@ from kernelgym_train.mcgs.cpp.forms import (
 from kernelgym_train.mcgs.cpp.loops import read_functions, unread_loops
 from kernelgym_train.mcgs.cpp.proofs import expression_type
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _LARGEST, _SMALLEST = 3.4e38, 1.2e-38  # of a float that is no infinity, and has all its digits
@@ -33,8 +33,12 @@ _LIMITS = {"DBL_MAX": "FLT_MAX", "DBL_MIN": "FLT_MIN", "M_PI": "static_cast<floa
 _NEED_ONE_TYPE = ("std::max", "std::min")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield floats for each function that computes in doubles."""
+@search_move("approximate", phase=7, weight=1.0)
+def lower_precision(variant: Variant) -> Iterator[Realisation]:
+    """Compute in floats what loops compute in doubles.
+
+    Yields floats for each function that computes in doubles.
+    """
     if unread_loops(file_of(variant).cpp):
         return  # all loops of a function change together
     for function in read_functions(file_of(variant).cpp):
@@ -123,13 +127,3 @@ def _compiles(cpp: str, before: CppFunction) -> bool:
         if node.type == "call_expression"
         and text_of(node.child_by_field_name("function")) in _NEED_ONE_TYPE
     )
-
-
-LOWER_PRECISION = SearchMove(
-    "lower_precision",
-    "approximate",
-    7,
-    1.0,
-    "Compute in floats what loops compute in doubles.",
-    _realise,
-)

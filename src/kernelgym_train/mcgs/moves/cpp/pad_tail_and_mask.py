@@ -14,14 +14,18 @@ from kernelgym_train.mcgs.cpp.forms import CppLoop
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _WIDTHS = (16, 64)
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each width, for all innermost loops that can be split."""
+@search_move("exact", phase=45, weight=0.5)
+def pad_tail_and_mask(variant: Variant) -> Iterator[Realisation]:
+    """Split a loop into whole vectors and a tail, so that the first part needs no mask.
+
+    Yields each width, for all innermost loops that can be split.
+    """
     loops = [loop for loop in innermost_loops(file_of(variant).cpp) if _splits(loop)]
     for width in _WIDTHS if loops else ():
         taken = identifiers(root_of(loops[0].node))
@@ -49,13 +53,3 @@ def _split(loop: CppLoop, width: int, taken: set[str]) -> str:
         f"{for_head(kind, name, whole, loop.upper_text)} {body}",
     ]
     return lines_at(loop.column, lines)
-
-
-PAD_TAIL_AND_MASK = SearchMove(
-    "pad_tail_and_mask",
-    "exact",
-    45,
-    0.5,
-    "Split a loop into whole vectors and a tail, so that the first part needs no mask.",
-    _realise,
-)

@@ -20,15 +20,19 @@ from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
 """Tiles: (rows, vectors a row, elements a vector)."""
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield every size of tile for each nest that is recognised."""
+@search_move("exact", phase=31, weight=3.0)
+def register_block(variant: Variant) -> Iterator[Realisation]:
+    """Keep a tile of sums in vector registers while the loop over terms runs.
+
+    Yields every size of tile for each nest that is recognised.
+    """
     for function, rows in each_loop(file_of(variant).cpp):
         found = _nest(function, rows)
         if found is None:
@@ -97,13 +101,3 @@ def _tile(
             *tiles.each_sum("      ", [store]),
         ]
     )
-
-
-REGISTER_BLOCK = SearchMove(
-    "register_block",
-    "exact",
-    31,
-    3.0,
-    "Keep a tile of sums in vector registers while the loop over terms runs.",
-    _realise,
-)

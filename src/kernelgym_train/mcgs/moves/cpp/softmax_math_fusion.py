@@ -18,7 +18,7 @@ from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type, is_total
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _HELPER = "exp_by_polynomial"
@@ -46,8 +46,12 @@ static inline float {_HELPER}(float x) {{
 """
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield reciprocals for each loop, then the polynomial for all calls of ``exp``."""
+@search_move("approximate", phase=52, weight=1.0)
+def softmax_math_fusion(variant: Variant) -> Iterator[Realisation]:
+    """Multiply by a reciprocal in place of dividing, and compute exp by a polynomial.
+
+    Yields reciprocals for each loop, then the polynomial for all calls of ``exp``.
+    """
     file = file_of(variant)
     for function in read_functions(file.cpp):
         known = function.declared_in_loops()
@@ -125,13 +129,3 @@ def _reciprocals(
         for (kind, divisor), name in names.items()
     ]
     return with_lines_above(replaced(cpp, [(body, inner)]), [(loop.node, lines)])
-
-
-SOFTMAX_MATH_FUSION = SearchMove(
-    "softmax_math_fusion",
-    "approximate",
-    52,
-    1.0,
-    "Multiply by a reciprocal in place of dividing, and compute exp by a polynomial.",
-    _realise,
-)

@@ -20,15 +20,19 @@ from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
 """Tiles: (rows, columns, elements a vector)."""
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield every size of tile for each nest that is recognised."""
+@search_move("reassociates", phase=32, weight=2.0)
+def switch_to_mma_or_wgmma(variant: Variant) -> Iterator[Realisation]:
+    """Compute a tile of dot products by vector multiply-adds, with partial sums a lane.
+
+    Yields every size of tile for each nest that is recognised.
+    """
     for function, rows in each_loop(file_of(variant).cpp):
         found = _nest(function, rows)
         if found is None:
@@ -90,13 +94,3 @@ def _tile(
             *tiles.each_sum("      ", finish),
         ]
     )
-
-
-SWITCH_TO_MMA_OR_WGMMA = SearchMove(
-    "switch_to_mma_or_wgmma",
-    "reassociates",
-    32,
-    2.0,
-    "Compute a tile of dot products by vector multiply-adds, with partial sums a lane.",
-    _realise,
-)

@@ -13,14 +13,18 @@ from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, directive_of, i
 from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations, reductions
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move, with_flag
 from kernelgym_train.mcgs.variant import Variant
 
 _PARALLEL = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(?!.*\b(simd|collapse|reduction)\b)")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield OpenMP's simd directive for all innermost loops, then for each alone."""
+@search_move("reassociates", phase=50, weight=1.5)
+def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
+    """Let a loop load, compute and store several neighbouring elements at once.
+
+    Yields OpenMP's simd directive for all innermost loops, then for each alone.
+    """
     cpp = file_of(variant).cpp
     found = [
         (loop, directive)
@@ -72,13 +76,3 @@ def _directive(function: CppFunction, loop: CppLoop) -> str | None:
         return None
     clauses = [f"reduction({operator}:{name})" for name, operator in sorted(carried.items())]
     return " ".join(["#pragma omp simd", *clauses])
-
-
-VECTORIZE = SearchMove(
-    "vectorize_global_loads",
-    "reassociates",
-    50,
-    1.5,
-    "Let a loop load, compute and store several neighbouring elements at once.",
-    _realise,
-)

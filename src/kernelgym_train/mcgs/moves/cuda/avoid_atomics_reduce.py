@@ -11,7 +11,7 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _WARP = """{{
@@ -37,8 +37,12 @@ _ADDED = {
 }
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield one addition a warp, then one a block, for each kernel that adds floats so."""
+@search_move("reassociates", phase=12, weight=2.0, language="cuda")
+def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
+    """Add the values of a warp or a block first, and to memory once.
+
+    Yields one addition a warp, then one a block, for each kernel that adds floats so.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), elements_of(text, kernel)
@@ -82,14 +86,3 @@ def _addition(found: CudaElements) -> tuple[Node, Node] | None:
     elements = {found.kernel.pointers[n].element for n in pointers}
     names = "partial" in text_of(found.kernel.node)
     return (place, values[0]) if one_place and elements == {"float"} and not names else None
-
-
-AVOID_ATOMICS_REDUCE = SearchMove(
-    "avoid_atomics_reduce",
-    "reassociates",
-    12,
-    2.0,
-    "Add the values of a warp or a block first, and to memory once.",
-    _realise,
-    ("cuda",),
-)

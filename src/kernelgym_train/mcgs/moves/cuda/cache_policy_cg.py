@@ -10,14 +10,18 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import declared_name, index_node, text_of, walk
 from kernelgym_train.mcgs.cuda.elements import written
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaLaunch, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _STREAMED = ("float", "double", "int")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield ``__restrict__`` for a kernel's pointers, and stores that leave the caches early."""
+@search_move("exact", phase=65, weight=0.6, language="cuda")
+def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
+    """Load through the read-only cache, and keep what is written once out of the caches.
+
+    Yields ``__restrict__`` for a kernel's pointers, and stores that leave the caches early.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         apart = all(_are_apart(kernel, each) for each in text.launches if each.kernel == name)
@@ -67,14 +71,3 @@ def _streaming(kernel: CudaKernel) -> list[tuple[Node, str]]:
         if sum(text_of(each) == array.name for each in named) == 1:
             found.append((store, f"__stcs(&{text_of(target)}, {text_of(value)})"))
     return found
-
-
-CACHE_POLICY_CG = SearchMove(
-    "cache_policy_cg",
-    "exact",
-    65,
-    0.6,
-    "Load through the read-only cache, and keep what is written once out of the caches.",
-    _realise,
-    ("cuda",),
-)

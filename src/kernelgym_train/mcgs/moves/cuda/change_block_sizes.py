@@ -16,7 +16,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import identifiers, plain_text, text_of, walk
 from kernelgym_train.mcgs.cuda.text import CudaConstant, CudaLaunch, CudaText, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, Risk, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, Risk, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 MOST_THREADS = 1024
@@ -26,8 +26,12 @@ _PAIRS = ((32, 8), (32, 4), (16, 16), (32, 32), (64, 4), (8, 32), (8, 8))
 _TOGETHER = ("__shared__", "__shfl", "atomic", "__syncthreads")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each other number of threads."""
+@search_move("reassociates", phase=30, weight=2.0, language="cuda")
+def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
+    """Set the number of threads of a block.
+
+    Yields each other number of threads.
+    """
     text = read_cuda(file_of(variant).cpp)
     for constant in text.constants.values():
         launches = [each for each in text.launches if _is_in(constant, each)]
@@ -132,14 +136,3 @@ def _risk(text: CudaText, launches: Sequence[CudaLaunch]) -> Risk:
     bodies = [text_of(text.kernels[each.kernel].body) for each in launches]
     together = any(word in body for body in bodies for word in _TOGETHER)
     return "reassociates" if together else "exact"
-
-
-CHANGE_BLOCK_SIZES = SearchMove(
-    "change_block_sizes",
-    "reassociates",
-    30,
-    2.0,
-    "Set the number of threads of a block.",
-    _realise,
-    ("cuda",),
-)

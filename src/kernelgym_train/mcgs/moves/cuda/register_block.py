@@ -15,7 +15,7 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.products import CudaOperand, CudaProduct, product_of
 from kernelgym_train.mcgs.cuda.text import CudaLaunch, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 
@@ -102,8 +102,12 @@ _TAKEN = frozenset(
 )
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each tile for each product."""
+@search_move("reassociates", phase=5, weight=3.0, language="cuda", tried_first=True)
+def register_block(variant: Variant) -> Iterator[Realisation]:
+    """Keep tiles of both matrices in shared memory, and a tile of sums in each thread's registers.
+
+    Yields each tile for each product.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         product = product_of(text, kernel)
@@ -172,16 +176,3 @@ def _body(product: CudaProduct, tile: _Tile) -> str:
 
 def _element(operand: CudaOperand) -> str:
     return f"{operand.array}[{text_of(operand.subscript)}]"
-
-
-REGISTER_BLOCK = SearchMove(
-    "register_block",
-    "reassociates",
-    5,
-    3.0,
-    "Copy tiles of both matrices to shared memory, and let each thread keep a tile of sums in "
-    "registers.",
-    _realise,
-    ("cuda",),
-    tried_first=True,
-)

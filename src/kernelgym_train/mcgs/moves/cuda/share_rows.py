@@ -16,14 +16,18 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import children, text_of
 from kernelgym_train.mcgs.cuda.rows import CudaRowLoop, CudaRows, rows_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _LANES = 32
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield one warp a row for each kernel of one thread a row."""
+@search_move("reassociates", phase=6, weight=3.0, language="cuda", tried_first=True)
+def share_rows(variant: Variant) -> Iterator[Realisation]:
+    """Let the lanes of a warp share the columns of a row, and combine their sums by shuffles.
+
+    Yields one warp a row for each kernel of one thread a row.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), rows_of(text, kernel)
@@ -85,15 +89,3 @@ def _combined(loop: CudaRowLoop) -> Iterator[str]:
         other = f"__shfl_xor_sync(0xffffffffu, {name}, offset)"
         value = f"{name} + {other}" if how == "+" else f"{how}({name}, {other})"
         yield f"for (int offset = 16; offset > 0; offset /= 2) {name} = {value};"
-
-
-SHARE_ROWS = SearchMove(
-    "share_rows",
-    "reassociates",
-    6,
-    3.0,
-    "Let the lanes of a warp share the columns of a row, and combine their sums by shuffles.",
-    _realise,
-    ("cuda",),
-    tried_first=True,
-)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cuda.text import read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _FAST = {
@@ -16,8 +16,12 @@ _FAST = {
 }
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield the fast functions, for each kernel that calls any."""
+@search_move("approximate", phase=40, weight=1.0, language="cuda")
+def softmax_math_fusion(variant: Variant) -> Iterator[Realisation]:
+    """Compute exponentials and logarithms by the special function unit alone.
+
+    Yields the fast functions, for each kernel that calls any.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         calls = [each for each in walk(kernel.body) if each.type == "call_expression"]
@@ -26,14 +30,3 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
         if edits:
             changed = with_edits(variant, edits)
             yield Realisation(name, "fast functions", changed, "approximate")
-
-
-SOFTMAX_MATH_FUSION = SearchMove(
-    "softmax_math_fusion",
-    "approximate",
-    40,
-    1.0,
-    "Compute exponentials and logarithms by the special function unit alone.",
-    _realise,
-    ("cuda",),
-)

@@ -13,14 +13,18 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaLaunch, CudaText, index_axis, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _OTHER = {"x": "y", "y": "x"}
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield the swap for each kernel with indices along x and y."""
+@search_move("exact", phase=10, weight=1.5, language="cuda")
+def swap_thread_axes(variant: Variant) -> Iterator[Realisation]:
+    """Swap x and y of threads and blocks, so that neighbouring threads access neighbours in memory.
+
+    Yields the swap for each kernel with indices along x and y.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         launch = text.only_launch(name)
@@ -54,15 +58,3 @@ def _sizes(text: CudaText, launch: CudaLaunch) -> list[tuple[Node, str]] | None:
             return None
         found += [(x, text_of(y)), (y, text_of(x))] if text_of(x) != text_of(y) else []
     return found
-
-
-SWAP_THREAD_AXES = SearchMove(
-    "swap_thread_axes",
-    "exact",
-    10,
-    1.5,
-    "Swap x and y of a kernel's threads and blocks, so that neighbouring threads access "
-    "neighbouring elements.",
-    _realise,
-    ("cuda",),
-)

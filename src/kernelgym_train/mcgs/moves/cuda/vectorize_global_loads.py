@@ -15,7 +15,7 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
 from kernelgym_train.mcgs.cuda.text import CudaLaunch, CudaText, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
 _BYTES = {
@@ -40,8 +40,12 @@ _BODY = """{{
 }}"""
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield the wide form of each elementwise kernel."""
+@search_move("exact", phase=20, weight=1.5, language="cuda")
+def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
+    """Let each thread load and store 16 bytes of an array at once.
+
+    Yields the wide form of each elementwise kernel.
+    """
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), elements_of(text, kernel)
@@ -118,14 +122,3 @@ def _body(found: CudaElements, width: int) -> str:
         index=found.index,
         single="\n      ".join(text_of(each) for each in found.body),
     )
-
-
-VECTORIZE = SearchMove(
-    "vectorize_global_loads",
-    "exact",
-    20,
-    1.5,
-    "Let each thread load and store 16 bytes of an array at once.",
-    _realise,
-    ("cuda",),
-)

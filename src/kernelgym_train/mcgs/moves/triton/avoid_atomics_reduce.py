@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.loops import only
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -39,8 +39,12 @@ def {_NAME}(partials_ptr, total_ptr, count, BLOCK_SUMS: tl.constexpr):
 """
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each function whose programs add to one element, with a second stage."""
+@search_move("reassociates", phase=0, weight=1.5, language="triton")
+def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
+    """Add programs' sums in a second stage, in place of atomic additions to one element.
+
+    Yields each function whose programs add to one element, with a second stage.
+    """
     module = read_module(variant.source)
     if _NAME in module.functions:
         return
@@ -134,14 +138,3 @@ def _of_tuple(module: TritonModule, grid: cst.BaseExpression) -> str | None:
     if isinstance(grid, cst.Tuple) and len(grid.elements) == 1:
         return module.text(grid.elements[0].value)
     return None
-
-
-AVOID_ATOMICS_REDUCE = SearchMove(
-    "avoid_atomics_reduce",
-    "reassociates",
-    0,
-    1.5,
-    "Add programs' sums in a second stage, in place of atomic additions to one element.",
-    _realise,
-    ("triton",),
-)

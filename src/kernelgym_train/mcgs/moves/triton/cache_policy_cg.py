@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.knobs import appended
 from kernelgym_train.mcgs.triton.module import calls_in, read_module
 from kernelgym_train.mcgs.variant import Variant
@@ -24,8 +24,12 @@ _LOADS = (
 _STORES = ('cache_modifier=".cs"', 'eviction_policy="evict_first"')
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each policy of each load and store that has none."""
+@search_move("exact", phase=60, weight=0.3, language="triton")
+def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
+    """Say which caches keep the data of a load or a store.
+
+    Yields each policy of each load and store that has none.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         for kind, policies in (("load", _LOADS), ("store", _STORES)):
@@ -46,14 +50,3 @@ def _has_policy(call: cst.Call) -> bool:
     names = {arg.keyword.value for arg in call.args if arg.keyword is not None}
     plain = sum(arg.keyword is None for arg in call.args)
     return bool(names & {"cache_modifier", "eviction_policy"}) or plain > 3
-
-
-CACHE_POLICY_CG = SearchMove(
-    "cache_policy_cg",
-    "exact",
-    60,
-    0.3,
-    "Say which caches keep the data of a load or a store.",
-    _realise,
-    ("triton",),
-)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.knobs import TritonKnob, knobs_of
 from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
 from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule, read_module
@@ -25,8 +25,12 @@ _BLOCKS = tuple(2**power for power in range(6, 16))
 _SMALL = (1, 2, 4, 8, 16, 32)
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each other value of each number."""
+@search_move("reassociates", phase=30, weight=2.0, language="triton")
+def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
+    """Set a block size, the number of warps of a block, or its limit of registers.
+
+    Yields each other value of each number.
+    """
     module = read_module(variant.source)
     for knob in knobs_of(module):
         function = module.functions[knob.function]
@@ -71,14 +75,3 @@ def _only_config(module: TritonModule, function: JitFunction, number: int) -> st
     first, last = function.configs[0], function.configs[-1]
     span = (module.span(first)[0], module.span(last)[1])
     return module.spliced([(span, module.text(function.configs[number]))])
-
-
-CHANGE_BLOCK_SIZES = SearchMove(
-    "change_block_sizes",
-    "reassociates",
-    30,
-    2.0,
-    "Set a block size, the number of warps of a block, or its limit of registers.",
-    _realise,
-    ("triton",),
-)

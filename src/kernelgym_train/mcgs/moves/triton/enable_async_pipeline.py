@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.loops import loops_of
 from kernelgym_train.mcgs.triton.module import calls_in, read_module
@@ -19,8 +19,12 @@ _STAGES = (1, 2, 3, 4, 5)
 _OWN_STAGES = (2, 3, 4, 6)
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield numbers of stages of launches, then of single loops."""
+@search_move("exact", phase=31, weight=1.0, language="triton")
+def enable_async_pipeline(variant: Variant) -> Iterator[Realisation]:
+    """Begin the loads of later iterations of a loop before they are needed.
+
+    Yields numbers of stages of launches, then of single loops.
+    """
     module = read_module(variant.source)
     loading = {
         function.name: [
@@ -54,14 +58,3 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                     f"loop {loop.number + 1} in {stages} stages",
                     dataclasses.replace(variant, source=text),
                 )
-
-
-ENABLE_ASYNC_PIPELINE = SearchMove(
-    "enable_async_pipeline",
-    "exact",
-    31,
-    1.0,
-    "Begin the loads of later iterations of a loop before they are needed.",
-    _realise,
-    ("triton",),
-)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.loops import assignment, program_axis
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -25,8 +25,12 @@ from kernelgym_train.mcgs.variant import Variant
 _GROUPS = (8, 4, 16, 2)
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield groups of several sizes, by rows or by columns."""
+@search_move("exact", phase=25, weight=1.0, language="triton")
+def grouped_gemm_colmajor(variant: Variant) -> Iterator[Realisation]:
+    """Let programs that use the same rows and columns run at the same time, by groups of tiles.
+
+    Yields groups of several sizes, by rows or by columns.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         if calls_in(function.node, "swizzle2d"):
@@ -111,14 +115,3 @@ def _unused_before(
         if statement is last:
             break
     return "program" not in module.names(function.node)
-
-
-GROUPED_GEMM_COLMAJOR = SearchMove(
-    "grouped_gemm_colmajor",
-    "exact",
-    25,
-    1.0,
-    "Let programs that use the same rows and columns run at the same time, by groups of tiles.",
-    _realise,
-    ("triton",),
-)

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in, read_module
 from kernelgym_train.mcgs.variant import Variant
 
 _PRECISION = ("input_precision", "allow_tf32")
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each precision of each ``tl.dot``."""
+@search_move("approximate", phase=22, weight=1.0, language="triton")
+def lower_precision(variant: Variant) -> Iterator[Realisation]:
+    """Let tensor cores round floats to TF32, once or in three parts.
+
+    Yields each precision of each ``tl.dot``.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         for number, call in enumerate(calls_in(function.node, "dot")):
@@ -41,14 +45,3 @@ def _with_precision(module: TritonModule, call: cst.Call, precision: str) -> str
         if name not in _PRECISION:
             texts.append(f"{name}={module.text(arg.value)}" if name else module.text(arg.value))
     return f'tl.dot({", ".join(texts)}, input_precision="{precision}")'
-
-
-LOWER_PRECISION = SearchMove(
-    "lower_precision",
-    "approximate",
-    22,
-    1.0,
-    "Let tensor cores round floats to TF32, once or in three parts.",
-    _realise,
-    ("triton",),
-)

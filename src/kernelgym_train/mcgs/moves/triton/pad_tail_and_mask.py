@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.loops import TritonLoop, assignment, loops_of, statements
 from kernelgym_train.mcgs.triton.module import (
     Edit,
@@ -27,8 +27,12 @@ from kernelgym_train.mcgs.triton.module import (
 from kernelgym_train.mcgs.variant import Variant
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield the split of each loop that masks its last block."""
+@search_move("exact", phase=40, weight=0.6, language="triton")
+def pad_tail_and_mask(variant: Variant) -> Iterator[Realisation]:
+    """Take the mask of a loop's last block out of all other blocks.
+
+    Yields the split of each loop that masks its last block.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         values = _single_values(module, function)
@@ -179,14 +183,3 @@ def _terms(text: str) -> list[str]:
         else:
             found[-1] += sign
     return found
-
-
-PAD_TAIL_AND_MASK = SearchMove(
-    "pad_tail_and_mask",
-    "exact",
-    40,
-    0.6,
-    "Take the mask of a loop's last block out of all other blocks.",
-    _realise,
-    ("triton",),
-)

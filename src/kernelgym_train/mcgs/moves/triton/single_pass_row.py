@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.knobs import appended, knobs_of
 from kernelgym_train.mcgs.triton.loops import (
     TritonLoop,
@@ -39,8 +39,12 @@ from kernelgym_train.mcgs.variant import Variant
 _WARPS = (8, 4, 16, 2)
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield a function without loops, with several numbers of warps."""
+@search_move("reassociates", phase=5, weight=4.0, language="triton", tried_first=True)
+def single_pass_row(variant: Variant) -> Iterator[Realisation]:
+    """Keep a whole row in registers, instead of reading it in blocks several times.
+
+    Yields a function without loops, with several numbers of warps.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         launches = [each for each in module.launches if each.function == function.name]
@@ -194,15 +198,3 @@ def _straight(
                 text = module.source.encode()[start:end].decode()
                 lines.append(textwrap.indent(textwrap.dedent(text), indent))
         yield module.block_span(loop.node), "".join(lines)
-
-
-SINGLE_PASS_ROW = SearchMove(
-    "single_pass_row",
-    "reassociates",
-    5,
-    4.0,
-    "Keep a whole row in registers, instead of reading it in blocks several times.",
-    _realise,
-    ("triton",),
-    tried_first=True,
-)

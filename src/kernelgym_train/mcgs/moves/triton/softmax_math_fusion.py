@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.loops import (
     TritonLoop,
     assigned,
@@ -36,8 +36,12 @@ from kernelgym_train.mcgs.variant import Variant
 _LOG2_E = "1.4426950408889634"
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield one pass for two, then exponentials to base 2, then reciprocals."""
+@search_move("reassociates", phase=10, weight=1.0, language="triton")
+def softmax_math_fusion(variant: Variant) -> Iterator[Realisation]:
+    """Compute a row's maximum and sum in one pass, exponentials to base 2, and reciprocals once.
+
+    Yields one pass for two, then exponentials to base 2, then reciprocals.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         loops = loops_of(module, function)
@@ -151,14 +155,3 @@ def _fresh(name: str, taken: set[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-SOFTMAX_MATH_FUSION = SearchMove(
-    "softmax_math_fusion",
-    "reassociates",
-    10,
-    1.0,
-    "Compute a row's maximum and sum in one pass, exponentials to base 2, and reciprocals once.",
-    _realise,
-    ("triton",),
-)

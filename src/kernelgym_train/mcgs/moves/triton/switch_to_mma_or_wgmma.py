@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.moves.triton.outer_products import in_blocks
 from kernelgym_train.mcgs.triton.loops import loops_of
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in, read_module
@@ -30,8 +30,12 @@ _FORMS = {
 """Operands of ``tl.dot`` by the shapes of two factors and the axis of their sum."""
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield dot products in place of sums, then operands without conversion."""
+@search_move("reassociates", phase=20, weight=2.0, language="triton")
+def switch_to_mma_or_wgmma(variant: Variant) -> Iterator[Realisation]:
+    """Compute sums of products by tensor cores.
+
+    Yields dot products in place of sums, then operands without conversion.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         for number, call in enumerate(calls_in(function.node, "sum")):
@@ -95,14 +99,3 @@ def _unconverted(module: TritonModule, call: cst.Call) -> str | None:
             text, changed = text.removesuffix(".to(tl.float32)"), True
         texts.append(text)
     return f"tl.dot({', '.join([*texts, _IEEE])})" if changed else None
-
-
-SWITCH_TO_MMA_OR_WGMMA = SearchMove(
-    "switch_to_mma_or_wgmma",
-    "reassociates",
-    20,
-    2.0,
-    "Compute sums of products by tensor cores.",
-    _realise,
-    ("triton",),
-)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.loops import tile_of
 from kernelgym_train.mcgs.triton.module import read_module
@@ -29,8 +29,12 @@ _TILES = (
 """(rows, columns, depth, warps, stages)."""
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each tile for each function that computes one by ``tl.dot``."""
+@search_move("reassociates", phase=28, weight=4.0, language="triton", tried_first=True)
+def tensor_core_tile(variant: Variant) -> Iterator[Realisation]:
+    """Set the whole tile of a product at once: its blocks, warps and stages.
+
+    Yields each tile for each function that computes one by ``tl.dot``.
+    """
     module = read_module(variant.source)
     knobs = knobs_of(module)
     for function in module.functions.values():
@@ -59,15 +63,3 @@ def _realise(variant: Variant) -> Iterator[Realisation]:
                 dataclasses.replace(variant, source=text),
                 "reassociates",
             )
-
-
-TENSOR_CORE_TILE = SearchMove(
-    "tensor_core_tile",
-    "reassociates",
-    28,
-    4.0,
-    "Set the whole tile of a product at once: its blocks, warps and stages.",
-    _realise,
-    ("triton",),
-    tried_first=True,
-)

@@ -11,14 +11,18 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove
+from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.triton.loops import assignment, loops_of, statements
 from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule, read_module
 from kernelgym_train.mcgs.variant import Variant
 
 
-def _realise(variant: Variant) -> Iterator[Realisation]:
-    """Yield each function with hints for all offsets whose form is proven."""
+@search_move("exact", phase=62, weight=0.3, language="triton")
+def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
+    """Tell the compiler which offsets are contiguous and aligned, so that it loads wide vectors.
+
+    Yields each function with hints for all offsets whose form is proven.
+    """
     module = read_module(variant.source)
     for function in module.functions.values():
         edits = list(_hints(module, function))
@@ -47,14 +51,3 @@ def _hints(module: TritonModule, function: JitFunction) -> Iterator[tuple[tuple[
         indent, end = " " * module.column(statement), module.line_span(statement)[1]
         hint = f"{name} = tl.max_contiguous(tl.multiple_of({name}, {block}), {block})"
         yield (end, end), f"{indent}{hint}\n"
-
-
-VECTORIZE = SearchMove(
-    "vectorize_global_loads",
-    "exact",
-    62,
-    0.3,
-    "Tell the compiler which offsets are contiguous and aligned, so that it loads wide vectors.",
-    _realise,
-    ("triton",),
-)
