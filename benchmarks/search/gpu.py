@@ -8,12 +8,15 @@ the bandwidth of a copy. The other tasks have no goal; two of them are a product
 softmax in CUDA. KernelBench's problems are compared with the faster of eager and compiled PyTorch,
 and left out if they are not on the machine.
 
-``--only``, ``--seeds`` and ``--algorithms`` run a slice, and ``--until SECONDS`` begins no search
-after so many seconds. What the file holds is not run again, and with ``--keep`` a search that was
-cut off goes on where it was, so that a command that was cut off is given once more.
+``--only``, ``--seeds`` and ``--algorithms`` run a slice, ``--seconds`` limits each search, and
+``--until SECONDS`` begins no search after so many seconds. With ``--ncu-every``, hardware counters
+steer the search, as the setting of that name says. What the file holds is not run again, and with
+``--keep`` a search that was cut off goes on where it was, so that a command that was cut off is
+given once more.
 
-A row holds what `benchmarks.search.cpu` says, and the share of the bandwidth of a copy that the
-best achieves (``floor_share``).
+A row holds what `benchmarks.search.cpu` says, the share of the bandwidth of a copy that the best
+achieves (``floor_share``), and the ``curve``: after each evaluation, the seconds since the search
+began and the speedup over the start of the best so far, by single measurements.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -37,9 +41,10 @@ from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
+from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.task import task_of
 
-__all__ = ["GOALS", "floor_share", "reached"]
+__all__ = ["GOALS", "curve", "floor_share", "reached"]
 
 GOALS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
@@ -57,6 +62,17 @@ def floor_share(outdir: Path) -> float:
     (result,) = outdir.glob("kernels/*/best/result.json")
     timing = json.loads(result.read_text(encoding="utf-8"))["timing"]
     return float(timing["floor_ms"] / timing["kernel_ms"])
+
+
+def curve(outdir: Path) -> list[tuple[float, float]]:
+    """Return (seconds, best speedup over the start so far) after each evaluation of a search."""
+    (log,) = outdir.glob("kernels/*/events.jsonl")
+    best, found = 0.0, []
+    for event in read_events(log):
+        if event.name == "judged":
+            best = max(best, event.fields["value"] or 0.0)
+            found.append((round(event.seconds, 1), round(math.exp(best), 4)))
+    return found
 
 
 def reached(rows: Sequence[Mapping[str, Any]], algo: str) -> dict[str, bool]:
@@ -82,6 +98,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--algorithms", nargs="*", default=["tpe", "random"], choices=ALGORITHMS)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
     parser.add_argument("--builds", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=0.0, help="of one search; 0: no limit")
+    parser.add_argument("--ncu-every", type=int, default=0)
     parser.add_argument("--until", type=float, default=float("inf"))
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--workers", type=int, default=4)
@@ -91,27 +109,32 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows: list[dict[str, Any]] = []
     if given.out and given.out.exists():
         rows = json.loads(given.out.read_text(encoding="utf-8"))["rows"]
-    there = {(row["task"], row["algorithm"], row["seed"]) for row in rows}
+    names = ("task", "algorithm", "seed", "ncu_every")
+    there = {tuple(row[each] for each in names) for row in rows}
     with tempfile.TemporaryDirectory() as scratch:
         for name, algo, seed in itertools.product(given.only, given.algorithms, given.seeds):
             few = name not in _MORE_SEEDS and (seed != given.seeds[0] or algo == "random")
-            if few or (name, algo, seed) in there or time.monotonic() - began > given.until:
+            known = (name, algo, seed, given.ncu_every) in there
+            if few or known or time.monotonic() - began > given.until:
                 continue
             rules = _rules(name)
             task = task_of(*tasks[name], name.replace("/", "_"))
-            outdir = (given.keep or Path(scratch)) / f"{task.name}-{algo}-{seed}"
+            outdir = (given.keep or Path(scratch)) / f"{task.name}-{algo}-{seed}-{given.ncu_every}"
             with LocalEvaluator(given.device, rules, given.workers) as evaluator:
                 if name.startswith("KernelBench/"):
                     evaluator.prepare_baseline(task.problem)
                 config = SearchConfig(
-                    budget=Budget(given.builds, patience=0),
+                    budget=Budget(given.builds, given.seconds),
                     algo=algo,
                     seed=seed,
+                    ncu_every=given.ncu_every,
                     workers=given.workers,
                     say=lambda line: print(line, flush=True),
                 )
                 figures = figures_of(task, evaluator, outdir, config)
-            rows.append({"task": name, "floor_share": floor_share(outdir), **figures})
+            found = {"task": name, "floor_share": floor_share(outdir), **figures}
+            found |= {"ncu_every": given.ncu_every, "curve": curve(outdir)}
+            rows.append(found)
             print(json.dumps(rows[-1]), flush=True)
             if given.out:
                 _write(given.out, rows, given.builds, given.device)

@@ -32,7 +32,7 @@ from kernelgym_train.mcgs.moves.table import OWN_MOVES
 from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.variant import Variant, launch_key, read_variant, state_key
 
-__all__ = ["ABSENT_AS", "measured", "space_of"]
+__all__ = ["ABSENT_AS", "measured", "space_of", "times_of"]
 
 ABSENT_AS = "-"
 COLUMNS = (
@@ -98,7 +98,7 @@ def measured(
             file.flush()
             done += len(chunk)
             print(f"{done} of {len(left)} programs judged", flush=True)
-    times = _times({key: found[key] for key in todo if key in found})
+    times = times_of({key: found[key] for key in todo if key in found})
     rows = {
         tuple(choice or ABSENT_AS for choice in config): times[key]
         for config, key in keys.items()
@@ -131,7 +131,7 @@ def _kernels(evaluator: Evaluator, variants: Sequence[Variant]) -> list[Kernel]:
     return [variant.kernel() for variant in variants]
 
 
-def _times(found: Mapping[str, Sequence[float]]) -> dict[str, float | None]:
+def times_of(found: Mapping[str, Sequence[float]]) -> dict[str, float | None]:
     """Return milliseconds by key; None where a kernel failed."""
     reference_ms = statistics.median([pair[1] for pair in found.values() if pair] or [0.0])
     return {key: pair[0] / pair[1] * reference_ms if pair else None for key, pair in found.items()}
