@@ -35,7 +35,6 @@ import re
 import secrets
 import signal
 import statistics
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -54,6 +53,7 @@ from benchmarks.search.table import Config, Table, write_table
 from kernelgym import Kernel, LocalEvaluator, Problem
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.tensors import bytes_of, tensors_of
@@ -64,7 +64,17 @@ from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.variant import state_key
 
-__all__ = ["SPACES", "MeasuredSpace", "SettingBench", "build", "columns_of", "rows_of"]
+__all__ = [
+    "SPACES",
+    "MeasuredSpace",
+    "SettingBench",
+    "build",
+    "columns_of",
+    "compile_for",
+    "read_kept",
+    "rows_of",
+    "space_named",
+]
 
 COMPILE_S = 60
 """Seconds after which a setting's compilation counts as a failure."""
@@ -196,7 +206,7 @@ def _load(source: str, folder: Path) -> type[torch.nn.Module]:
     return found
 
 
-def _compile_for(arch: int) -> None:
+def compile_for(arch: int) -> None:
     """Make launches in this process compile for an architecture, and do nothing else."""
     from triton.backends.compiler import GPUTarget
     from triton.runtime import JITFunction, driver
@@ -220,7 +230,7 @@ def _too_long(*_: object) -> None:
 
 
 def build(name: str, config: Config) -> tuple[Config, str, str, str]:
-    """Make a setting's kernel and compile it, in a process that `_compile_for` prepared.
+    """Make a setting's kernel and compile it, in a process that `compile_for` prepared.
 
     Returns:
         The setting; the program's key, empty if the rules do not make it; its source; and why it
@@ -265,11 +275,11 @@ class SettingBench:
         seeds = Seeds(secrets.token_hex(16))
         self._reference = reference = Reference(problem, self._rules, seeds, device)
         reference.prepare()
-        self._calls = []
-        for number, kind in enumerate(dict.fromkeys(reference.plan)):
-            if number < 2:
-                seed, forward = seeds.trial(number), seeds.forward(number)
-                self._calls.append(reference.judged_call(seed, forward, kind, None))
+        others = [kind for kind in reference.plan if kind != GIVEN]
+        self._calls = [
+            reference.judged_call(seeds.trial(number), seeds.forward(number), kind, None)
+            for number, kind in enumerate([GIVEN, *others[:1]])
+        ]
         inputs, expected = self._calls[0]
         size = bytes_of([inputs, expected.output])
         cache = torch.cuda.get_device_properties(device).L2_cache_size
@@ -377,7 +387,7 @@ def _measure(name: str, device: str, processes: int, kept: Path) -> None:
     with (
         kept.open("a", encoding="utf-8") as file,
         tempfile.TemporaryDirectory() as folder,
-        concurrent.futures.ProcessPoolExecutor(processes, spawn, _compile_for, (arch,)) as pool,
+        concurrent.futures.ProcessPoolExecutor(processes, spawn, compile_for, (arch,)) as pool,
     ):
         made = [pool.submit(build, name, config) for config in left]
         bench = SettingBench(OWN_TASKS[SPACES[name].task][0], device, Path(folder))
@@ -472,4 +482,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
