@@ -13,7 +13,8 @@ import torch
 from kernelgym.judge.inputs.kernelbench_bits import mersenne_cuda
 from kernelgym.judge.inputs.kernelbench_bits.draw import draw_as_on_cpu
 from kernelgym.judge.inputs.kernelbench_bits.mersenne_cuda import read_place
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.tensors import same_bytes
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Problem

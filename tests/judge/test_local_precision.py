@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import CPP, TIGHT, TRITON, forward_only, problem, replaced

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import BadRequest, read_request
 from kernelgym.judge.compiling.source import compose, units
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.memory.arena import encode, new_arena
-from kernelgym.judge.reference.reference import Seeds, same_bytes
+from kernelgym.judge.tensors import same_bytes
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import RULESETS, TimingProtocol

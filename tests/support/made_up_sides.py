@@ -5,9 +5,9 @@ import torch
 from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.memory.slots import TimedWindow
 from kernelgym.judge.processes.threads import RunTimes
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import TimedWindow
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.rulesets import TimingProtocol
 

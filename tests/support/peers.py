@@ -11,9 +11,10 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.processes.candidate_handle import Candidate
-from kernelgym.judge.reference.reference import Seeds
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.channel import Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import RULESETS, Limits
 from kernelgym.types import Problem

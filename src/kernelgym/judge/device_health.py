@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from kernelgym.capabilities import DeviceHealth
 
-__all__ = ["LOST_IN_A_ROW", "DeviceRecord"]
-
 LOST_IN_A_ROW = 3
 """Lost workers in a row after which a device is taken out of service."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 300.0

@@ -19,16 +19,6 @@ from dataclasses import dataclass
 from kernelgym.languages import header_variables
 from kernelgym.pretrained import HUB_VARIABLES, hub_variables
 
-__all__ = [
-    "COMPILER",
-    "TRUSTED",
-    "ZYGOTE",
-    "AllowList",
-    "header_folders",
-    "kept_variables",
-    "of_trusted",
-]
-
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
 
 

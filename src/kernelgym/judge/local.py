@@ -49,8 +49,6 @@ from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Build, Job, Kernel, Problem, Verdict
 
-__all__ = ["LocalEvaluator"]
-
 _MOST_STANDING_OF = 4  # standby takes at most a quarter of the memory; kernels need the rest
 _PROBE = Problem(
     "Probe/L1/1",

@@ -11,14 +11,6 @@ import resource
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judging_memory import device_bytes
 
-__all__ = [
-    "available_bytes",
-    "bound_own_memory",
-    "is_out_of_memory",
-    "lacked_memory",
-    "our_failure",
-]
-
 # Words of torch and the driver, then of cuBLAS, then of cuDNN, which has two.
 _SAID = ("out of memory", "outofmemory", "status_alloc_failed", "device_allocation_failed")
 

@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from kernelgym.judge.evidence.evidence import Evidence
     from kernelgym.judge.session.channel import Rejected
 
-__all__ = [
-    "Circumstances",
-    "JudgeFailure",
-    "JudgeOutcome",
-    "JudgedCalls",
-    "RunEnd",
-    "TimingOutcome",
-    "moved_verdict",
-    "verdict_of",
-    "verdict_of_failures",
-]
-
 
 @dataclass(slots=True)
 class JudgedCalls:

@@ -33,8 +33,6 @@ from kernelgym.judge.untrusted.protocol import ProtocolError
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.types import Verdict
 
-__all__ = ["WORKER_LOST", "WorkerPool"]
-
 WORKER_LOST = (OSError, EOFError, ProtocolError, ValueError, KeyError)
 """Exceptions of a request to a worker that is gone or sends an unreadable answer."""
 

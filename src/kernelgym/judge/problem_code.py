@@ -15,8 +15,6 @@ import torch
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.types import Problem
 
-__all__ = ["input_bytes", "names_of", "output_bytes"]
-
 
 def names_of(source: str, name: str) -> dict[str, Any]:
     """Run a problem's code and return the names that it defines.

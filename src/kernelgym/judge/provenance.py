@@ -25,8 +25,6 @@ from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler
 from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
 
-__all__ = ["code_digest", "device_kind", "provenance"]
-
 _PACKAGES = ("kernelgym", "torch", "triton", "numpy")
 _CODE = ("*.py", "*.h", "*.cpp")
 _DECIDING_ROOMS = ("judge", "languages", "answers", "evaluators")

@@ -20,16 +20,6 @@ from enum import StrEnum
 
 from kernelgym.types import Status
 
-__all__ = [
-    "RETRIES",
-    "Failure",
-    "Retry",
-    "RetryChange",
-    "RetryCondition",
-    "attempts_at",
-    "retry_for",
-]
-
 
 class Failure(StrEnum):
     """Way in which an attempt at judging a kernel failed."""

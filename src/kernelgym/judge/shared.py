@@ -11,8 +11,6 @@ from kernelgym.judging_memory import memory_budget
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 
-__all__ = ["shared_evaluator"]
-
 
 class _Shared(LocalEvaluator):
     """An evaluator that closes when its last user closes it."""

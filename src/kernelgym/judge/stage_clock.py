@@ -9,8 +9,6 @@ from dataclasses import fields
 
 from kernelgym.verdict import Stages
 
-__all__ = ["StageClock"]
-
 _STAGES = tuple(field.name.removesuffix("_s") for field in fields(Stages))
 
 

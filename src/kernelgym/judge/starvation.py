@@ -26,8 +26,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from kernelgym.errors import JudgeError
 
-__all__ = ["PATIENCE", "HostTooBusy", "Starvation", "missed_s", "read_small", "thread_times"]
-
 PATIENCE = 5.0
 """Wall seconds that a limit may grow to on a busy host, as a multiple of the limit."""
 _FIRST_S, _EVERY_S = 0.05, 0.5  # between looks; what answers sooner than the first costs nothing

@@ -10,17 +10,6 @@ import torch
 
 from kernelgym.rulesets import Precision
 
-__all__ = [
-    "DTYPES",
-    "bytes_of",
-    "leaves_of",
-    "lowest",
-    "plain_output",
-    "precisions_of",
-    "same_bytes",
-    "tensors_of",
-]
-
 DTYPES: Mapping[Precision, torch.dtype] = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,

@@ -29,8 +29,6 @@ from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Build, Kernel, Problem, Verdict
 
-__all__ = ["WorkerProcess"]
-
 _LOOK_S = 10.0  # between two looks whether the worker's processes get processors
 _REFERENCE_S = 600.0  # limit for the problem's own code
 _FIRST_BUILD_S = 600.0  # limit for the binding unit of all extensions, on a very busy machine

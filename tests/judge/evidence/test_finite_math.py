@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from kernelgym.errors import JudgeError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.finite_math import lost_nan, with_nan
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import JudgedCase, Rerun
-from kernelgym.judge.session.session import Rejected
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Severity, Status
 from support.programs import AFFINE, CPP, TIGHT, problem, replaced

@@ -13,8 +13,8 @@ from kernelgym.judge.evidence.evidence import prepare
 from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.known_calls import PublicCalls
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun
-from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status

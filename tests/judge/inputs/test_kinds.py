@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, InputSampling, plan, variants
-from kernelgym.judge.reference.reference import Reference, Seeds, tensors_of
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.runner import _chosen_by_value
+from kernelgym.judge.tensors import tensors_of
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import forward_only, problem

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from kernelgym.judge.inputs.kinds import GIVEN
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
 from support.programs import problem
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference import examine
 from kernelgym.judge.reference.fixed_state import fixed_state, partly, put_state, vary
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import forward_only, problem

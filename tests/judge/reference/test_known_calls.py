@@ -5,8 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.rulesets import RULESETS
 from support.programs import problem

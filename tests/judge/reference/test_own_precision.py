@@ -8,7 +8,8 @@ from torch import nn
 
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.widened import Widened
 from kernelgym.rulesets import RULESETS
 from support.programs import problem

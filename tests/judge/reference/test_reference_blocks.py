@@ -9,9 +9,10 @@ from torch import nn
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.compare.structure import describe_shape_of
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference import reference
 from kernelgym.judge.reference import runner as module
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.runner import InputsChanged, ReferenceRunner
 from kernelgym.rulesets import RULESETS, ErrorFactors
 from support.programs import problem

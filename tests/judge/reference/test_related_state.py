@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.related_state import related_state
 from kernelgym.rulesets import RULESETS
 from support.programs import problem

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Status
 from support.programs import problem

@@ -3,7 +3,7 @@
 import pytest
 
 from kernelgym.judge.retries import Failure
-from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.untrusted import protocol
 from kernelgym.types import Status
 from kernelgym.verdict import CONSTRUCTOR_FINDING

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym.judge.reference.reference import Reference
-from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.types import Kernel, Status
 from support.peers import (
     PROBLEM,

@@ -10,13 +10,13 @@ from kernelgym.baseline import Baseline, command_for
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.device.lock import DeviceLock
-from kernelgym.judge.reference.reference import Seeds
-from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.timing import baseline_store, baselines
 from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.baselines import Baselines
-from kernelgym.judge.timing.measure import Untimed
+from kernelgym.judge.timing.windows import Untimed
 from kernelgym.rulesets import RULESETS, Limits, precise_rules
 from kernelgym.types import Kernel, Status
 from support.programs import problem

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from kernelgym.judge.compare.compare import OutputComparison
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing import measure
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.judge.timing.windows import Untimed

@@ -12,11 +12,12 @@ from kernelgym.judge.evidence.device_share import DeviceShare
 from kernelgym.judge.evidence.evidence import Evidence
 from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun
-from kernelgym.judge.session.session import Rejected
-from kernelgym.judge.timing.measure import Measurement, Untimed
+from kernelgym.judge.timing.measure import Measurement
 from kernelgym.judge.timing.timer import Timer, _unexplained
+from kernelgym.judge.timing.windows import Untimed
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Finding, Kernel, Severity, Status, Timing
 from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED

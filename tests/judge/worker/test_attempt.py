@@ -16,8 +16,9 @@ from kernelgym.judge.outcome import JudgeOutcome, RunEnd
 from kernelgym.judge.processes.zygote_handle import family_of
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import RETRIES, Failure
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.worker import worker as worker_module
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.rulesets import RULESETS

@@ -39,20 +39,6 @@ from kernelgym.judge.tensors import tensors_of
 from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.verdict import Mismatch
 
-__all__ = [
-    "Calibration",
-    "OutputBounds",
-    "OutputComparison",
-    "RowBlocks",
-    "Sensitivity",
-    "byte_copy",
-    "compare",
-    "near",
-    "own_errors",
-    "surroundings",
-    "unchanging",
-]
-
 _HALVES = (torch.float16, torch.bfloat16)
 
 _FEW = 32  # elements among which one may be looked at again

@@ -29,17 +29,6 @@ from kernelgym.judge.compare.fused import fused_for
 from kernelgym.judge.compare.mismatch import MismatchPlaces
 from kernelgym.rulesets import ErrorFactors, Ruleset
 
-__all__ = [
-    "TINY",
-    "ErrorBound",
-    "ErrorDifference",
-    "Pair",
-    "calibrate",
-    "outside_bound",
-    "outside_fixed",
-    "unequal",
-]
-
 Pair = tuple[torch.Tensor, torch.Tensor]
 """The reference's output and the truth, both flat."""
 

@@ -19,8 +19,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["FusedComparison", "fused_for", "load"]
-
 _BLOCK = 1024  # larger blocks need so many registers that too few programs run at once
 _STEPS = 32
 _LEAST = 4096  # elements; for smaller tensors a launch costs more than it saves

@@ -9,8 +9,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["BINS", "close", "errors", "within"]
-
 BINS = tl.constexpr(1 << 11)
 """One per binary exponent of an fp64 number."""
 

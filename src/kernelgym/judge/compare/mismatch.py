@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from kernelgym.judge.compare.mismatch_pattern import MismatchCounts, pattern
 from kernelgym.verdict import Mismatch, Relation
 
-__all__ = ["MismatchPlaces", "relation"]
-
 Values: TypeAlias = NDArray[np.float64]
 
 _STRETCHES = 1 << 16

@@ -18,8 +18,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MismatchCounts", "MismatchRegion", "MismatchStretch", "find_region", "pattern"]
-
 Numbers: TypeAlias = NDArray[np.int64]
 
 _FILLED = 0.25  # share of wrong elements in a region: behind a relu, half are right by chance

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 
 import torch
 
-__all__ = ["wrong_share"]
-
 _SAMPLE = 1 << 16
 _FEWEST = 256
 """Elements of the sample that must take work; with fewer, nothing is said of an output."""

@@ -16,8 +16,6 @@ import torch
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["describe_shape_of", "name_of", "outline", "structure_problem"]
-
 
 def describe_shape_of(output: Any) -> Any:
     """Return an output's structure, types, shapes and strides, as `candidate.py` does."""

@@ -71,8 +71,6 @@ from kernelgym.judge.untrusted.sandbox.sandbox import SandboxPlan
 from kernelgym.languages import Language
 from kernelgym.rulesets import Limits
 
-__all__ = ["Away", "Builder", "BuiltLibrary", "sealed_copy"]
-
 _MEMORY_BYTES = 8 << 30
 """Address space of one compiler process; nvcc needs 3 GiB for torch's headers."""
 _FILE_BYTES = 256 << 20

@@ -41,8 +41,6 @@ from kernelgym.judge.compiling.missing_headers import missing_from_thin
 from kernelgym.judge.compiling.request import BuildRequest, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
 
-__all__ = ["HIP_STAGES", "STAGES", "BuildTools", "Compilation", "content_key"]
-
 STAGES = Path(__file__).with_name("nvcc_stages.py")
 """The program that runs nvcc's stages at the same time."""
 HIP_STAGES = Path(__file__).with_name("hip_stages.py")

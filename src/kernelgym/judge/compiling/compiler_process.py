@@ -24,17 +24,6 @@ from kernelgym.judge.starvation import Starvation
 from kernelgym.judge.untrusted.sandbox import sandbox
 from kernelgym.judge.untrusted.sandbox.sandbox import OWN_FAILURE, SandboxPlan
 
-__all__ = [
-    "FAILED",
-    "BuildLimit",
-    "ReadyCompiler",
-    "RunningCompiler",
-    "bounded",
-    "has_failed",
-    "is_transient",
-    "start",
-]
-
 _LOG_CHARACTERS = 8000
 FAILED = "\0failed\0"
 """Prefix of the log of a command that failed."""

@@ -14,8 +14,6 @@ from typing import Any
 
 from kernelgym.languages import Advice
 
-__all__ = ["explained"]
-
 _MOST_QUOTED = 8
 _LONGEST_LINE = 300
 _ERROR = re.compile(r"^(\S{1,500})\(\d+\): (?:catastrophic )?error(?: #[\w-]+)?: (.{1,1000})")

@@ -16,15 +16,6 @@ from pathlib import Path
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS
 
-__all__ = [
-    "Toolchain",
-    "compiler_folders",
-    "describe_cpu",
-    "find_compiler",
-    "searched_folders",
-    "toolchain",
-]
-
 
 def find_compiler() -> str:
     """Return the path of $CXX if set, else of g++, c++ or clang++.

@@ -14,8 +14,6 @@ from pathlib import Path
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.sandbox.paths import driver_libraries
 
-__all__ = ["CudaToolkit", "cuda_toolkit", "find_nvcc"]
-
 _HINT = (
     "language 'cuda' needs one: install the CUDA toolkit or set CUDA_HOME, or use language 'triton'"
 )

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from kernelgym.errors import UnsupportedLanguage
 
-__all__ = ["HipCompiler", "find_hip_clang", "hip_compiler"]
-
 _USUAL_ROOT = "/opt/rocm"
 _NEWEST_CLANG = 40
 _HEADER = "hip/hip_runtime.h"

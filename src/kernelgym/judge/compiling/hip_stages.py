@@ -22,8 +22,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main", "translated"]
-
 _FOLDERS = ("c10/cuda", "ATen/cuda")
 _INCLUDE = re.compile(r'(#\s*include\s*[<"])((?:ATen|c10)/cuda/[^>"\n]+)')
 

@@ -30,8 +30,6 @@ from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT, LibraryWork
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, joined
 from kernelgym.types import Build
 
-__all__ = ["CACHE_BYTES", "BuiltLibrary", "LibraryCache", "build_of"]
-
 CACHE_BYTES = 4 << 30
 _IN_USE_S = 60.0  # a library is copied within milliseconds after `find` returns it
 _OBJECT_IN_USE_S = 86400.0  # an object file is used only at the end of a build, by the linker

@@ -27,16 +27,6 @@ from pathlib import Path
 
 from kernelgym.types import Finding, Severity
 
-__all__ = [
-    "NOTHING_LEFT",
-    "RULES",
-    "LibraryWork",
-    "computes",
-    "device_functions",
-    "library_work",
-    "needed_symbols",
-]
-
 RULES = 7
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4

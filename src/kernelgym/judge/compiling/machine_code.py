@@ -33,16 +33,6 @@ from typing import Any, Self
 
 from kernelgym.verdict import MOST_FUNCTIONS, BuiltFunction
 
-__all__ = [
-    "NO_CODE",
-    "MachineCode",
-    "joined",
-    "machine_code",
-    "own_reports",
-    "ptxas_report",
-    "without_report",
-]
-
 _MOST_BYTES = 32 << 20
 _MOST_SECTIONS, _MOST_SYMBOLS, _MOST_RELOCATIONS = 20_000, 50_000, 100_000
 _MOST_TIMES = 4  # that a byte is hashed, on average: functions may overlap

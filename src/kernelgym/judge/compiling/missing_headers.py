@@ -10,8 +10,6 @@ import itertools
 import re
 from pathlib import Path
 
-__all__ = ["missing_from_thin"]
-
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 # The log may quote a hostile source that is made to slow the search down. Every repetition below

@@ -30,8 +30,6 @@ import threading
 import zlib
 from dataclasses import dataclass
 
-__all__ = ["NvccStages", "main", "read_stages", "run_stages"]
-
 _GENERATES_NAME = "--gen_module_id_file "
 _NAME_FILE = re.compile(r'--module_id_file_name "([^"]+)"')
 _HOST_TEXT = re.compile(r'--gen_c_file_name "([^"]+)"')

@@ -30,8 +30,6 @@ from kernelgym.judge.compiling.compiler_process import (
 from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, device_code
 
-__all__ = ["Away", "ProgramRefused", "ProgramRun", "ProgramSandbox", "run", "text_of"]
-
 Away = Callable[[], AbstractContextManager[object]]
 """Returns a block during which the device can be yielded, as the candidate waits for a build."""
 

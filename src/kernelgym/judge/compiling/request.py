@@ -26,15 +26,6 @@ from typing import Any
 
 from kernelgym.answers.screening.torch_use import without_comments
 
-__all__ = [
-    "BadRequest",
-    "BuildRequest",
-    "assumes_finite",
-    "names_architecture",
-    "nvcc_flags",
-    "read_request",
-]
-
 _MAX_SOURCE_BYTES = 4 << 20
 _MOST_TEXTS = 1000
 _LONGEST_FLAG = 4000

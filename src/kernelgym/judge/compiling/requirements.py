@@ -18,8 +18,6 @@ from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
 from kernelgym.judge.compiling.hip_compiler import find_hip_clang
 from kernelgym.languages import HeaderRoot, Language, Package
 
-__all__ = ["check_requirements", "header_paths"]
-
 _FINDERS = {"c++": find_compiler, "nvcc": find_nvcc, "hip clang": find_hip_clang}
 
 

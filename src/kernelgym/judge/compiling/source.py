@@ -14,17 +14,6 @@ from pathlib import Path
 from kernelgym.judge.compiling.request import BuildRequest
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, included_names
 
-__all__ = [
-    "BINDING_UNIT",
-    "CUDA_UNIT",
-    "UNIT",
-    "SourceUnit",
-    "compile_flags",
-    "compose",
-    "module_name",
-    "units",
-]
-
 UNIT, CUDA_UNIT = "unit.cpp", "unit.cu"
 BINDING_UNIT = THIN_HEADERS / "binding.cpp"
 # Many kernels name a C++ standard that older versions of torch wanted. torch's headers need C++17

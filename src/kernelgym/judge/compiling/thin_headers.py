@@ -25,8 +25,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["THIN_HEADERS", "ThinHeaders", "included_names", "thin_headers"]
-
 THIN_HEADERS = Path(__file__).with_name("thin")
 """Folder of the headers that stand in for torch's."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")

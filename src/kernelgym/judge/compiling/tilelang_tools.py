@@ -20,8 +20,6 @@ from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
 from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, text_of
 from kernelgym.judge.compiling.request import BadRequest, nvcc_flags
 
-__all__ = ["device_code", "host_library"]
-
 _NAME = "tilelang"
 _FORMATS = ("cubin", "fatbin")
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")

@@ -19,8 +19,6 @@ from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, text_of
 from kernelgym.judge.sandbox.paths import driver_libraries
 
-__all__ = ["assembler", "launcher"]
-
 _FLAGS = ("-O2", "-shared", "-fPIC", "-Wno-psabi", "-w")
 _MODULE = "triton"
 _OPTION = re.compile(r"(?!-o$)-{1,2}[A-Za-z][A-Za-z-]*(=[A-Za-z0-9_.,-]+)?|[0-9]+")

@@ -33,8 +33,6 @@ from kernelgym.pretrained import COPIES_OF_WEIGHTS, weight_bytes
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
-__all__ = ["Accelerator", "DeviceLost"]
-
 _COPIES = 8
 _CACHED_BYTES = 256 << 10
 _DEVICE_COPY_BYTES = 1 << 30

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["L2Cache"]
-
 
 class L2Cache:
     """The L2 cache of one CUDA device."""

@@ -27,8 +27,6 @@ from kernelgym.file_lock import is_free, locked, take
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.paths import cache_folder
 
-__all__ = ["DeviceLock", "device_lock", "lock_name"]
-
 # Two looks at a blocked device that lie less than this apart belong to one wait: the time between
 # them counts as blocked, too.
 _ONE_WAIT_S = 2.0

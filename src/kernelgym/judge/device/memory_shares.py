@@ -21,8 +21,6 @@ from pathlib import Path
 from kernelgym.file_lock import take
 from kernelgym.judging_memory import kernel_bytes
 
-__all__ = ["MemoryBudget", "holds_all", "usable_bytes"]
-
 _PARTS = 16
 _POLL_S = 0.002
 _BETWEEN = 2  # intermediate results, each as large as an output

@@ -17,8 +17,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["RecentKills"]
-
 _POLL_S = 0.05
 
 

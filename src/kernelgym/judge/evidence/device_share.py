@@ -24,8 +24,6 @@ from typing import Any
 
 from kernelgym.judge.compiling.library_symbols import computes
 
-__all__ = ["DeviceKernel", "DeviceRun", "DeviceShare", "OwnNames", "device_share", "read_run"]
-
 _MOST = 200
 _MOST_SPANS = 2000
 _OWNERS = ("library", "torch", "own")

@@ -39,28 +39,15 @@ from kernelgym.judge.compiling.library_symbols import computes, device_functions
 from kernelgym.judge.evidence.device_share import DeviceShare, OwnNames, device_share, read_run
 from kernelgym.judge.evidence.torch_share import TorchWork, counted, torch_share
 from kernelgym.judge.retries import Failure, attempts_at
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
 from kernelgym.verdict import SMALL_SHARE
-
-__all__ = [
-    "Evidence",
-    "from_watched_call",
-    "gather",
-    "in_timed_calls",
-    "on_device",
-    "prepare",
-    "profiled",
-    "read_profile",
-    "runs_faster",
-    "with_launches",
-    "without_own_kernels",
-]
 
 _ABLATED_S = 10.0
 _EXPLAINED = 0.25  # torch's share of the work: below, torch cannot have computed all of the output

@@ -22,12 +22,10 @@ from typing import Any
 import torch
 
 from kernelgym.errors import JudgeError
-from kernelgym.judge.reference.reference import tensors_of
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun, Rerun
-from kernelgym.judge.session.session import Rejected
+from kernelgym.judge.tensors import tensors_of
 from kernelgym.types import Finding, Severity
-
-__all__ = ["lost_nan", "with_nan"]
 
 _CODE = "nan_not_propagated"
 

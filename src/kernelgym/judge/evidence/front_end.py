@@ -30,13 +30,12 @@ from kernelgym.judge.processes.candidate_handle import (
     CandidateTimedOut,
 )
 from kernelgym.judge.retries import Failure
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.types import Finding, Kernel, Severity, Status
 from kernelgym.verdict import FRONT_END
-
-__all__ = ["FrontEnd", "with_texts"]
 
 _MOST_FUNCTIONS, _MOST_LAUNCHES, _MOST_TEXT = 256, 256, 200_000
 _COMPILE_S, _WHOLE_S = 20.0, 120.0

@@ -25,8 +25,6 @@ from kernelgym.judge.stage_clock import StageClock
 from kernelgym.languages import LANGUAGES
 from kernelgym.types import Kernel
 
-__all__ = ["InlineWatch", "can_be_watched"]
-
 _WORKS_APART = re.compile(
     "compile|thread|concurrent|asyncio|numpy|ctypes|dlpack|__array|memoryview|storage"
     r"|getattr|attrgetter|methodcaller|import_|importlib|__dict__|\b(eval|exec|vars)\b"

@@ -28,8 +28,6 @@ from kernelgym.judge.untrusted.watch.operator_work import (
     is_untold,
 )
 
-__all__ = ["TorchWork", "counted", "torch_share"]
-
 _UNKNOWN = 30.0
 """Weight of an operator of unknown cost, such as an FFT, a factorisation or a fused activation, in
 multiples of the bytes that it moves."""

@@ -50,18 +50,6 @@ from torch.overrides import TorchFunctionMode
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = [
-    "FOR_RANKS",
-    "GIVEN",
-    "NONFINITE",
-    "SALTED",
-    "TIED",
-    "InputSampling",
-    "is_salted",
-    "plan",
-    "variants",
-]
-
 GIVEN = "given"
 FOR_RANKS = frozenset(("clustered",))
 """Kinds for problems that sort or select elements by rank, and for no others."""

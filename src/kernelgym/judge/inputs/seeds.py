@@ -11,8 +11,6 @@ import torch
 
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["Seeds", "random_state", "seed_all"]
-
 
 @dataclass(frozen=True, slots=True)
 class Seeds:

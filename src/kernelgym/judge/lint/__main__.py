@@ -29,8 +29,6 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import too_large
 from kernelgym.types import Problem
 
-__all__ = ["main"]
-
 
 def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
     """Test one problem, in the child, and send what is found."""

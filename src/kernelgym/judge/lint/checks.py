@@ -24,14 +24,14 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, byte_copy, compare
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import GIVEN
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.lint.trivial_answers import Answer, trivial_answers
 from kernelgym.judge.reference.fixed_state import put_state
-from kernelgym.judge.reference.reference import ExpectedOutput, Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.judge.tensors import leaves_of, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
-
-__all__ = ["Found", "examine"]
 
 Found = Callable[[str, str], None]
 """Function that is called with a reason against a problem and its details."""

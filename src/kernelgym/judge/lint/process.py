@@ -33,8 +33,6 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
-__all__ = ["HygieneProcess", "lint"]
-
 _START_S = 300.0
 _GRACE_S = 0.9  # share of a test's time; after it, the process tries no further parameter
 

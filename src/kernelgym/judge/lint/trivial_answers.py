@@ -16,8 +16,6 @@ import torch
 
 from kernelgym.judge.tensors import leaves_of
 
-__all__ = ["Answer", "trivial_answers"]
-
 Answer = Callable[[list[Any]], Any]
 """Function of the leaves of a call's inputs that returns one part of an output."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from kernelgym.judge.out_of_memory import bound_own_memory
 from kernelgym.judge.sandbox.network import deny_network
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Do the one job that standard input holds."""

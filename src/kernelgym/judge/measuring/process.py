@@ -27,8 +27,6 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
-__all__ = ["compile_threads", "measure_device", "measure_reference", "prepared_baselines"]
-
 _DEVICE_S = 300.0
 _TRIALS_SHARE = 0.3
 """Share of a measurement's time limit that trials may take; the rest is for compiling."""

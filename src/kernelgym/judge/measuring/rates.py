@@ -19,8 +19,6 @@ from kernelgym.judge.device.lock import DeviceLock, lock_name
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.paths import cache_folder
 
-__all__ = ["device_rates"]
-
 _ROUNDS = 5
 _COPY_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}
 _SIDE = {"cpu": 1024, "cuda": 8192}

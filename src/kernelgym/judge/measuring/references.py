@@ -34,8 +34,6 @@ from kernelgym.paths import cache_folder
 from kernelgym.reference_time import TimeSetting
 from kernelgym.types import Problem
 
-__all__ = ["time_reference"]
-
 _SEED = 42
 _WARM_UP = 5
 _LEAST_TRIALS = 3

@@ -18,8 +18,6 @@ from typing import Any
 
 from kernelgym.judge.device.lock import DeviceLock
 
-__all__ = ["alone_on", "shared_while_compiling", "without_share"]
-
 _MEASURES = ("benchmark_gpu", "benchmark_gpu_with_cuda_graph")
 """Names of Inductor's functions that time a kernel on the device; some of them call others."""
 

@@ -28,8 +28,6 @@ import torch
 from kernelgym.judge.out_of_memory import our_failure
 from kernelgym.judge.untrusted import cuda_ipc
 
-__all__ = ["Arena", "ArenaRegion", "encode", "new_arena"]
-
 _HOST_GAP_BYTES = 1 << 20  # wide gaps cost nothing: untouched pages of the file take no memory
 _DEVICE_GAP_BYTES = 1 << 16
 _DEVICE_PAGE_BYTES = 2 << 20  # the smallest unit that the driver maps

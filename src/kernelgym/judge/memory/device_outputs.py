@@ -18,8 +18,6 @@ from kernelgym.errors import DeviceFull
 from kernelgym.judge.out_of_memory import is_out_of_memory
 from kernelgym.judge.untrusted import cuda_ipc
 
-__all__ = ["DeviceOutputs", "Unreadable"]
-
 # Types that torch can view over bytes and copy; its quantised and sub-byte types are none of them.
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype

@@ -19,8 +19,6 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.memory.arena import Arena, ArenaRegion, encode
 from kernelgym.judge.processes.threads import RunTimes
 
-__all__ = ["CallSlot", "TimedWindow", "alike", "encode_all", "fill"]
-
 
 @dataclass(frozen=True, slots=True)
 class CallSlot:

@@ -37,16 +37,6 @@ from kernelgym.rulesets import Limits
 if TYPE_CHECKING:
     from kernelgym.judge.processes.zygote_handle import Zygote
 
-__all__ = [
-    "USUAL",
-    "BoundedStream",
-    "Candidate",
-    "CandidateEnded",
-    "CandidateKind",
-    "CandidateTimedOut",
-    "makes_streams",
-]
-
 _SEND_S = 5.0
 _MAX_LATE_READS = 1000
 _MAX_BUILDS = 1024  # Triton asks for one assembly for each configuration it tries

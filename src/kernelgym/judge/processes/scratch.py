@@ -15,8 +15,6 @@ from pathlib import Path
 
 from kernelgym.file_lock import take
 
-__all__ = ["claim", "remove_folder", "sweep"]
-
 
 def claim(folder: Path) -> None:
     """Create a folder and hold its lock until this process ends."""

@@ -21,8 +21,6 @@ from dataclasses import dataclass
 
 from kernelgym.judge.starvation import read_small, thread_times
 
-__all__ = ["RunTimes", "Threads"]
-
 # Run time that a halted process may seem to gain: with `wchan` readable, and without. A timer tick
 # lasts 4 ms, and a clock read while its thread leaves the processor is right after the next tick.
 _ASLEEP_NS, _UNTOLD_NS = 200_000, 4_000_000

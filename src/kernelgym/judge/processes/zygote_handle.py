@@ -33,8 +33,6 @@ from kernelgym.judge.untrusted import protocol
 from kernelgym.languages import half_of, is_interpreted
 from kernelgym.rulesets import Limits
 
-__all__ = ["Zygote", "ZygoteFamily", "family_of", "start_zygote"]
-
 _PROGRAM = Path(protocol.__file__).with_name("zygote.py")
 _START_S = 120.0  # a busy machine needs this long to import torch and Triton
 _AHEAD_S = 5.0  # a driver that takes longer is blocked by a kernel that never ends

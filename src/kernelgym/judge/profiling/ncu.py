@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from kernelgym.counters import Counters, CountersStatus
 
-__all__ = ["TIME", "command", "failure", "read_output", "unknown_metrics"]
-
 TIME = "gpu__time_duration.sum"
 """Metric of a launch's time in nanoseconds, which is always read."""
 _MOST_LAUNCHES = 8

@@ -42,8 +42,6 @@ from kernelgym.judge.untrusted import profiled_call
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS, SandboxPlan
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["profile_kernel"]
-
 _FILE_BYTES, _SCRATCH_BYTES = 1 << 28, 1 << 30
 _MEMORY_BYTES = 32 << 30  # ncu keeps a copy of what a kernel writes while it repeats a launch
 _OPEN_FILES, _PROCESSES = 4096, 4096

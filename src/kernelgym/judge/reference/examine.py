@@ -52,8 +52,6 @@ from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes,
 from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.types import Finding
 
-__all__ = ["NOTHING_KNOWN", "InputConditions", "bears", "examine"]
-
 Draw = Callable[[int, str], tuple[list[Any], bool]]
 """Draws inputs of a kind under a seed; returns them, and whether the kind changed them."""
 

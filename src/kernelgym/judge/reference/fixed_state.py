@@ -20,17 +20,6 @@ import torch
 
 from kernelgym.judge.tensors import same_bytes
 
-__all__ = [
-    "STRENGTHS",
-    "edges",
-    "fixed_state",
-    "has_variances",
-    "is_constant",
-    "partly",
-    "put_state",
-    "vary",
-]
-
 STRENGTHS = (0.5, 0.05, 0.005)
 """Largest changes to try, the first that the reference bears, as a share of a value."""
 _VARIANCE = "running_var"

@@ -17,8 +17,6 @@ import torch
 from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.judge.tensors import bytes_of
 
-__all__ = ["PublicCalls"]
-
 _SHARE = 32  # of the device's memory
 _HOST_BYTES = 256 << 20
 

@@ -21,8 +21,6 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["OPERATIONS", "OperatorWatch"]
-
 OPERATIONS = ("elementwise", "reduction", "scan", "contraction", "convolution")
 """Classes of operations, from the least to the most error-prone."""
 

@@ -41,15 +41,6 @@ from kernelgym.pretrained import models_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Problem, Severity
 
-__all__ = [
-    "ExpectedOutput",
-    "Reference",
-    "Seeds",
-    "allow_tf32",
-    "same_bytes",
-    "tensors_of",
-]
-
 _CPU = torch.device("cpu")
 _KEPT_CONDITIONS = 4096
 _OTHER_SEED = 31337  # no verdict's: the examination must not depend on the secret

@@ -24,8 +24,6 @@ import torch
 
 from kernelgym.judge.tensors import same_bytes
 
-__all__ = ["related_state"]
-
 _LEAST_ELEMENTS = 4  # fewer numbers may be related by chance
 _COMPARED_ROWS = 64
 _SMALL_ELEMENTS = 1 << 20

@@ -26,8 +26,6 @@ from kernelgym.judge.tensors import bytes_of, plain_output, same_bytes, tensors_
 from kernelgym.judging_memory import device_bytes
 from kernelgym.rulesets import Precision
 
-__all__ = ["STEADY_BYTES", "ExpectedOutput", "InputsChanged", "ReferenceRunner", "place"]
-
 _USABLE = 0.9  # of a device's memory, by one worker alone
 _LARGE_SHARE = 16  # inputs and outputs above 1/16 of the device's memory are large
 _COPIED_BYTES = 256 << 20  # inputs up to this size are copied before each run

@@ -25,8 +25,6 @@ from kernelgym.judge.untrusted.buffers import fill_fresh_device_memory, fill_fre
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity
 
-__all__ = ["SoundnessTest"]
-
 _MOST_BYTES = 1 << 30
 """Inputs and outputs above this size are not tested: another set would take much memory."""
 _GIVEN_DRAWS = 3

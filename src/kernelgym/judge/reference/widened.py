@@ -14,8 +14,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Widened"]
-
 _NARROW = frozenset((torch.float16, torch.bfloat16, torch.float32))
 _CONVERSIONS = frozenset((torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16))
 

@@ -17,8 +17,6 @@ import struct
 
 from kernelgym.judge.untrusted.sandbox.seccomp import network_filter
 
-__all__ = ["deny_network"]
-
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _PR_SET_NO_NEW_PRIVS, _SET_MODE_FILTER = 38, 1
 # Threads that exist already are filtered, too. Without the second flag, Linux before 5.16 turns off

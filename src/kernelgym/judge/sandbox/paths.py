@@ -10,15 +10,6 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = [
-    "compiler_paths",
-    "driver_libraries",
-    "driver_paths",
-    "listable_paths",
-    "readable_paths",
-    "without",
-]
-
 _PACKAGE = Path(__file__).resolve().parents[2]  # kernelgym
 
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 
-__all__ = ["forget", "recall", "remember", "suffices"]
-
 _TRIED_AGAIN_S = 3600.0
 
 

@@ -18,10 +18,9 @@ from typing import Any
 import torch
 
 from kernelgym.judge.compare.compare import OutputComparison, compare
-from kernelgym.judge.reference.reference import ExpectedOutput, Reference
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.rulesets import Ruleset
-
-__all__ = ["advice", "config_advice", "interpreted_advice"]
 
 _ROUNDING = 2e-4  # a running fp32 sum of a million numbers errs less, TF32 more
 

@@ -21,11 +21,9 @@ from kernelgym.judge.device.l2_cache import L2Cache
 from kernelgym.judge.memory.arena import Arena, ArenaRegion, new_arena
 from kernelgym.judge.memory.device_outputs import DeviceOutputs, Unreadable
 from kernelgym.judge.memory.slots import CallSlot, alike, encode_all
-from kernelgym.judge.reference.reference import tensors_of
 from kernelgym.judge.session.channel import Channel, Rejected
+from kernelgym.judge.tensors import tensors_of
 from kernelgym.types import Status
-
-__all__ = ["CallBuffers"]
 
 _INPUTS = 0  # number of the arena that holds inputs; on the CPU it holds outputs, too
 _OUTPUTS = 1

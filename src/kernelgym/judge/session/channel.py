@@ -19,7 +19,8 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.feedback import cut_middle
-from kernelgym.judge.compiling.builder import BuiltLibrary, sealed_copy
+from kernelgym.judge.compiling.builder import sealed_copy
+from kernelgym.judge.compiling.library_cache import BuiltLibrary
 from kernelgym.judge.compiling.library_symbols import NOTHING_LEFT
 from kernelgym.judge.compiling.request import assumes_finite
 from kernelgym.judge.device.lock import DeviceLock
@@ -36,9 +37,6 @@ from kernelgym.judge.session.yielding import Yielding
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Mismatch, Severity, Status
 from kernelgym.verdict import CONSTRUCTOR_FINDING
-
-__all__ = ["Channel", "Rejected"]
-
 
 _LONGEST_PRINT = 4000
 _MOST_BUILDS = 1000  # remembered of one kernel

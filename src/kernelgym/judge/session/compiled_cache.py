@@ -15,8 +15,6 @@ import stat
 import tarfile
 from pathlib import Path
 
-__all__ = ["as_file", "pack", "relocate"]
-
 _MAX_BYTES = 256 << 20
 _MAX_FILES = 4096
 _PLACE = "/kernelgym-scratch-folder"

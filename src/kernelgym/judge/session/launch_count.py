@@ -15,8 +15,6 @@ from typing import Any
 from kernelgym.languages import noun_of
 from kernelgym.types import Finding, Kernel, Severity
 
-__all__ = ["LaunchTally"]
-
 
 @dataclass(slots=True)
 class LaunchTally:

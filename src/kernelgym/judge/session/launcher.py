@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.judge.compiling.builder import Away, Builder
+from kernelgym.judge.compiling.builder import Builder
 from kernelgym.judge.compiling.library_cache import BuiltLibrary
+from kernelgym.judge.compiling.programs import Away
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.processes.candidate_handle import Candidate, CandidateKind, makes_streams
 from kernelgym.judge.processes.zygote_handle import (
@@ -35,8 +36,6 @@ from kernelgym.languages import LANGUAGES, Language
 from kernelgym.pretrained import modules_of, weight_bytes
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem
-
-__all__ = ["CandidateProcesses"]
 
 
 class CandidateProcesses:

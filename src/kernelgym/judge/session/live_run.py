@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.session import CandidateSession
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem
-
-__all__ = ["JudgedCase", "LiveRun", "Rerun"]
 
 
 @dataclass(frozen=True, slots=True)

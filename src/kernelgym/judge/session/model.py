@@ -18,14 +18,12 @@ import torch
 
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.memory.slots import encode_all, fill
-from kernelgym.judge.reference.reference import Reference, tensors_of
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.session.compiled_cache import as_file, relocate
-from kernelgym.judge.tensors import bytes_of
+from kernelgym.judge.tensors import bytes_of, tensors_of
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Status
-
-__all__ = ["CandidateModel"]
 
 _CPU = torch.device("cpu")
 

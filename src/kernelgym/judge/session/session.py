@@ -31,19 +31,19 @@ from kernelgym.judge.compare.sampled_share import wrong_share
 from kernelgym.judge.compare.structure import describe_shape_of, outline
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.kinds import GIVEN, is_salted
-from kernelgym.judge.memory.slots import CallSlot, TimedWindow
+from kernelgym.judge.memory.slots import TimedWindow
 from kernelgym.judge.processes.candidate_handle import Candidate
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import ExpectedOutput, Reference, same_bytes, tensors_of
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.judge.session.advice import advice
 from kernelgym.judge.session.call_buffers import CallBuffers
 from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.model import CandidateModel
+from kernelgym.judge.tensors import same_bytes, tensors_of
 from kernelgym.rulesets import Ruleset, TimingProtocol
 from kernelgym.types import Finding, Kernel, Severity, Status
-
-__all__ = ["AS_LAYER", "CallSlot", "CandidateSession", "Rejected", "TimedWindow"]
 
 _CPU = torch.device("cpu")
 AS_LAYER = (

@@ -23,8 +23,6 @@ from collections.abc import Iterator
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.processes.candidate_handle import Candidate
 
-__all__ = ["Yielding"]
-
 _LEAST_RUN_S = 0.05  # run time between two halts: back-to-back timings would starve the candidate
 _PATIENCE_S = 0.2
 

@@ -20,8 +20,6 @@ import torch
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Problem
 
-__all__ = ["BaselineStore", "device_name"]
-
 _FORMAT = "1"  # raise it when `torch_compile.py` changes its options: old files would be used
 
 

@@ -19,19 +19,20 @@ from dataclasses import dataclass, replace
 from kernelgym.baseline import Baseline, command_for
 from kernelgym.errors import DeviceFull, JudgeError
 from kernelgym.judge.device.lock import DeviceLock
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.out_of_memory import is_out_of_memory, our_failure
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.compiled_cache import pack
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.timing.baseline_store import BaselineStore
-from kernelgym.judge.timing.measure import Stopwatch, Untimed
+from kernelgym.judge.timing.measure import Stopwatch
+from kernelgym.judge.timing.windows import Untimed
 from kernelgym.judge.untrusted.torch_compile import FOLDER
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Kernel, Problem
-
-__all__ = ["Baselines"]
 
 _BUDGET_S = 300.0
 _WARM_CALLS = 2

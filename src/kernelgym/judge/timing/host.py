@@ -45,17 +45,6 @@ from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.types import Finding, Severity, Timing
 from kernelgym.verdict import HOST_BUSY
 
-__all__ = [
-    "LEAST_QUIET_PAIRS",
-    "HostLoad",
-    "SiftedPairs",
-    "finding",
-    "has_waited",
-    "sift",
-    "timing_of",
-    "waited_share",
-]
-
 LEAST_QUIET_PAIRS = 3
 """Number of pairs that did not wait without which a kernel on a busy host stays untimed."""
 _WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway

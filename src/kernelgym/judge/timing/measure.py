@@ -34,15 +34,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.timing import host, speedup
 from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.judge.timing.windows import TimingWindows, Untimed
 from kernelgym.types import Finding, Severity, Status, Timing
 from kernelgym.verdict import CLOCK_MISMATCH
-
-__all__ = ["Measurement", "Stopwatch", "Untimed"]
 
 _MIN_PAIRS = 3  # pairs of windows before a timing may end because its time is up
 _CLEAN_WINDOWS = 9

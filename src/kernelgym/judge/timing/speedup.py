@@ -24,22 +24,6 @@ from kernelgym.rulesets import TimingProtocol
 from kernelgym.types import Timing
 from kernelgym.verdict import MOST_WINDOWS
 
-__all__ = [
-    "WindowPair",
-    "disbelief",
-    "enough",
-    "is_occupied",
-    "median_interval",
-    "outside_bounds",
-    "slow_down",
-    "summarise",
-    "suspicion",
-    "turn_ms",
-    "widened",
-    "window_costs",
-]
-
-
 _LEAST_QUIET = 4  # windows for a lower quartile
 _FLOOR_SLACK = 0.85  # kernels that mostly read reach more bandwidth than the copies of the floor
 _STANDARD_ERRORS = 4.0

@@ -19,19 +19,20 @@ from kernelgym.errors import JudgeError
 from kernelgym.judge.device.accelerator import Accelerator
 from kernelgym.judge.evidence.evidence import Evidence, in_timed_calls, runs_faster
 from kernelgym.judge.outcome import TimingOutcome
-from kernelgym.judge.reference.reference import Reference, tensors_of
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
+from kernelgym.judge.tensors import tensors_of
 from kernelgym.judge.timing import speedup
 from kernelgym.judge.timing.baselines import Baselines
-from kernelgym.judge.timing.measure import Measurement, Stopwatch, Untimed
+from kernelgym.judge.timing.measure import Measurement, Stopwatch
+from kernelgym.judge.timing.windows import Untimed
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Severity, Status
 from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
-
-__all__ = ["Timer"]
 
 _OUTLASTED = 1.5  # times a kernel's limit: by then a kernel that hangs on the device was killed
 

@@ -25,16 +25,17 @@ import torch
 
 from kernelgym.judge.device.memory_shares import holds_all
 from kernelgym.judge.inputs.kinds import GIVEN
+from kernelgym.judge.inputs.seeds import Seeds
+from kernelgym.judge.memory.slots import TimedWindow
 from kernelgym.judge.out_of_memory import our_failure
-from kernelgym.judge.reference.reference import ExpectedOutput, Seeds, tensors_of
+from kernelgym.judge.reference.runner import ExpectedOutput
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.session.session import AS_LAYER, CandidateSession, Rejected, TimedWindow
-from kernelgym.judge.tensors import bytes_of
+from kernelgym.judge.session.session import AS_LAYER, CandidateSession
+from kernelgym.judge.tensors import bytes_of, tensors_of
 from kernelgym.judge.timing import host
 from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.types import Finding, Status
-
-__all__ = ["TimingWindows", "Untimed"]
 
 _MAX_CALLS = 64
 _MAX_DEVICE_CALLS = 256

@@ -21,14 +21,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "Buffers",
-    "HeldBack",
-    "fill_fresh_device_memory",
-    "fill_fresh_memory",
-    "views_of_file",
-]
-
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize

@@ -44,8 +44,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CandidateParts", "serve"]
-
 SOURCE_NAME = "kernel.py"
 
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CapturedGraph"]
-
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _no_grad = torch.no_grad
 _Graph, _capturing, _current_stream = (

@@ -16,8 +16,6 @@ from collections import deque
 from types import ModuleType
 from typing import Any
 
-__all__ = ["Inbox"]
-
 _Message = tuple[dict[str, Any], list[int]]
 
 

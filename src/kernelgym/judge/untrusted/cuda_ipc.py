@@ -16,17 +16,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "DriverError",
-    "allocate",
-    "close_shared",
-    "extent",
-    "free",
-    "open_shared",
-    "share",
-    "view",
-]
-
 _LAZY_PEER_ACCESS = 1
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import linecache
 import sys
 
-__all__ = ["describe_error", "flush_output"]
-
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
     """Return the error's type, text and lines in the kernel's own file.

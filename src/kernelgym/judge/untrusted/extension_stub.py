@@ -17,8 +17,6 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-__all__ = ["BuildFailed", "replace_extension_builds"]
-
 
 class BuildFailed(RuntimeError):
     """The extension did not compile."""

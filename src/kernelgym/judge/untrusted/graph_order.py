@@ -14,8 +14,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["CapturedCalls", "Gap", "gaps"]
-
 
 class Gap(NamedTuple):
     """A call that may begin before all earlier ones have ended."""

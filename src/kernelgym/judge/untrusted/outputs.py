@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["copied", "describe", "export", "overlap", "overwrite", "tensors_in"]
-
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _copy, _fill = torch.Tensor.copy_, torch.Tensor.fill_
 _as_strided, _view = torch.Tensor.as_strided, torch.Tensor.view

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["NewParameters"]
-
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _copy, _no_grad = torch.Tensor.copy_, torch.no_grad
 

@@ -12,8 +12,6 @@ import socket
 import struct
 from typing import Any
 
-__all__ = ["MAX_MESSAGE_BYTES", "Decoder", "ProtocolError", "pack", "receive", "send"]
-
 MAX_MESSAGE_BYTES = 16 << 20
 _HEADER = struct.Struct("!I")
 

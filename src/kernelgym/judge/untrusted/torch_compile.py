@@ -15,8 +15,6 @@ import tarfile
 
 import torch
 
-__all__ = ["FOLDER", "begin", "misses", "save"]
-
 FOLDER = "baseline"
 _ARTIFACTS = "artifacts"
 _SETTINGS = {

@@ -36,8 +36,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-__all__ = ["main"]
-
 _ARCH = 90
 """Compute capability that Triton's tools are looked up for where there is no GPU."""
 

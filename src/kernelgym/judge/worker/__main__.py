@@ -22,8 +22,6 @@ from kernelgym.judge.untrusted import protocol
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["main"]
-
 
 def _exit_with_parent(lifeline: int) -> None:
     """End this process and its zygotes when the parent is gone."""

@@ -28,16 +28,15 @@ from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.advice import config_advice, interpreted_advice
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
-from kernelgym.judge.session.session import CandidateSession, Rejected
+from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
 from kernelgym.types import Finding, Kernel, Severity, Status
 from kernelgym.verdict import CUDA_ON_CPU, INTERPRETER_CHECK
-
-__all__ = ["Attempt", "Equipment"]
 
 _MOST_FOR_CONFIGS = 8  # calls beyond the planned ones
 

@@ -14,8 +14,6 @@ from kernelgym.judge.untrusted import protocol
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.types import Kernel, Problem
 
-__all__ = ["prepare_ahead", "serve"]
-
 _PAUSE_S = 0.02  # the next job often arrives within this time; preparing would delay it
 
 

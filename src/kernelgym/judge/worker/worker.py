@@ -22,16 +22,17 @@ from kernelgym.counters import Counters
 from kernelgym.judge.compiling.library_cache import LibraryCache, build_of
 from kernelgym.judge.device.accelerator import Accelerator, DeviceLost
 from kernelgym.judge.evidence.front_end import FrontEnd
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.out_of_memory import bound_own_memory, lacked_memory
 from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.profiling.profiler import profile_kernel
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import Reference, Seeds
+from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure, Retry, RetryChange, RetryCondition, retry_for
+from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import JudgedCase
-from kernelgym.judge.session.session import Rejected
 from kernelgym.judge.timing.baseline_store import BaselineStore, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
@@ -39,8 +40,6 @@ from kernelgym.judge.worker.attempt import Attempt, Equipment
 from kernelgym.languages import REFERENCE_LANGUAGE, half_of, is_interpreted
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Build, Kernel, Problem, Status, Verdict
-
-__all__ = ["Worker"]
 
 _Answer = TypeVar("_Answer")
 _COMPLAINT = re.compile(r"^(?:advice:.*|.*\b(?:error|fatal)\s*:.*(?:\n[ \t]+\S.*)?)", re.MULTILINE)

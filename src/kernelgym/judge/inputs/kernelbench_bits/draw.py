@@ -30,8 +30,6 @@ from kernelgym.judge.inputs.kernelbench_bits.mersenne import GeneratorPlace
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.tensors import tensors_of
 
-__all__ = ["draw_as_on_cpu"]
-
 _DEVICE_ELEMENTS = 1 << 18  # the CPU draws fewer elements in less time than the launch takes
 _TRIES = 2  # attempts on the device, before the inputs are drawn on the CPU
 

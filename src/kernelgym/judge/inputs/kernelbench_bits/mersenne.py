@@ -19,8 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNKS", "CHUNK_WORDS", "WORDS", "GeneratorPlace", "bit_chunks"]
-
 WORDS = 624
 # A polynomial's bits come in 32 chunks of 624 bits; each chunk starts a new 32-bit word.
 CHUNKS, CHUNK_WORDS = 32, 20

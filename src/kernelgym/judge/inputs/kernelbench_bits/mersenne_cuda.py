@@ -24,16 +24,6 @@ from kernelgym.judge.inputs.kernelbench_bits.mersenne import (
     bit_chunks,
 )
 
-__all__ = [
-    "DRAW_SOURCE",
-    "JUMP_SOURCE",
-    "SEGMENT_POWER",
-    "agrees",
-    "draw_uniform",
-    "read_place",
-    "write_place",
-]
-
 SEGMENT_POWER = 20
 """Logarithm of a segment's length."""
 

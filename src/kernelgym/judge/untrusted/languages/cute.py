@@ -24,14 +24,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "begin",
-    "count_launches",
-    "describe_error",
-    "environment",
-    "import_packages",
-]
-
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _COMPILES = frozenset({"generate_mlir", "generate_original_ir", "_prepare_compilation"})
 """Functions of CuTe DSL that trace and compile; an error below them is a compiler's complaint."""

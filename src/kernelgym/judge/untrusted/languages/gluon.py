@@ -14,14 +14,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "begin",
-    "count_launches",
-    "describe_error",
-    "environment",
-    "import_packages",
-]
-
 _COMPILES = frozenset({"compile", "cache_key"})
 """Functions of Triton that read and compile a kernel."""
 _HINT = (

@@ -8,14 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "begin",
-    "count_launches",
-    "describe_error",
-    "environment",
-    "import_packages",
-]
-
 
 def import_packages() -> None:
     """Import nothing."""

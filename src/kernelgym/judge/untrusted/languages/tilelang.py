@@ -20,15 +20,6 @@ from typing import Any
 
 import torch
 
-__all__ = [
-    "TileLangBuildFailed",
-    "begin",
-    "count_launches",
-    "describe_error",
-    "environment",
-    "import_packages",
-]
-
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
 _ERROR = re.compile(r"\b(error|Error)\b")
 _LAUNCHES = frozenset({"counted", "func", "tvm_ffi_wrapper"})

@@ -12,8 +12,6 @@ from __future__ import annotations
 import ctypes
 import os
 
-__all__ = ["enter", "fork", "map_ids"]
-
 _NEW = 0x00020000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -33,17 +33,6 @@ import sys
 from dataclasses import dataclass
 from types import ModuleType
 
-__all__ = [
-    "OWN_FAILURE",
-    "TIERS",
-    "SandboxPlan",
-    "adopt_orphans",
-    "confine",
-    "die_with_parent",
-    "mount_private",
-    "prefer_as_victim",
-]
-
 TIERS = ("ns+landlock+seccomp", "landlock+seccomp", "limits")
 OWN_FAILURE = 213
 """Exit status if this program itself failed, not its command; compilers use 1 to 4."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import errno
 import platform
 
-__all__ = ["network_filter", "syscall_filter"]
-
 
 def _table(text: str) -> dict[str, tuple[int, int | None]]:
     """Return system call numbers by name, on x86_64 and aarch64.

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ConfigTurns", "install", "turns"]
-
 _UNMEASURED = [float("inf")] * 3  # how Triton says that a config cannot run
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["compute_in_bf16"]
-
 _ARITHMETIC = (
     *("fadd", "fsub", "fmul", "fdiv", "frem", "precise_divf", "fma", "clampf"),
     *("minimumf", "minnumf", "maximumf", "maxnumf"),

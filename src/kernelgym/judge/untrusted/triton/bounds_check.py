@@ -17,8 +17,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["check_interpreter_accesses"]
-
 
 def check_interpreter_accesses(races: Any = None) -> None:
     """Patch Triton's interpreter to check the range of every memory access.

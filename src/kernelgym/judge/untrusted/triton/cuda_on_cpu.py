@@ -25,8 +25,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["changes", "take_cuda_for_cpu"]
-
 _CUDA, _CPU = torch.device("cuda", 0), torch.device("cpu")
 _TARGET = ("cuda", 90, 32)
 _PROPERTIES = {

@@ -31,8 +31,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["refusals"]
-
 _BUILTINS = (
     *("abs", "bool", "divmod", "enumerate", "float", "int", "isinstance", "len", "list", "max"),
     *("min", "pow", "print", "range", "reversed", "round", "sorted", "str", "sum", "tuple", "zip"),

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["GpuValues"]
-
 
 class GpuValues:
     """Patches the interpreter; without effect until it is switched on."""

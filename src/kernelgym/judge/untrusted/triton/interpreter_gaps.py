@@ -17,8 +17,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["fill"]
-
 _LAUNCH_OPTIONS = ("num_warps", "num_ctas", "num_stages")
 
 

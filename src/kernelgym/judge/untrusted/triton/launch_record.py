@@ -21,8 +21,6 @@ import textwrap
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-__all__ = ["Recorder"]
-
 _MOST = 256
 _DEPTH = 8
 _MOST_PROGRAMS = 2**31 - 1, 65535, 65535

@@ -23,8 +23,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["FUNCTIONS", "compute", "install", "with_semantic"]
-
 _Function = Callable[..., Any]
 
 

@@ -28,8 +28,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["DataRaceError", "Races"]
-
 
 class DataRaceError(RuntimeError):
     """Programs of one launch depend on the order in which they run."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ORDER", "StreamOrder", "StreamOrderError"]
-
 _WAIT = "on a GPU, that is done by stream.wait_stream(other), or by an event"
 
 

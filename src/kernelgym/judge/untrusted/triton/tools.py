@@ -19,8 +19,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["compile_something", "look_up_tools", "replace_tools"]
-
 Request = Callable[[dict[str, Any]], dict[str, Any]]
 
 

@@ -20,8 +20,6 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["warm_up"]
-
 _ROUNDS = 12  # Python 3.11 specialises code after eight runs
 _MOST_WORDS = 1 << 14  # of weights: one thread draws up to so many numbers
 

@@ -21,8 +21,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["DeviceKernels", "at_the_same_time"]
-
 _MOST = 200
 _MOST_NAME = 1000
 _NO_KERNELS = ("Memcpy", "Memset")

@@ -17,8 +17,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["fingerprint", "poison", "without_numbers"]
-
 # A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
 _device_of = torch._C.TensorBase.device.__get__
 

@@ -29,8 +29,6 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-__all__ = ["HostMemory", "existing"]
-
 _LOOKED_AT_BYTES = 1 << 30  # per call; takes about two seconds
 _COMPRESSED = {
     torch.sparse_csr: ("crow_indices", "col_indices"),

@@ -32,8 +32,6 @@ from typing import Any
 import torch
 from torch.utils import _device
 
-__all__ = ["HostTransfers"]
-
 # A kernel's `device` may say that tensors of the CPU lie on a GPU (`triton/cuda_on_cpu.py`).
 _device_of = torch._C.TensorBase.device.__get__
 

@@ -20,8 +20,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["LaunchTimes"]
-
 _HEAD_START_CYCLES = 20_000_000  # about 10 ms
 _NAMED = 16
 

@@ -26,8 +26,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Launches"]
-
 _INSTALLED = (
     *(sys.prefix, sys.base_prefix),
     os.path.dirname(os.path.dirname(os.path.abspath(torch.__file__))),

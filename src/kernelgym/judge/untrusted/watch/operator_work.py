@@ -32,20 +32,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = [
-    "ALLOCATIONS",
-    "COPIES",
-    "JOINS",
-    "Counter",
-    "OperatorCounts",
-    "computes_alone",
-    "is_capturing",
-    "is_estimated",
-    "is_untold",
-    "remember_implementations",
-    "tensors_in",
-]
-
 # `triton/cuda_on_cpu.py` patches `Tensor.device` to say ``cuda`` for tensors on the CPU; this is
 # the original getter, which tells the truth.
 _device_of = torch._C.TensorBase.device.__get__

@@ -25,8 +25,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["CallRecord", "CallRecorder", "counted_around", "uncounted", "watch_ways_past"]
-
 _ON_DEVICE: Any = torch._C._autograd.DeviceType.CUDA
 # Taken here, before a kernel could replace them.
 _autograd: Any = torch._C._autograd

@@ -37,8 +37,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Tracer"]
-
 _MOST_POINTERS = 4096  # in one tensor; more numbers are data
 _LOWEST = 1 << 16  # no memory is mapped below
 _MOST_NAMES = 200

@@ -12,8 +12,6 @@ import linecache
 from types import CodeType
 from typing import Any
 
-__all__ = ["MADE", "TEXTS"]
-
 
 def _patching(original: Any) -> Any:
     """Cache the builtins of the language and their patches between launches.

@@ -29,8 +29,6 @@ import os
 from types import ModuleType
 from typing import Any
 
-__all__ = ["install", "is_on"]
-
 
 def is_on() -> bool:
     """Return False if the environment asks for Triton's unchanged interpreter."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["MADE", "TEXTS"]
-
 _PLAIN = frozenset(f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)) | {
     "int1",
     "fp16",
