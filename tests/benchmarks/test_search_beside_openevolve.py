@@ -1,0 +1,73 @@
+"""The scripted model that is given to this search and to OpenEvolve alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.search.beside_openevolve import NUMBER, ScriptedModel, changed, serve, shown
+from benchmarks.search.gpu_kernels import OWN_TASKS
+from kernelgym import Kernel, Problem, Verdict
+from kernelgym.benchmark.run.openai_policy import EndpointSampling, OpenAIPolicy
+from kernelgym.testing import ScriptedEvaluator, verdict
+from kernelgym_train.mcgs import Budget, SearchConfig, optimize
+from kernelgym_train.mcgs.writing.writer import KernelWriter
+
+PROBLEM, START = OWN_TASKS["softmax"]
+
+
+def by_block(problem: Problem, kernel: Kernel) -> Verdict:
+    """Judge larger blocks as faster, and what is no Python as not compiled."""
+    if "deff" in kernel.source:
+        return verdict("compile_error")
+    return verdict("correct", speedup=int(dict(NUMBER.findall(kernel.source))["BLOCK"]) / 1000)
+
+
+def test_answer_changes_a_number_of_the_kernel_that_openevolve_shows() -> None:
+    prompt = (
+        "# Current Program Information\n- Fitness: 1\n\n```python\nother = 1\n```\n\n"
+        f"# Current Program\n```python\n{START.source}\n```\n\n# Task\nRewrite\n"
+        "```python\n# Your rewritten program here\n```"
+    )
+    assert shown(prompt) == START.source
+    answers = [ScriptedModel(seed).answer(prompt) for seed in range(8)]
+    assert answers == [ScriptedModel(seed).answer(prompt) for seed in range(8)]
+    assert len({NUMBER.search(answer) and tuple(NUMBER.findall(answer)) for answer in answers}) > 2
+    assert all("class ModelNew" in answer for answer in answers)
+
+
+def test_prompt_without_a_kernel_is_an_error() -> None:
+    with pytest.raises(ValueError, match="shows no kernel"):
+        shown("# The kernel to change\n\nnothing")
+
+
+def test_numbers_stay_in_their_ranges() -> None:
+    source = START.source
+    for step in range(200):
+        made = changed(source, str(step))
+        source = source if "deff" in made else made
+        numbers = {name: int(value) for name, value in NUMBER.findall(source)}
+        assert 16 <= numbers["BLOCK"] <= 16384 and 1 <= numbers["num_warps"] <= 16
+
+
+def test_search_reads_the_models_answers(tmp_path: Path) -> None:
+    model = ScriptedModel()
+    with (
+        serve(model) as url,
+        ScriptedEvaluator(by_block) as evaluator,
+        KernelWriter(
+            OpenAIPolicy("script", url, sampling=EndpointSampling(max_tokens=4096)),
+            free_moves=True,
+            repairs=0,
+        ) as writer,
+    ):
+        config = SearchConfig(
+            Budget(12, min_pred_gain=0.0),
+            algo="mcgs",
+            writer=writer,
+            moves=("vectorize_global_loads",),
+        )
+        result = optimize(PROBLEM, START, evaluator, tmp_path, config)
+    assert model.asked.total() > 6 and result["writer"]["outcomes"]["proposed"] > 6
+    assert result["speedup"] > 1.5
