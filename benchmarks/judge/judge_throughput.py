@@ -37,11 +37,11 @@ from typing import Any
 
 from benchmarks.conformance.cases import Case
 from benchmarks.conformance.sides import Server
-from benchmarks.machine import gpu, machine
+from benchmarks.machine import HostUse, gpu, machine
 from kernelgym.benchmark.kernelbench import as_kernelbench
 from kernelgym.judge import LocalEvaluator
 from kernelgym.rulesets import RULESETS as RULESETS_BY_NAME
-from kernelgym.types import Job, Kernel, Problem, Verdict
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 KERNELS = Path(__file__).with_name("throughput_kernels")
 CASES = (
@@ -273,8 +273,10 @@ class PlacedEvaluator(LocalEvaluator):
 
 def run_stream(options: argparse.Namespace, record: Record) -> None:
     """Judge the same stream of groups on 1, 2, ... GPUs, and on one without `own_time`."""
-    settings = [(int(count), RULESETS_BY_NAME["strict"]) for count in options.gpus.split(",")]
-    settings.append((1, dataclasses.replace(settings[0][1], own_time=0.0)))
+    strict = RULESETS_BY_NAME["strict"]
+    settings = [(int(count), strict) for count in options.gpus.split(",") if count]
+    if not options.with_own_time:
+        settings.append((1, dataclasses.replace(strict, own_time=0.0)))
     for count, rules in settings:
         own_time = "with" if rules.own_time else "without"
         key = f"gpus={count} workers={options.workers} {own_time} own_time"
@@ -289,34 +291,57 @@ def run_stream(options: argparse.Namespace, record: Record) -> None:
                 devices=[f"cuda:{number}" for number in range(count)],
             ) as evaluator,
         ):
-            root = options.kernelbench_root
-            record.measure("stream", key, partial(judge_stream, evaluator, root, count))
+            root, turns = options.kernelbench_root, options.turns
+            record.measure("stream", key, partial(judge_placed, evaluator, root, turns))
 
 
-def judge_stream(evaluator: PlacedEvaluator, root: Path, count: int) -> dict[str, Any]:
-    """Judge groups of eight answers to each problem, half of them wrong: two rounds for each GPU.
+def judge_placed(evaluator: PlacedEvaluator, root: Path, turns: int) -> dict[str, Any]:
+    """Judge a stream; return what `judge_stream` does, and how often workers met a new problem."""
+    warm_up(evaluator, root)
+    evaluator.changes = 0
+    found = judge_stream(evaluator, root, turns, "placed")
+    return found | {"preparations": evaluator.changes}
 
-    First, every worker judges a kernel of the first problem, so that starts are not counted.
+
+def warm_up(evaluator: Evaluator, root: Path) -> None:
+    """Have each worker judge two kernels of a stream's first problem: starts are not counted."""
+    case, workers = read_case(STREAM[0], root), evaluator.capabilities.workers
+    kernels = [unseen(case.kernel, f"warm {number}") for number in range(2 * workers)]
+    evaluator.evaluate_many([Job(case.problem, kernel) for kernel in kernels])
+
+
+def judge_stream(evaluator: Evaluator, root: Path, turns: int, mark: str) -> dict[str, Any]:
+    """Judge groups of eight answers to each problem, half of them wrong.
+
+    Args:
+        evaluator: The evaluator, warmed up.
+        root: A checkout of KernelBench.
+        turns: Groups of each problem for each GPU.
+        mark: Text that makes the kernels differ from those of other streams.
     """
     cases = [read_case(name, root) for name in STREAM]
-    prepare(evaluator, cases[0], evaluator.capabilities.workers)
-    evaluator.changes = 0
+    devices = evaluator.capabilities.devices
     jobs = [
-        Job(case.problem, answer(case.kernel, f"{turn} {number}", right=number % 2 == 0))
-        for turn in range(2 * count)
+        Job(case.problem, answer(case.kernel, f"{mark} {turn} {n}", right=n % 2 == 0))
+        for turn in range(turns * len(devices))
         for case in cases
-        for number in range(GROUP // 2)
+        for n in range(GROUP // 2)
     ]
-    started = time.perf_counter()
-    verdicts = [verdict for _, verdict in evaluator.evaluate_iter(jobs)]
+    verdicts, last_s = [], {}
+    before, started = HostUse.now(), time.perf_counter()
+    for _, verdict in evaluator.evaluate_iter(jobs):
+        verdicts.append(verdict)
+        last_s[verdict.device] = time.perf_counter() - started
     wall_s = time.perf_counter() - started
     return {
-        "gpus": count,
+        "gpus": len(devices),
         "verdicts": len(verdicts),
         "per_hour": 3600 * len(jobs) / wall_s,
+        "wall_s": wall_s,
         "mean_s": statistics.fmean(verdict.wall_s for verdict in verdicts),
-        "preparations": evaluator.changes,
         "by_device": dict(Counter(verdict.device for verdict in verdicts)),
+        "last_s": last_s,
+        "host": before.until_now(),
         "stages": mean_stages(verdicts),
         "counts": dict(Counter(verdict.status.value for verdict in verdicts)),
         "findings": outcomes(verdicts)["findings"],
@@ -416,6 +441,10 @@ def main() -> int:
     parser.add_argument("--rulesets", default=",".join(RULESETS))
     parser.add_argument("--workers", type=int, default=3, help="on each device, in groups")
     parser.add_argument("--gpus", default="1,2", help="how many at a time")
+    parser.add_argument("--turns", type=int, default=2, help="of a stream, for each GPU")
+    parser.add_argument(
+        "--with-own-time", action="store_true", help="leave out the stream without own_time"
+    )
     parser.add_argument("--without-theirs", action="store_true", help="leave KernelBench out")
     parser.add_argument("--without-ours", action="store_true")
     parser.add_argument("--out", type=Path, help="write the numbers to this JSON file")

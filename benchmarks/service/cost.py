@@ -25,24 +25,25 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.judge.judge_throughput import STREAM, answer, read_case, unseen
+from benchmarks.judge.judge_throughput import judge_stream, read_case, unseen, warm_up
 from benchmarks.machine import gpu, machine
 from benchmarks.service.servers import make_keys, real, scripted
 from kernelgym import RayEvaluator, RemoteEvaluator
 from kernelgym.judge import LocalEvaluator
 from kernelgym.suites import get_problem
 from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
-from kernelgym.types import Evaluator, Job, Kernel, Verdict
+from kernelgym.types import Evaluator, Job, Kernel
 
 PARTS = ("verdicts", "stream", "scripted", "fairness")
 THREADS = 32
@@ -152,7 +153,8 @@ def run_verdicts(options: argparse.Namespace) -> dict[str, Any]:
             "alone_s": alone,
             "outside_s": outside,
             "many_per_s": options.many / (time.perf_counter() - started),
-            "many": statuses(verdicts),
+            "many": dict(Counter(verdict.status.value for verdict in verdicts)),
+            "messages": sorted({each.message[:300] for each in verdicts if not each.correct}),
         }
 
     found = in_turns(options, measure)
@@ -181,25 +183,10 @@ def run_verdicts(options: argparse.Namespace) -> dict[str, Any]:
 
 def run_stream(options: argparse.Namespace) -> dict[str, Any]:
     """Measure a stream of groups on both sides."""
-    cases = [read_case(name, options.kernelbench_root) for name in STREAM]
 
     def measure(evaluator: Evaluator, mark: str) -> dict[str, Any]:
-        can = evaluator.capabilities
-        first = [Job(cases[0].problem, unseen(cases[0].kernel, f"{mark} w{n}")) for n in range(96)]
-        evaluator.evaluate_many(first[: 2 * can.workers])  # starts are not counted
-        jobs = [
-            Job(case.problem, answer(case.kernel, f"{mark} {turn} {n}", right=n % 2 == 0))
-            for turn in range(options.turns * len(can.devices))
-            for case in cases
-            for n in range(8)
-        ]
-        started = time.perf_counter()
-        verdicts = evaluator.evaluate_many(jobs)
-        wall_s = time.perf_counter() - started
-        return {"gpus": len(can.devices), "per_hour": 3600 * len(jobs) / wall_s} | {
-            "verdicts": len(jobs),
-            "statuses": statuses(verdicts),
-        }
+        warm_up(evaluator, options.kernelbench_root)
+        return judge_stream(evaluator, options.kernelbench_root, options.turns, mark)
 
     found, other = in_turns(options, measure), options.against
     rate = {
@@ -283,11 +270,6 @@ def run_fairness(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def statuses(verdicts: Sequence[Verdict]) -> dict[str, int]:
-    """Return how many verdicts have each status."""
-    return dict(Counter(verdict.status.value for verdict in verdicts))
-
-
 def main() -> int:
     """Measure the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -307,8 +289,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     here = gpu("cuda:0" if options.device == "all" else options.device)
+    cores = {"cores": len(os.sched_getaffinity(0))}  # of which taskset may leave a few
     data: dict[str, Any] = {
-        "machine": machine("torch", "triton", "fastapi", "uvicorn", "ray") | here
+        "machine": machine("torch", "triton", "fastapi", "uvicorn", "ray") | cores | here
     }
     runs = {
         "verdicts": run_verdicts,

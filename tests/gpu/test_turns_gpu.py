@@ -40,11 +40,13 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.mark.parametrize("in_turn", [False, True])
-def test_sides_take_turns_only_where_they_have_to(tmp_path, monkeypatch, in_turn):
+@pytest.mark.parametrize(
+    ("rules", "in_turn"), [("kernelbench", False), ("kernelbench", True), ("strict", True)]
+)
+def test_sides_take_turns_only_where_they_have_to(tmp_path, monkeypatch, rules, in_turn):
     problem = Problem("t/turns", "t", 1, "turns", PROBLEM.format(rows=ROWS))
     (tmp_path / "scratch").mkdir()
-    worker = Worker(RULESETS["kernelbench"], True, tmp_path, tmp_path / "scratch", device="cuda:0")
+    worker = Worker(RULESETS[rules], True, tmp_path, tmp_path / "scratch", device="cuda:0")
     given_back, vacate = [], CallBuffers.vacate
 
     def watched(buffers):

@@ -26,7 +26,7 @@ class Side:
         self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
         self.asked, self.kept, self.slots, self.running = [], [], 0, True
         self.outcome = OutputComparison(True)
-        self.refuses = None
+        self.refuses, self.alone = None, False
         self.graph, self.graph_is_empty = False, False
         self.around, self.near, self.lesson = {}, True, None
         self.jitter, self.must_launch = iter(()), 0

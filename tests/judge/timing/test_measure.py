@@ -227,11 +227,26 @@ def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_befo
     assert kernel.kept == baseline.kept == [[0]]
 
 
-@pytest.mark.parametrize(("sets", "in_turn"), [(9.9, True), (10.1, False)])
-def test_turns_are_taken_only_where_the_device_does_not_hold_both_sides(gpu, large, sets, in_turn):
+@pytest.mark.parametrize(
+    ("sets", "how", "in_turn"),
+    [
+        (9.9, {}, True),
+        (10.1, {}, False),
+        (10.9, {"as_layer": True}, True),
+        (11.1, {"as_layer": True}, False),
+        (10.1, {"alone": True}, True),
+        (23.0, {"alone": True}, False),
+    ],
+)
+def test_turns_are_taken_only_where_the_device_may_not_hold_both_sides(
+    gpu, large, sets, how, in_turn
+):
     for_contexts = 14 / 13
     gpu.total_memory = int((sets * (1 << 30) + SPARE_BYTES) * for_contexts)
     kernel, baseline = Side(20.0), Side(40.0)
+    for name, value in how.items():
+        setattr(kernel, name, value)
+    baseline.put_state = kernel.put_state = lambda *given: None
     timed(kernel, baseline)
     assert (("vacate",) in baseline.asked) == in_turn
 

@@ -238,6 +238,14 @@ def test_kernel_is_called_as_a_layer_at_least_once_and_not_timed_then(device):
     assert measured.timing.speedup == pytest.approx(4.0)
 
 
+def test_kernel_that_takes_turns_with_the_reference_is_called_as_a_layer(gpu):
+    gpu.total_memory = 3 << 20  # a call takes half a megabyte
+    kernel, baseline = Asked(3.0, device=CUDA), Asked(6.0, device=CUDA)
+    Stopwatch([LiveRun(None, Reference(), kernel)], baseline).measure()
+    assert ("vacate",) in kernel.asked
+    assert any(late is not None for late in kernel.late)
+
+
 @pytest.mark.parametrize("held", [{}, {"weight": torch.ones(3)}])
 def test_state_is_renewed_on_all_sides_before_a_kernel_is_called_as_a_layer(held):
     sides, reference = [Asked(ms, device=CUDA) for ms in (1.0, 2.0, 4.0)], Reference()

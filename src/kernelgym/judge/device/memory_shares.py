@@ -32,7 +32,9 @@ def usable_bytes(total_bytes: int) -> int:
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
 
 
-def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> bool:
+def holds_all(
+    total_bytes: int, inputs: int, outputs: int, kernels: int = 1, copies: int = 0
+) -> bool:
     """Return True if a device can hold kernels beside their one baseline.
 
     Intermediate results of all of them are allowed for.
@@ -42,8 +44,10 @@ def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> 
         inputs: Bytes of one call's inputs.
         outputs: Bytes of its outputs.
         kernels: Number of kernels.
+        copies: Number of copies of its outputs that each kernel's process makes.
     """
-    needed = kernels * kernel_bytes(inputs, outputs) + _BETWEEN * outputs
+    each = kernel_bytes(inputs, outputs) + copies * outputs
+    needed = kernels * each + _BETWEEN * outputs
     return needed <= usable_bytes(total_bytes)
 
 
