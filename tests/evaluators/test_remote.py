@@ -109,6 +109,28 @@ def test_jobs_of_a_sequence_travel_in_one_request_and_come_back_in_order() -> No
         assert remote.evaluate_many([]) == []
 
 
+def test_jobs_submitted_one_by_one_gather_while_a_request_is_under_way() -> None:
+    server, go_on = Server(), threading.Event()
+    judged = server.judged
+
+    def judge(row) -> dict:
+        if row["kernel"]["source"] == "first":
+            assert go_on.wait(30.0)
+        return judged(row)
+
+    server.judged = judge  # type: ignore[method-assign]
+    with connected(server) as remote:
+        _ = remote.capabilities
+        first = remote.submit(jobs("first")[0])
+        while not server.posts():
+            time.sleep(0.001)
+        others = [remote.submit(each) for each in jobs(*map(str, range(200)))]
+        go_on.set()
+        assert [each.result().message for each in [first, *others]][::200] == ["first", "199"]
+        counts = [len(json.loads(each.content)["jobs"]) for each in server.posts()]
+        assert counts[0] == 1 and sum(counts) == 201 and len(counts) < 50
+
+
 def test_many_jobs_are_split_by_number_and_by_size() -> None:
     server = Server()
     with connected(server) as remote:

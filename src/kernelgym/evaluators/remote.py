@@ -47,22 +47,13 @@ from kernelgym.evaluators.wire import (
 )
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
-from kernelgym.types import (
-    Capabilities,
-    Finding,
-    Job,
-    Kernel,
-    Problem,
-    Severity,
-    Status,
-    Verdict,
-)
+from kernelgym.types import Capabilities, Finding, Job, Kernel, Problem, Severity, Status, Verdict
 from kernelgym.verdict import unavailable
 
 if TYPE_CHECKING:
     import httpx
 
-_GATHER_S = 0.002  # jobs that are submitted together are then all there
+_GATHER_S = 0.002  # while a request is under way: jobs that are submitted together travel together
 _MOST_REQUESTS = 32
 _FIRST_CONTACT_S = 10.0
 _WAIT_S = 20  # for a request of one job: the verdict is then the answer
@@ -120,7 +111,7 @@ class RemoteEvaluator(EvaluatorBase):
         self._process, self._lock = os.getpid(), threading.Lock()
         self._places = threading.Semaphore(_MOST_REQUESTS)
         self._waiting: list[_Asked] = []
-        self._is_sending = False
+        self._is_sending, self._under_way = False, 0
         self._info: dict[str, Any] | None = None
         self._can: Capabilities | None = None
         self._with_source: set[str] = set()
@@ -234,10 +225,14 @@ class RemoteEvaluator(EvaluatorBase):
         return asked
 
     def _send(self) -> None:
-        """Send the waiting jobs, as many in one request as have gathered, until none waits."""
-        time.sleep(_GATHER_S)
+        """Send the waiting jobs, as many in one request as have gathered, until none waits.
+
+        The first of them do not wait for others.
+        """
         while True:
             self._places.acquire()
+            if self._under_way:
+                time.sleep(_GATHER_S)
             if not (asked := self._take()):
                 self._places.release()
                 return
@@ -256,6 +251,7 @@ class RemoteEvaluator(EvaluatorBase):
                 count += 1
             taken, self._waiting = self._waiting[:count], self._waiting[count:]
             self._is_sending = bool(taken)
+            self._under_way += bool(taken)
         return taken
 
     def _judge(self, asked: list[_Asked]) -> None:
@@ -265,6 +261,8 @@ class RemoteEvaluator(EvaluatorBase):
         except BaseException as error:
             _settle_all(asked, error)
         finally:
+            with self._lock:
+                self._under_way -= 1
             self._places.release()
 
     def _request(self, asked: _Asked) -> dict[str, Any]:

@@ -185,8 +185,7 @@ class _Routes:
                 422, "invalid", f"Idempotency-Key has {_LONGEST_IDEMPOTENCY} characters at most"
             )
         body = await body_of(request)
-        jobs = await asyncio.to_thread(read_jobs, body, tenant, service.judges, service.shelf)
-        batch, ids, is_new = await asyncio.to_thread(self._queue, tenant, key, jobs)
+        batch, ids, is_new = await asyncio.to_thread(self._queue, tenant, key, body)
         if is_new:
             service.runner.take(tenant.name, ids)
         if wait_s:
@@ -198,11 +197,10 @@ class _Routes:
             {"id": batch, "done": False, "jobs": [{"id": each} for each in ids]}, 202
         )
 
-    def _queue(
-        self, tenant: Tenant, key: str, jobs: list[dict[str, Any]]
-    ) -> tuple[str, tuple[str, ...], bool]:
-        """Store a batch, unless a limit forbids it; return as `JobStore.add`."""
+    def _queue(self, tenant: Tenant, key: str, body: bytes) -> tuple[str, tuple[str, ...], bool]:
+        """Read a request's jobs and store them, unless a limit forbids it; as `JobStore.add`."""
         store, keeping = self._service.store, self._service.keeping
+        jobs = read_jobs(body, tenant, self._service.judges, self._service.shelf)
         digest = hashlib.sha256(json.dumps(jobs, sort_keys=True).encode("ascii")).hexdigest()
         if not store.knows(tenant.name, key):
             waiting = store.queued(tenant.name)
