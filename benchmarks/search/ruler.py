@@ -163,8 +163,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     for option in ("builds", "seconds", "truth", "spinning"):
         options += [f"--{option}", str(getattr(given, option))]
 
+    usable = sorted(os.sched_getaffinity(0))
+
     def run(number: int) -> None:
-        cores = f"{2 * number},{2 * number + 1}"
+        cores = ",".join(map(str, usable[2 * number : 2 * number + 2]))
         pin = ["taskset", "-c", cores] if given.lanes > 1 else []
         while left and time.monotonic() - began < given.stop_after:
             name, seed = left.pop(0)
