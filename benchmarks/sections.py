@@ -300,8 +300,8 @@ ELSEWHERE = {
     "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
-    "interval_coverage.json": "28 verdicts beside two spinning processes: 14 untimed, the other "
-    "intervals hold the quiet speedup",
+    "interval_coverage.json": "48 verdicts beside two spinning processes, and 48 without: every "
+    "interval holds the quiet speedup",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
     "service_training.json": "rewards of a training run whose service was killed twice",
     "report_size.json": "what `kernelgym report` of 1,000 episodes takes",
