@@ -7,12 +7,14 @@ tensors, so that one kernel serves each shape and holds no shape's sizes.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernelgym.errors import UsageError
 from kernelgym.suites.spec import (
@@ -41,34 +43,38 @@ from kernelgym.suites.spec_sources import (
     run_parameters,
 )
 
-_READ_TENSOR = '''\
-def _read_tensor(path, key, digest):
-    """Return a tensor of a safetensors file, whose digest has to be as it was."""
-    import hashlib
-    import json
-
-    with open(path, "rb") as file:
-        data = file.read()
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise ValueError(f"{path} has changed since the spec was read")
-    length = int.from_bytes(data[:8], "little")
-    entry = json.loads(data[8 : 8 + length])[key]
-    begin, end = (8 + length + offset for offset in entry["data_offsets"])
-    dtype = {
-        DTYPES
-    }[entry["dtype"]]
-    values = torch.frombuffer(bytearray(data[begin:end]), dtype=dtype)
-    return values.reshape(entry["shape"])
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
-'''
+@functools.cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("kernelgym.suites"),
+        keep_trailing_newline=True,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made.filters["json"] = json.dumps
+    return made
 
 
-def _read_tensor_source() -> str:
-    """Return `_READ_TENSOR` with the types that files have."""
-    rows = [f'"{stored}": torch.{name}' for name, (stored, _) in DTYPES.items()]
-    lines = [f"{', '.join(rows[at : at + 4])}," for at in range(0, len(rows), 4)]
-    return _READ_TENSOR.replace("DTYPES", "\n        ".join(lines))
+def _filled(template: str, spec: KernelSpec, **values: object) -> str:
+    """Return a template of the folder ``templates``, filled with a spec and other values."""
+    return (
+        _templates()
+        .get_template(template)
+        .render(
+            spec=spec,
+            names=_constructed(spec),
+            held=[*spec.inputs],
+            copied=_copied(spec),
+            **values,
+        )
+    )
 
 
 def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> str:
@@ -77,126 +83,81 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
     Args:
         spec: The spec.
         shape: Sizes of the axes, with values of scalars and tensors.
-        reference: Source of the problem that the spec names, if it names one.
+        reference: Source of the problem that the spec names, if it names one; its class stays the
+            one that it means by ``Model``, as in ``super(Model, self).__init__()``.
     """
-    contract = spec.contract
-    if not contract.tensors:
+    if not spec.contract.tensors:
         return reference
-    inputs, outputs = spec.call_bytes(shape)
-    head = (
-        f"# {spec.name}, {spec.shape_name(shape)}: generated from a kernel spec.\n"
-        f"# Bytes of one call: {inputs} of inputs, {outputs} of outputs.\n"
-    )
     run = spec.reference.run if spec.reference is not None else ""
-    names, held = _constructed(spec), [*spec.inputs]
-    constructed: list[float] = [*spec.sizes(shape).values()]
-    constructed += [shape.scalars.get(s.name, s.value) for s in contract.scalars]
-    copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
-    made = _inputs(spec, shape)
-    lines = ["import torch", *([] if reference else ["from torch import nn"]), "", ""]
-    if any("_read_tensor(" in line for line in made):
-        lines += _read_tensor_source().splitlines()
+    held = [*spec.inputs]
     if reference:
-        lines += _adapted(held, copied, spec)
+        call = f"_forward({', '.join(['self', *held])})"
     else:
-        lines += ["class Model(nn.Module):", *_constructor(names)]
-        called = ", ".join(n if n in held else f"self.spec_{n}" for n in run_parameters(run))
-        lines += ["", f"    def forward({', '.join(['self', *held])}):"]
-        lines += [f"    {line}" for line in _called(f"run({called})", copied, spec)]
-    lines += ["", "", "def get_inputs():", *made]
-    lines += [f"    return [{', '.join(held)}]", "", "", "def get_init_inputs():"]
-    lines += [f"    return {constructed!r}", ""]
-    return head + (reference or run).rstrip() + "\n\n\n" + "\n".join(lines)
-
-
-def _adapted(held: list[str], copied: list[str], spec: KernelSpec) -> list[str]:
-    """Return lines that give a reference's ``Model`` the spec's inputs.
-
-    The class stays the one that the reference's text means by ``Model``, as in
-    ``super(Model, self).__init__()``.
-    """
-    called = ", ".join(["self", *held])
-    return [
-        "_reference_inputs = get_init_inputs",
-        "_construct, _forward = Model.__init__, Model.forward",
-        "",
-        "",
-        "def _constructed(self, *sizes):",
-        "    _construct(self, *_reference_inputs())",
-        "",
-        "",
-        f"def _called({called}):",
-        *_called(f"_forward({called})", copied, spec),
-        "",
-        "",
-        "Model.__init__, Model.forward = _constructed, _called",
-    ]
-
-
-def _called(call: str, copied: list[str], spec: KernelSpec) -> list[str]:
-    """Return lines that call a function on copies."""
-    lines = [f"    {name} = {name}.clone()" for name in copied]
-    if copied:
-        return [*lines, f"    found = {call}", *(line[4:] for line in _returned(spec, copied))]
-    return [f"    return {call}"]
+        taken = (n if n in held else f"self.spec_{n}" for n in run_parameters(run))
+        call = f"run({', '.join(taken)})"
+    scalars = [shape.scalars.get(s.name, s.value) for s in spec.contract.scalars]
+    made = list(_inputs(spec, shape))
+    return _filled(
+        "problem.py.j2",
+        spec,
+        shape=shape,
+        reference=reference,
+        run=run,
+        call_bytes=spec.call_bytes(shape),
+        reads_files=any("_read_tensor(" in value for _, value in made),
+        stored=list(DTYPES.items()),
+        body=_body(spec, call),
+        made=made,
+        constructed=repr([*spec.sizes(shape).values(), *scalars]),
+    )
 
 
 def kernel_source(spec: KernelSpec) -> str:
     """Return the module of the spec's kernel."""
     if spec.entry == "ModelNew":
         return spec.source
-    contract, launch = spec.contract, spec.launch
-    lines: list[str] = []
-    if not spec.is_extension:
-        lines += [spec.source.rstrip(), "", "", "import torch", "from torch import nn", "", ""]
-        callee = spec.entry
-    else:
-        lines += _extension(spec)
-        callee = f"extension.{host_function(spec)[0]}"
-    first = {name: choices[0] for name, choices in launch.meta.items()}
-    names, held = _constructed(spec), [*spec.inputs]
-    lines += ["class ModelNew(nn.Module):"]
-    if not contract.tensors:
-        lines += ["    def __init__(self, *_):", "        super().__init__()", ""]
-        lines += ["    def forward(self, *inputs):", f"        return {callee}(*inputs)", ""]
-        return "\n".join(lines)
-    lines += [*_constructor(names), "", f"    def forward({', '.join(['self', *held])}):"]
-    arguments = spec.called_with
-    outputs = [tensor for tensor in contract.tensors if tensor.role == "output"]
-    made = outputs if spec.returns == "arguments" else []
+    function, declared = host_function(spec) if spec.is_extension else ("", "")
+    callee = f"extension.{function}" if spec.is_extension else spec.entry
+    assigned, call = _launch(spec, callee)
+    outputs = [tensor.name for tensor in spec.contract.tensors if tensor.role == "output"]
+    body = _body(spec, call)
+    if spec.returns == "arguments":
+        body = f"{call}\nreturn {_one_or_all([*outputs, *_copied(spec)])}"
+    return _filled(
+        "kernel.py.j2",
+        spec,
+        source=literal(_extension_source(spec)) if spec.is_extension else "",
+        name=f"spec_{hashlib.sha256(spec.name.encode()).hexdigest()[:8]}",
+        function=function,
+        declaration=declared,
+        callee=callee,
+        assigned=assigned,
+        body=body,
+    )
+
+
+def _launch(spec: KernelSpec, callee: str) -> tuple[dict[str, str], str]:
+    """Return what ``forward`` assigns before it calls the kernel, by name, and the call."""
+    launch, held, tensors = spec.launch, [*spec.inputs], spec.contract.tensors
+    first = {name: str(choices[0]) for name, choices in launch.meta.items()}
+    made = [t for t in tensors if t.role == "output"] if spec.returns == "arguments" else []
     sized = () if spec.is_global else launch.grid
-    used = [*arguments, *sized, *(s for t in made for s in t.shape)]
-    tensors = [tensor.name for tensor in contract.tensors]
-    used_names = names_used(tuple(used))
-    for name in used_names:
-        if name in first:
-            lines += [f"        {name} = {first[name]}"]
-        elif name in names:
-            lines += [f"        {name} = self.spec_{name}"]
+    used = names_used((*spec.called_with, *sized, *(size for t in made for size in t.shape)))
+    sizes = {name: f"self.spec_{name}" for name in _constructed(spec)} | first
+    assigned = {name: sizes[name] for name in used if name in sizes}
     if spec.is_global:  # the grid is computed in C++, where meta-parameters are constants
-        lines += [f"        {n} = self.spec_{n}" for n in launch_sizes(spec) if n not in used_names]
-    copied = [tensor.name for tensor in contract.tensors if tensor.role == "inout"]
-    lines += [f"        {name} = {name}.clone()" for name in copied]
-    for tensor in made:
-        lines += [f"        {tensor.name} = {_empty(tensor, held)}"]
-    called = [each if each in tensors else as_python(each) for each in arguments]
+        assigned |= {name: sizes[name] for name in launch_sizes(spec)}
+    assigned |= {name: f"{name}.clone()" for name in _copied(spec)}
+    assigned |= {tensor.name: _empty(tensor, held) for tensor in made}
+    names = [tensor.name for tensor in tensors]
+    called = [str(each) if each in names else as_python(each) for each in spec.called_with]
     if spec.is_jit:
-        named = [name for name in first if name not in arguments]
-        assigned = names_used(tuple(used))
-        called += [f"{name}={name if name in assigned else first[name]}" for name in named]
-        grid = ", ".join(as_python(part) for part in launch.grid)
-        callee = f"{callee}[({grid},)]"
+        named = [name for name in first if name not in spec.called_with]
+        called += [f"{name}={name if name in used else first[name]}" for name in named]
+        callee += f"[({', '.join(map(as_python, launch.grid))},)]"
     if spec.is_global:
         called += launch_sizes(spec)
-    call = f"{callee}({', '.join(str(each) for each in called)})"
-    if spec.returns == "arguments":
-        every = [*(tensor.name for tensor in outputs), *copied]
-        lines += [f"        {call}", f"        return {_one_or_all(every)}", ""]
-    elif copied:
-        lines += [f"        found = {call}", *_returned(spec, copied), ""]
-    else:
-        lines += [f"        return {call}", ""]
-    return "\n".join(lines)
+    return assigned, f"{callee}({', '.join(called)})"
 
 
 def literal(text: str) -> str:
@@ -206,29 +167,13 @@ def literal(text: str) -> str:
     return f'{"r" if chr(92) in text else ""}"""{text}"""'
 
 
-def _extension(spec: KernelSpec) -> list[str]:
+def _extension_source(spec: KernelSpec) -> str:
+    """Return the C++ or CUDA source of the spec's extension."""
     choices = {name: given[0] for name, given in spec.launch.meta.items()}
     text = spec.source if spec.source.startswith("\n") else f"\n{spec.source}"
     constants = "".join(f"\nconstexpr int {name} = {value};" for name, value in choices.items())
     text = f"{constants}{text}".rstrip() + "\n"
-    if spec.is_global:
-        text += _launcher(spec)
-    lines = ["import torch", "from torch import nn"]
-    lines += ["from torch.utils.cpp_extension import load_inline", ""]
-    flags = ", ".join(json.dumps(flag) for flag in spec.launch.flags)
-    name = f"spec_{hashlib.sha256(spec.name.encode()).hexdigest()[:8]}"
-    if spec.has_device_code:
-        lines += [f"declaration = {json.dumps(host_function(spec)[1])}"]
-    lines += [f"source = {literal(text)}", "", "extension = load_inline(", f'    name="{name}",']
-    if spec.has_device_code:
-        lines += ["    cpp_sources=declaration,", "    cuda_sources=source,"]
-    else:
-        lines += ["    cpp_sources=source,"]
-    lines += [f'    functions=["{host_function(spec)[0]}"],']
-    if flags:
-        option = "extra_cuda_cflags" if spec.has_device_code else "extra_cflags"
-        lines += [f"    {option}=[{flags}],"]
-    return [*lines, ")", "", ""]
+    return text + _launcher(spec) if spec.is_global else text
 
 
 def host_function(spec: KernelSpec) -> tuple[str, str]:
@@ -236,7 +181,9 @@ def host_function(spec: KernelSpec) -> tuple[str, str]:
     if not spec.is_global:
         return spec.entry, declaration(spec.source, spec.entry)
     name = f"launch_{spec.entry}"
-    return name, f"void {name}({', '.join(_taken(spec))});"
+    taken = [parameter for parameter, _ in _launch_arguments(spec)]
+    taken += [f"int64_t size_{size}" for size in launch_sizes(spec)]
+    return name, f"void {name}({', '.join(taken)});"
 
 
 def launch_sizes(spec: KernelSpec) -> tuple[str, ...]:
@@ -246,28 +193,21 @@ def launch_sizes(spec: KernelSpec) -> tuple[str, ...]:
     return tuple(name for name in named if name not in launch.meta)
 
 
-def _taken(spec: KernelSpec) -> list[str]:
-    """Return the parameters of the generated C++ function that launches a CUDA kernel."""
+def _launch_arguments(spec: KernelSpec) -> Iterator[tuple[str, str]]:
+    """Yield parameters of the function that launches a ``__global__`` kernel, and its arguments."""
     tensors = [tensor.name for tensor in spec.contract.tensors]
     _, parameters = cpp_function(spec.source, spec.entry)
-    taken = []
     for number, (each, text) in enumerate(zip(spec.called_with, parameters, strict=True)):
-        floating = re.search("float|double|half", parameter_type(text), re.IGNORECASE)
-        kind = "torch::Tensor" if each in tensors else "double" if floating else "int64_t"
-        taken.append(f"{kind} given_{number}")
-    return [*taken, *(f"int64_t size_{name}" for name in launch_sizes(spec))]
+        kind, name = parameter_type(text), f"given_{number}"
+        if each in tensors:
+            yield f"torch::Tensor {name}", f"reinterpret_cast<{kind}>({name}.data_ptr())"
+        else:
+            floating = re.search("float|double|half", kind, re.IGNORECASE)
+            yield f"{'double' if floating else 'int64_t'} {name}", f"static_cast<{kind}>({name})"
 
 
 def _launcher(spec: KernelSpec) -> str:
     """Return the text of a function that launches a ``__global__`` kernel."""
-    tensors = [tensor.name for tensor in spec.contract.tensors]
-    _, parameters = cpp_function(spec.source, spec.entry)
-    given = []
-    for number, (each, text) in enumerate(zip(spec.called_with, parameters, strict=True)):
-        cast, value = "static_cast", f"given_{number}"
-        if each in tensors:
-            cast, value = "reinterpret_cast", f"{value}.data_ptr()"
-        given.append(f"{cast}<{parameter_type(text)}>({value})")
     sizes = {name: f"size_{name}" for name in launch_sizes(spec)}
     launch = spec.launch
 
@@ -275,48 +215,36 @@ def _launcher(spec: KernelSpec) -> str:
         plain = isinstance(part, int) or part in launch.meta
         return str(part) if plain else f"static_cast<unsigned>({as_cpp(part, sizes)})"
 
-    grid, block = (", ".join(map(count, parts)) for parts in (launch.grid, launch.block))
-    shared = count(launch.shared_bytes)
-    includes = (
-        "algorithm",
-        "torch/extension.h",
-        "c10/cuda/CUDAStream.h",
-        "c10/cuda/CUDAException.h",
+    return _filled(
+        "launcher.cu.j2",
+        spec,
+        functions=CPP_FUNCTIONS,
+        declaration=host_function(spec)[1],
+        grid=", ".join(map(count, launch.grid)),
+        block=", ".join(map(count, launch.block)),
+        shared=count(launch.shared_bytes),
+        given=", ".join(argument for _, argument in _launch_arguments(spec)),
     )
-    lines = ["", *(f"#include <{name}>" for name in includes), "", CPP_FUNCTIONS.rstrip(), ""]
-    lines += [f"{host_function(spec)[1].removesuffix(';')} {{"]
-    if launch.shared_bytes:
-        lines += [
-            f"  cudaFuncSetAttribute({spec.entry}, cudaFuncAttributeMaxDynamicSharedMemorySize,",
-            f"                       static_cast<int>({shared}));",
-        ]
-    lines += [
-        f"  {spec.entry}<<<dim3({grid}), dim3({block}),",
-        f"      {shared}, c10::cuda::getCurrentCUDAStream()>>>(",
-        f"      {', '.join(given)});",
-        "  C10_CUDA_KERNEL_LAUNCH_CHECK();",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
 
 
 def _constructed(spec: KernelSpec) -> list[str]:
     return [*spec.contract.axes, *(scalar.name for scalar in spec.contract.scalars)]
 
 
-def _constructor(names: list[str]) -> list[str]:
-    lines = [f"    def __init__({', '.join(['self', *names])}):", "        super().__init__()"]
-    return [*lines, *(f"        self.spec_{name} = {name}" for name in names)]
+def _copied(spec: KernelSpec) -> list[str]:
+    """Return the tensors that a call changes, which get copies."""
+    return [tensor.name for tensor in spec.contract.tensors if tensor.role == "inout"]
 
 
-def _returned(spec: KernelSpec, copied: list[str]) -> list[str]:
-    """Return lines that return `found` and the tensors that were changed."""
+def _body(spec: KernelSpec, call: str) -> str:
+    """Return lines that return a call's results and the tensors that it changed."""
+    if not (copied := _copied(spec)):
+        return f"return {call}"
     outputs = [tensor for tensor in spec.contract.tensors if tensor.role == "output"]
     if not outputs:
-        return [f"        return {_one_or_all(copied)}"]
+        return f"found = {call}\nreturn {_one_or_all(copied)}"
     found = "found" if len(outputs) == 1 else "*found"
-    return [f"        return {found}, {', '.join(copied)}"]
+    return f"found = {call}\nreturn {found}, {', '.join(copied)}"
 
 
 def _one_or_all(names: list[str]) -> str:
@@ -339,14 +267,13 @@ def _laid_out(value: str, tensor: SpecTensor) -> str:
     return value
 
 
-def _inputs(spec: KernelSpec, shape: SpecShape) -> list[str]:
-    """Return lines that make a shape's input tensors."""
-    values, lines = spec.sizes(shape), []
+def _inputs(spec: KernelSpec, shape: SpecShape) -> Iterator[tuple[str, str]]:
+    """Yield a shape's input tensors, and expressions that make them."""
+    values = spec.sizes(shape)
     for tensor in spec.contract.tensors:
         if tensor.role != "output":
             init = shape.inits.get(tensor.name) or tensor.init or Randn()
-            lines.append(f"    {tensor.name} = {_laid_out(_made(tensor, init, values), tensor)}")
-    return lines
+            yield tensor.name, _laid_out(_made(tensor, init, values), tensor)
 
 
 def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> str:
