@@ -171,6 +171,23 @@ def test_actor_that_is_lost_without_a_job_is_replaced(made) -> None:
     assert evaluator.submit(jobs(1)[0]).result(20).correct
 
 
+def test_lost_actor_is_replaced_though_ending_it_fails(made, monkeypatch) -> None:
+    judge, cluster = made(["h1"])
+    assert judge.evaluate_many(jobs(1))[0].correct
+    kill, failed = cluster.kill, []
+
+    def kill_once(actor: FakeActor) -> None:
+        if not failed:
+            failed.append(actor)
+            raise RuntimeError("the head is busy")
+        kill(actor)
+
+    monkeypatch.setattr(cluster, "kill", kill_once)
+    cluster.actors[0].die()
+    assert judge.evaluate_many(jobs(2))[1].correct
+    assert failed == cluster.actors[:1]
+
+
 def test_job_that_loses_actor_after_actor_is_unavailable_and_others_go_on(made) -> None:
     def judge(actor: FakeActor, job: Job) -> Any:
         if "NUMBER = 0" in job.kernel.source:

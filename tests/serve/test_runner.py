@@ -193,6 +193,21 @@ def test_problem_that_has_changed_since_is_an_error_of_the_job(made) -> None:
     assert runner.store.job("a", ids[0]).outcome["error"]["code"] == "other_digest"
 
 
+def test_job_whose_evaluator_cannot_be_made_is_unavailable_and_the_next_one_is_judged(made) -> None:
+    def fails(rules, timing):
+        raise OSError("no space left on device")
+
+    runner = made(ScriptedEvaluator(), others=fails)
+    (bad,) = add(runner, "a", "bad", ruleset="kernelbench")
+    (good,) = add(runner, "a", "good")
+    runner.start()
+    until(lambda: states(runner, "a", [bad, good]) == ["done", "done"])
+    runner.drain()
+    outcome = runner.store.job("a", bad).outcome["verdict"]
+    assert outcome["status"] == "unavailable" and "no space left" in outcome["message"]
+    assert "verdict" in runner.store.job("a", good).outcome
+
+
 def test_idle_runner_is_ready_after_its_canary_and_not_when_that_fails(made, monkeypatch) -> None:
     judge = ScriptedEvaluator()
     runner = made(judge, job=canary(judge.capabilities))

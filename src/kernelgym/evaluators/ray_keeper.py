@@ -265,13 +265,13 @@ class ActorKeeper:
     def _replace(self, post: ActorPost, actor: LiveActor, why: str) -> None:
         """End an actor for good; another one is started after a pause."""
         self._lose(actor, why)
-        self._cluster.kill(actor.handle)
         pause_s = _FIRST_PAUSE_S * 2 ** min(post.failures, _MOST_DOUBLINGS)
         with self._changed:
             post.actor, post.reason = None, why
             post.retry_at = time.monotonic() + min(pause_s, _LONGEST_PAUSE_S)
             post.failures += 1
             post.lost_actors += 1
+        self._cluster.kill(actor.handle)  # last: Ray may raise, and the post must be free then
         if self._model is None and all(each.failures >= _FAILED_STARTS for each in self._posts):
             self._refuse(UsageError(f"no actor can be started on the Ray cluster: {why}"))
 

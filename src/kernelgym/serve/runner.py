@@ -179,6 +179,10 @@ class Runner:
             except UsageError as error:
                 self._finish(found.id, _error("usage", str(error)))
                 continue
+            except Exception as error:  # the job has begun, and nothing would ever finish it
+                _LOG.exception("job %s cannot be given to an evaluator", found.id)
+                self._finish(found.id, self._failed(error))
+                continue
             self._submit(found.id, tenant, evaluator, job, found.request["seed"])
 
     def _submit(
@@ -220,9 +224,7 @@ class Runner:
             outcome = _error("usage", str(error))
             self.verdicts["refused"] += name != _CANARY
         except Exception as error:
-            outcome = self._unavailable(
-                f"the evaluator raised {type(error).__name__}: {error}", "evaluator_failed"
-            )
+            outcome = self._failed(error)
         else:
             outcome = {"verdict": verdict.to_dict()}
             self._count(verdict)
@@ -237,6 +239,11 @@ class Runner:
         if verdict.stages is not None:
             for stage in fields(Stages):
                 self.stage_s[stage.name.removesuffix("_s")] += getattr(verdict.stages, stage.name)
+
+    def _failed(self, error: Exception) -> dict[str, Any]:
+        """Return the outcome of a job on which the evaluator fails."""
+        message = f"the evaluator raised {type(error).__name__}: {error}"
+        return self._unavailable(message, "evaluator_failed")
 
     def _unavailable(self, message: str, code: str) -> dict[str, Any]:
         can = self.judges.own.capabilities
