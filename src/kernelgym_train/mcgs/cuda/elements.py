@@ -21,6 +21,7 @@ from kernelgym_train.mcgs.cpp.syntax import (
 )
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaText, global_indices, statements_of
 
+_TOGETHER = re.compile(r"__sync|__shfl|atomic|threadIdx|blockIdx|blockDim|gridDim|__shared__")
 _LEAVES = ("return_statement", "break_statement", "continue_statement", "goto_statement")
 
 
@@ -36,9 +37,13 @@ class CudaElements:
     """Number of elements, as the guard has it."""
     declaration: Node
     """Declaration of the index, alone in its statement."""
-    guard: Node
     body: tuple[Node, ...]
     """Statements for one element."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the body names no other thread: no shuffles, barriers, atomics or own numbers."""
+        return not any(_TOGETHER.search(text_of(each)) for each in self.body)
 
     def accesses(self) -> dict[str, list[Node]]:
         """Return the accesses ``array[i]`` in the body, by array."""
@@ -87,7 +92,7 @@ def elements_of(text: CudaText, kernel: CudaKernel) -> CudaElements | None:
         return None
     if any(node.type in _LEAVES for each in body for node in walk(each)):
         return None
-    return CudaElements(kernel, index, kind, bound[1], statements[0], guard, tuple(body))
+    return CudaElements(kernel, index, kind, bound[1], statements[0], tuple(body))
 
 
 def written(node: Node) -> set[str]:

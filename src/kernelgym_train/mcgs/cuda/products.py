@@ -33,7 +33,8 @@ from kernelgym_train.mcgs.cuda.text import (
 )
 
 _FLOATS = ("float", "double")
-_ZERO = re.compile(r"0(\.0*)?[fF]?")
+ZERO = re.compile(r"0(\.0*)?[fF]?")
+"""Pattern of a literal that a sum begins at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,6 @@ class CudaOperand:
     """One operand of a product."""
 
     array: str
-    element: str
     subscript: Node
     along: str
     """Name of the index beside ``k`` in the subscript: the row or the column."""
@@ -128,6 +128,8 @@ def _guarded(
             parts = each.children_by_field_name("declarator")
             own = [text_of(declared_name(part)) in indices for part in parts]
             if not any(own):
+                if identifiers(each) & set(indices):
+                    return None  # its value differs from element to element
                 before.append(each)
             elif not all(own):
                 return None
@@ -169,7 +171,7 @@ def _total(before: list[Node]) -> tuple[str, str] | None:
     kind = text_of(before[0].child_by_field_name("type"))
     value = plain_text(parts[0].child_by_field_name("value"))
     name = text_of(declared_name(parts[0]))
-    return (name, kind) if kind in _FLOATS and _ZERO.fullmatch(value) else None
+    return (name, kind) if kind in _FLOATS and ZERO.fullmatch(value) else None
 
 
 def counted_loop(loop: Node) -> tuple[str, Node, Node] | None:
@@ -231,7 +233,7 @@ def _operand(node: Node, kernel: CudaKernel, k: str, bounds: dict[str, str]) -> 
         return None
     step = found.coefficient(k)
     near = step is not None and step.constant == 1
-    return CudaOperand(text_of(array), pointer.element, index, along[0], near)
+    return CudaOperand(text_of(array), index, along[0], near)
 
 
 def _is_end(after: list[Node], kernel: CudaKernel, operands: set[str]) -> bool:

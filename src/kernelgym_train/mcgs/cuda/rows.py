@@ -20,18 +20,17 @@ from kernelgym_train.mcgs.cpp.syntax import (
     children,
     declared_name,
     identifiers,
+    index_node,
     plain_text,
     text_of,
     walk,
 )
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
-from kernelgym_train.mcgs.cuda.products import counted_loop
+from kernelgym_train.mcgs.cuda.products import ZERO, counted_loop
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaText, statements_of
 
-_ZERO = re.compile(r"0(\.0*)?[fF]?|0")
 _EXTREMES = {"fmaxf": "fmaxf", "fminf": "fminf", "max": "max", "min": "min"}
 _ALLOWED = ("declaration", "expression_statement", "for_statement")
-_TOGETHER = re.compile(r"__sync|__shfl|atomic|threadIdx|blockIdx|blockDim|gridDim|__shared__")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +55,9 @@ class CudaRows:
 def rows_of(text: CudaText, kernel: CudaKernel) -> CudaRows | None:
     """Return a kernel as one that computes one row a thread; None for another form."""
     found = elements_of(text, kernel)
-    if found is None or any(each.type not in _ALLOWED for each in found.body):
+    if found is None or not found.is_alone:
         return None
-    if any(_TOGETHER.search(text_of(each)) for each in found.body):
+    if any(each.type not in _ALLOWED for each in found.body):
         return None
     loops = []
     initial = _initial(found.body)
@@ -88,28 +87,55 @@ def _adds_once(body: tuple[Node, ...], loops: list[CudaRowLoop]) -> bool:
 
 
 def _own_elements(found: CudaElements, loops: list[CudaRowLoop]) -> bool:
-    """Return True if arrays that are written have one subscript each, but for the column's name."""
+    """Return True if no lane reads an element that another lane writes.
+
+    Arrays that are written have one subscript each, but for the column's name. In a loop, it tells
+    columns apart; outside of loops, such arrays stand in stores alone, which one lane makes.
+    """
     arrays = {name for each in found.body for name in written(each)}
     places: dict[str, set[str]] = {}
+    named = accesses = 0
     for statement in found.body:
         loop = next((each for each in loops if each.node.id == statement.id), None)
         for node in walk(statement):
+            named += node.type == "identifier" and text_of(node) in arrays
             array = text_of(node.child_by_field_name("argument"))
-            if node.type == "subscript_expression" and array in arrays:
-                names = {} if loop is None else {loop.variable: "<column>"}
-                places.setdefault(array, set()).add(_renamed(node, names))
-    named = sum(
-        node.type == "identifier" and text_of(node) in arrays
-        for statement in found.body
-        for node in walk(statement)
-    )
-    accesses = sum(
-        node.type == "subscript_expression"
-        and text_of(node.child_by_field_name("argument")) in arrays
-        for statement in found.body
-        for node in walk(statement)
-    )
+            if node.type != "subscript_expression" or array not in arrays:
+                continue
+            accesses += 1
+            index = index_node(node)
+            if index is None or not (
+                is_store(statement) if loop is None else _tells_apart(index, loop.variable)
+            ):
+                return False
+            names = {} if loop is None else {loop.variable: "<column>"}
+            places.setdefault(array, set()).add(_renamed(node, names))
     return named == accesses and all(len(each) == 1 for each in places.values())
+
+
+def is_store(statement: Node) -> bool:
+    """Return True if a statement assigns to an element of an array."""
+    inner = children(statement)
+    target = inner[0].child_by_field_name("left") if inner else None
+    plain = statement.type == "expression_statement"
+    return plain and target is not None and target.type == "subscript_expression"
+
+
+def _tells_apart(index: Node, column: str) -> bool:
+    """Return True if a subscript differs from column to column, by its form."""
+    if index.type == "identifier":
+        return text_of(index) == column
+    if index.type == "parenthesized_expression":
+        inner = children(index)
+        return len(inner) == 1 and _tells_apart(inner[0], column)
+    left, right = (index.child_by_field_name(name) for name in ("left", "right"))
+    sign = text_of(index.child_by_field_name("operator"))
+    if index.type != "binary_expression" or left is None or right is None or sign not in "+*":
+        return False
+    return any(
+        _tells_apart(one, column) and column not in identifiers(other)
+        for one, other in ((left, right), (right, left))
+    )
 
 
 def _renamed(node: Node, names: dict[str, str]) -> str:
@@ -154,7 +180,7 @@ def _loop(node: Node, initial: dict[str, str]) -> CudaRowLoop | None:
         if step is None or combined.setdefault(text_of(target), step) != step:
             return None
     for name, how in combined.items():
-        if name not in initial or (how == "+" and not _ZERO.fullmatch(initial[name])):
+        if name not in initial or (how == "+" and not ZERO.fullmatch(initial[name])):
             return None
         if _reads(body, name) != sum(_changes(body, name)):
             return None

@@ -31,8 +31,6 @@ class CudaParameter:
     element: str
     """Type of a pointer's elements, such as ``float``; of a number, its type."""
     is_pointer: bool
-    is_constant: bool
-    """Whether nothing is written through the pointer, by its type."""
     node: Node
 
 
@@ -215,8 +213,7 @@ def _parameter(node: Node) -> CudaParameter | None:
     pointer = declarator.type == "pointer_declarator"
     if pointer and text_of(declarator).count("*") > 1:
         return None
-    words = {text_of(each) for each in node.children if each.type == "type_qualifier"}
-    return CudaParameter(text_of(name), text_of(kind), pointer, "const" in words, node)
+    return CudaParameter(text_of(name), text_of(kind), pointer, node)
 
 
 def _constants(nodes: Sequence[Node]) -> dict[str, CudaConstant]:

@@ -99,6 +99,9 @@ def test_cuda_moves_keep_what_a_kernel_computes(
             "total = total + 1.0f; for (int c = 0; c < cols; ++c) total += w[c]; const float scale",
         ),
         ("* scale * w[c];", "* scale * w[c] + (c ? y[row * cols + c - 1] : 0.0f);"),
+        ("y[row * cols + c] =", "y[row] +="),  # each lane would change one element
+        ("y[row * cols + c] =", "y[row * cols + c / 2] ="),
+        ("const float scale", "w[row] = total; total = total + w[row]; const float scale"),
     ],
 )
 def test_rows_of_another_form_are_not_shared(before: str, after: str) -> None:
@@ -107,6 +110,21 @@ def test_rows_of_another_form_are_not_shared(before: str, after: str) -> None:
     start = read_variant(Kernel(kernel_source(text.replace(before, after)), "cuda"))
     moves = [move for move, _ in RuleProposer(start).priors(start)]
     assert "share_rows" not in moves
+
+
+def test_kernel_that_ends_with_a_barrier_is_read() -> None:
+    text = CASES["gelu"].text
+    end = text.index("}", text.index("__global__"))
+    for barrier in ("__syncthreads();", "__syncwarp();"):
+        start = read_variant(Kernel(kernel_source(f"{text[:end]}{barrier}{text[end:]}"), "cuda"))
+        moves = [move for move, _ in RuleProposer(start).priors(start)]
+        assert moves and "avoid_atomics_reduce" not in moves
+
+
+def test_product_whose_text_names_what_a_tile_names_is_left_alone() -> None:
+    text = f"#define THREADS 16\n{CASES['product'].text}"
+    start = read_variant(Kernel(kernel_source(text), "cuda"))
+    assert "register_block" not in [move for move, _ in RuleProposer(start).priors(start)]
 
 
 def test_pointers_to_one_array_are_not_restricted() -> None:

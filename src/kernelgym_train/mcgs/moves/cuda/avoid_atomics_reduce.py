@@ -78,11 +78,12 @@ def _addition(found: CudaElements) -> tuple[Node, Node] | None:
     if len(calls) != 1 or last.type != "expression_statement" or children(last) != calls:
         return None
     given = calls[0].child_by_field_name("arguments")
-    place, *values = [] if given is None else children(given)
-    if text_of(calls[0].child_by_field_name("function")) != "atomicAdd" or len(values) != 1:
+    terms = [] if given is None else children(given)
+    if text_of(calls[0].child_by_field_name("function")) != "atomicAdd" or len(terms) != 2:
         return None
+    place, value = terms
     pointers = {n for n in identifiers(place) if n in found.kernel.pointers}
     one_place = not identifiers(place) - pointers and len(pointers) == 1
     elements = {found.kernel.pointers[n].element for n in pointers}
     names = "partial" in text_of(found.kernel.node)
-    return (place, values[0]) if one_place and elements == {"float"} and not names else None
+    return (place, value) if one_place and elements == {"float"} and not names else None

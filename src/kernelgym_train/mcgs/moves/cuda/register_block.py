@@ -112,7 +112,7 @@ def register_block(variant: Variant) -> Iterator[Realisation]:
     for name, kernel in text.kernels.items():
         product = product_of(text, kernel)
         launch = text.only_launch(name)
-        if product is None or launch is None or _names(product) & _TAKEN:
+        if product is None or launch is None or _TAKEN & {*_names(product), *text.constants}:
             continue
         for tile in _TILES:
             placed = _launched(product, launch, tile)

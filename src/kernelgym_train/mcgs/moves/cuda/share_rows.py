@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tree_sitter import Node
-
 from kernelgym_train.mcgs.cpp.editing import indent_of
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
-from kernelgym_train.mcgs.cpp.syntax import children, text_of
-from kernelgym_train.mcgs.cuda.rows import CudaRowLoop, CudaRows, rows_of
+from kernelgym_train.mcgs.cpp.syntax import text_of
+from kernelgym_train.mcgs.cuda.rows import CudaRowLoop, CudaRows, is_store, rows_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
 from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
@@ -52,7 +50,7 @@ def _body(found: CudaRows) -> str:
     for statement in elements.body:
         if statement.id in loops:
             parts += [_shared(loops[statement.id]), *_combined(loops[statement.id])]
-        elif _stores(statement):
+        elif is_store(statement):
             parts.append(f"if (lane == 0) {{ {text_of(statement)} }}")
         else:
             parts.append(text_of(statement))
@@ -66,14 +64,6 @@ def _body(found: CudaRows) -> str:
         "}",
     ]
     return "\n".join(lines)
-
-
-def _stores(statement: Node) -> bool:
-    """Return True if a statement stores an element, which one lane does for all."""
-    inner = children(statement)
-    target = inner[0].child_by_field_name("left") if inner else None
-    plain = statement.type == "expression_statement"
-    return plain and target is not None and target.type == "subscript_expression"
 
 
 def _shared(loop: CudaRowLoop) -> str:

@@ -49,9 +49,9 @@ def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
     text = read_cuda(file_of(variant).cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), elements_of(text, kernel)
-        if launch is None or found is None or "WIDTH" in text_of(kernel.node):
+        if launch is None or found is None or "WIDTH" in text.text:
             continue
-        width = _width(found)
+        width = _width(found) if found.is_alone else None
         grid = None if width is None else _fewer_blocks(text, launch, width)
         if width is None or grid is None:
             continue
