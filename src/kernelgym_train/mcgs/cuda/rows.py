@@ -10,7 +10,6 @@ each access, but for the name of the column, so that a lane reads only what it w
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tree_sitter import Node
