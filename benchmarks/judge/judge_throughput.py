@@ -341,6 +341,10 @@ def judge_stream(evaluator: Evaluator, root: Path, turns: int, mark: str) -> dic
         "mean_s": statistics.fmean(verdict.wall_s for verdict in verdicts),
         "by_device": dict(Counter(verdict.device for verdict in verdicts)),
         "last_s": last_s,
+        "device_stages": {
+            device: mean_stages([each for each in verdicts if each.device == device])
+            for device in last_s
+        },
         "host": before.until_now(),
         "stages": mean_stages(verdicts),
         "counts": dict(Counter(verdict.status.value for verdict in verdicts)),
