@@ -17,7 +17,8 @@ import threading
 from typing import Self
 
 from kernelgym.errors import JudgeError, UsageError
-from kernelgym.types import Evaluator, Finding, Job, Kernel, Problem, Severity, Status, Verdict
+from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
+from kernelgym.verdict import unavailable
 
 
 class AwaitedEvaluator:
@@ -72,13 +73,7 @@ class AwaitedEvaluator:
         except Exception as error:
             message = f"the evaluator raised {type(error).__name__}: {error}"
         can = self.evaluator.capabilities
-        return Verdict(
-            Status.UNAVAILABLE,
-            message=message,
-            findings=(Finding("evaluator_failed", message, Severity.INFO),),
-            device=can.device,
-            ruleset=can.ruleset.label,
-        )
+        return unavailable(message, "evaluator_failed", can.device, can.ruleset.label)
 
     async def close(self) -> None:
         """Take back the kernels that no worker has begun, and wait for the others.
