@@ -4,9 +4,10 @@ Run ``python -m benchmarks.languages.run --device cuda:0 [--parts PARTS] [--lang
 [--seconds S] [--out FILE]``. What FILE holds already is not measured again, so a run that was cut
 off goes on.
 
-`kernels`: the three problems of `problems` in fp16 by the kernels of `kernels`, each judged under
-``strict``: status, speedup with its lower bound, kernel time, and for the norm and the softmax the
-share of the device's memory bandwidth (one read and one write of the tensor).
+`kernels`: the three problems of `problems` in fp16, by the kernels of `kernels` and by three of the
+red team's corpus, each judged under ``strict``: status, speedup with its lower bound, kernel time,
+and for the norm and the softmax the share of the device's memory bandwidth (one read and one write
+of the tensor).
 `verdicts`: how long a verdict on a language's sample takes, and its stages: with a cold cache, a
 source that differs in a blank, and a source seen before.
 `batch`: sixteen kernels of one problem, all different, by four workers: seconds a kernel.
@@ -40,8 +41,15 @@ from kernelgym.types import Job, Kernel, Problem, Verdict
 PARTS = ("kernels", "verdicts", "batch", "corpus")
 FOLDER = Path(__file__).parent
 CORPUS = FOLDER.parents[1] / "tests" / "adversarial"
+PROBLEMS = ("linear_gelu", "rmsnorm", "softmax")
 MOVED = ("rmsnorm", "softmax")
 """Problems whose kernels read their input once and write as much."""
+OF_THE_CORPUS = {
+    "softmax gluon": "softmax_row_a_program.gluon",
+    "softmax tilelang": "fp16_softmax_fragments.tilelang",
+    "linear_gelu tilelang": "fp16_linear_gelu_epilogue.tilelang",
+}
+"""Kernels of the red team's corpus that solve one of the problems: problem and language, name."""
 WORKERS, BATCH = 4, 16
 
 
@@ -74,6 +82,13 @@ def problem_of(name: str) -> Problem:
     """Return one of the problems of `problems`."""
     source = (FOLDER / "problems" / f"{name}.py").read_text()
     return Problem(f"Languages/L1/{name}", "Languages", 1, name, source)
+
+
+def kernel_path(problem: str, language: str) -> Path:
+    """Return the file of a language's kernel for one of the problems."""
+    if (shared := OF_THE_CORPUS.get(f"{problem} {language}")) is not None:
+        return CORPUS / "honest" / f"{shared}.py"
+    return FOLDER / "kernels" / f"{problem}.{language}.py"
 
 
 def sample_of(language: str) -> tuple[Problem, str]:
@@ -115,11 +130,11 @@ def judge_kernels(run: Run, language: str) -> None:
     hardware = known_gpu(gpu(run.options.device).get("gpu", ""))
     rows, columns, size = 8192, 4096, 2
     with LocalEvaluator(run.options.device) as judge:
-        for path in sorted((FOLDER / "kernels").glob(f"*.{language}.py")):
-            name = path.name.partition(".")[0]
+        for name in PROBLEMS:
             if not run.wants("kernels", f"{language} {name}"):
                 continue
-            found = described(judge.evaluate(problem_of(name), Kernel(path.read_text(), language)))
+            kernel = Kernel(kernel_path(name, language).read_text(), language)
+            found = described(judge.evaluate(problem_of(name), kernel))
             peak = hardware.bandwidth_gb_s if hardware is not None else 0.0
             if name in MOVED and found["kernel_ms"] and peak:
                 moved = 2 * rows * columns * size / (found["kernel_ms"] * 1e-3)

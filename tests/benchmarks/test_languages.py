@@ -15,14 +15,13 @@ from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel
 
 COMPARED = [name for name, entry in LANGUAGES.items() if "cuda" in entry.timed_on]
-PROBLEMS = [path.stem for path in sorted((languages.FOLDER / "problems").glob("*.py"))]
 
 
 @pytest.mark.parametrize("language", COMPARED)
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", languages.PROBLEMS)
 def test_compared_kernel_is_there_and_without_a_finding(language: str, problem: str) -> None:
-    path = languages.FOLDER / "kernels" / f"{problem}.{language}.py"
-    found = screen(Kernel(path.read_text(), language), RULESETS["strict"])
+    text = languages.kernel_path(problem, language).read_text()
+    found = screen(Kernel(text, language), RULESETS["strict"])
     # The problems are in fp16, which screening cannot know.
     assert {finding.code for finding in found} <= {"precision_downgrade"}
 

@@ -10,8 +10,10 @@ import torch.nn as nn
 
 
 @tilelang.jit(out_idx=[-1])
-def linear_gelu(m, n, k, block_m=64, block_n=64, block_k=32, threads=128):
+def linear_gelu(m, n, k, block_k=32, threads=128):
     dtype = "float16"
+    # A large product has tiles large enough to reuse, a small one enough tiles.
+    block_m = block_n = 128 if m * n >= 1 << 20 else 64
 
     @T.prim_func
     def main(
@@ -25,7 +27,7 @@ def linear_gelu(m, n, k, block_m=64, block_n=64, block_k=32, threads=128):
             right = T.alloc_shared((block_n, block_k), dtype)
             total = T.alloc_fragment((block_m, block_n), "float32")
             T.clear(total)
-            for step in T.Pipelined(T.ceildiv(k, block_k), num_stages=2):
+            for step in T.Pipelined(T.ceildiv(k, block_k), num_stages=3):
                 T.copy(x[by * block_m, step * block_k], left)
                 T.copy(weight[bx * block_n, step * block_k], right)
                 T.gemm(left, right, total, transpose_B=True)

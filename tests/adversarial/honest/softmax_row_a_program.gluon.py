@@ -15,9 +15,10 @@ def softmax_kernel(x_ptr, y_ptr, columns, BLOCK: gl.constexpr, layout: gl.conste
     row = gl.program_id(0)
     offsets = gl.arange(0, BLOCK, layout=layout)
     mask = offsets < columns
-    x = gl.load(x_ptr + row * columns + offsets, mask=mask, other=float("-inf"))
+    x = gl.load(x_ptr + row * columns + offsets, mask=mask, other=float("-inf")).to(gl.float32)
     x = gl.exp(x - gl.max(x, axis=0))
-    gl.store(y_ptr + row * columns + offsets, x / gl.sum(x, axis=0), mask=mask)
+    y = x / gl.sum(x, axis=0)
+    gl.store(y_ptr + row * columns + offsets, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
 class ModelNew(nn.Module):
@@ -25,7 +26,9 @@ class ModelNew(nn.Module):
         x = x.contiguous()
         y = torch.empty_like(x)
         rows, columns = x.shape
-        layout = gl.BlockedLayout([4], [32], [4], [0])
-        block = max(512, triton.next_power_of_2(columns))
-        softmax_kernel[(rows,)](x, y, columns, block, layout, num_warps=4)
+        # Each thread loads 16 bytes; a long row has more warps.
+        held, warps = 16 // x.element_size(), 4 if columns < 2048 else 8
+        layout = gl.BlockedLayout([held], [32], [warps], [0])
+        block = max(held * 32 * warps, triton.next_power_of_2(columns))
+        softmax_kernel[(rows,)](x, y, columns, block, layout, num_warps=warps)
         return y

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+from traceback import walk_tb
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
@@ -19,12 +20,10 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, str]:
     while chain[-1].__cause__ is not None and len(chain) < 8:
         chain.append(chain[-1].__cause__)
     for link in chain:
-        trace = link.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == source_file:
-                line = trace.tb_lineno
-                places.append(f"line {line}, in {trace.tb_frame.f_code.co_name}")
-            trace = trace.tb_next
+        for frame, number in walk_tb(link.__traceback__):
+            if frame.f_code.co_filename == source_file:
+                line = number
+                places.append(f"line {line}, in {frame.f_code.co_name}")
     # Triton's CompilationError quotes the offending source line; the exception that caused it does
     # not, so prefer the former.
     triton = (link for link in reversed(chain) if type(link).__name__ == "CompilationError")

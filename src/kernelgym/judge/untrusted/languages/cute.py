@@ -20,6 +20,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -248,24 +249,20 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
 
 def _line_in(error: BaseException, source_file: str) -> int:
     """Return the last line of the kernel's file that an error passed; 0 if it passed none."""
-    trace, line = error.__traceback__, 0
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == source_file:
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
+    passed = walk_tb(error.__traceback__)
+    lines = [line for frame, line in passed if frame.f_code.co_filename == source_file]
+    return lines[-1] if lines else 0
 
 
 def _is_complaint(error: BaseException) -> bool:
-    trace, compiles = error.__traceback__, False
-    while trace is not None:
-        code = trace.tb_frame.f_code
+    compiles = False
+    for frame, _ in walk_tb(error.__traceback__):
+        code = frame.f_code
         ours = f"{os.sep}cutlass{os.sep}" in code.co_filename
         if ours and code.co_name in _COMPILES:
             compiles = True
         if ours and code.co_name == "run_compiled_program":
             return False
-        trace = trace.tb_next
     return compiles
 
 

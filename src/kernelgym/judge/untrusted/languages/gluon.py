@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import os
 from collections.abc import Callable
+from traceback import walk_tb
 from typing import Any
 
 _COMPILES = frozenset({"compile", "cache_key"})
@@ -43,12 +44,9 @@ def count_launches(launches: Any) -> None:
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
     """Return that a compiler refused the kernel, if the error arose while Triton compiled it."""
-    trace, compiles = error.__traceback__, False
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        of_triton = f"{os.sep}triton{os.sep}" in code.co_filename
-        compiles |= of_triton and code.co_name in _COMPILES
-        trace = trace.tb_next
+    codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+    of_triton = [code for code in codes if f"{os.sep}triton{os.sep}" in code.co_filename]
+    compiles = any(code.co_name in _COMPILES for code in of_triton)
     # An error of the operating system is no complaint, and neither is a launch that asks for more
     # shared memory or threads than there are.
     launches = isinstance(error, OSError) or type(error).__name__ == "OutOfResources"

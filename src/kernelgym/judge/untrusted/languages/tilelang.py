@@ -16,6 +16,7 @@ import os
 import platform
 import re
 from collections.abc import Callable, Iterator
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -199,16 +200,15 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
 
     Nothing for errors at a launch, and for errors outside of TileLang.
     """
-    lines, compiles, trace = [], False, error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
+    lines, compiles = [], False
+    for frame, line in walk_tb(error.__traceback__):
+        code = frame.f_code
         if code.co_filename == source_file:
-            lines.append(trace.tb_lineno)
+            lines.append(line)
         inside = f"{os.sep}tilelang{os.sep}" in code.co_filename
         compiles |= inside and code.co_name not in _LAUNCHES
         if inside and code.co_name in _LAUNCHES:
             compiles = isinstance(error, TileLangBuildFailed)
-        trace = trace.tb_next
     if not (compiles or isinstance(error, TileLangBuildFailed)):
         return {}
     text = str(error)
