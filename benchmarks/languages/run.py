@@ -2,14 +2,15 @@
 
 Run ``python -m benchmarks.languages.run --device cuda:0 [--parts PARTS] [--languages NAMES]
 [--seconds S] [--out FILE]``. What FILE holds already is not measured again, so a run that was cut
-off goes on.
+off goes on; a FILE of another GPU is refused.
 
 `kernels`: the three problems of `problems` in fp16, by the kernels of `kernels` and by three of the
 red team's corpus, each judged under ``strict``: status, speedup with its lower bound, kernel time,
 and for the norm and the softmax the share of the device's memory bandwidth (one read and one write
-of the tensor).
-`verdicts`: how long a verdict on a language's sample takes, and its stages: with a cold cache, a
-source that differs in a blank, and a source seen before.
+of the tensor). All are built before any is timed, and one worker times them.
+`verdicts`: how long a verdict on a language's sample takes, and its stages: the first one, which
+starts a worker with an empty cache; one on a source never seen, which compiles to other code; and
+one on a source seen before.
 `batch`: sixteen kernels of one problem, all different, by four workers: seconds a kernel.
 `corpus`: the language's entries of the red team's corpus, each with its result.
 
@@ -24,6 +25,7 @@ import dataclasses
 import json
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +65,14 @@ class Run:
         if options.out and options.out.is_file():
             self.data = json.loads(options.out.read_text())
         packages = ("torch", "triton", "nvidia-cutlass-dsl", "tilelang")
-        self.data["machine"] = machine(*packages) | gpu(options.device)
+        here = machine(*packages) | gpu(options.device)
+        before = self.data.get("machine", here)
+        if before.get("gpu") != here.get("gpu"):
+            raise UsageError(
+                f"{options.out} holds figures of {before.get('gpu', 'a CPU')}, and this device is "
+                f"{here.get('gpu', 'a CPU')}: give another --out"
+            )
+        self.data["machine"] = here
 
     def wants(self, part: str, name: str) -> bool:
         """Return True if something is not measured yet and there is time for it."""
@@ -125,16 +134,29 @@ def described(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def judge_kernels(run: Run, language: str) -> None:
-    """Judge a language's kernels of the three problems."""
+def varied(sample: str, part: float) -> str:
+    """Return a sample that adds its one in two parts, and so compiles to other code."""
+    suffix = "f" if "+ 1.0f" in sample else ""
+    return sample.replace(f"+ 1.0{suffix}", f"+ {part}{suffix} + {1.0 - part}{suffix}")
+
+
+def judge_kernels(run: Run, languages: Sequence[str]) -> None:
+    """Judge the kernels of the three problems in several languages."""
     hardware = known_gpu(gpu(run.options.device).get("gpu", ""))
     rows, columns, size = 8192, 4096, 2
+    names = [(language, name) for language in languages for name in PROBLEMS]
+    names = [each for each in names if run.wants("kernels", " ".join(each))]
+    jobs = [
+        Job(problem_of(name), Kernel(kernel_path(name, language).read_text(), language))
+        for language, name in names
+    ]
+    with LocalEvaluator(run.options.device, workers=WORKERS, timing=False) as judge:
+        judge.evaluate_many(jobs)  # builds the extensions, of which some take half a minute
     with LocalEvaluator(run.options.device) as judge:
-        for name in PROBLEMS:
+        for (language, name), job in zip(names, jobs, strict=True):
             if not run.wants("kernels", f"{language} {name}"):
-                continue
-            kernel = Kernel(kernel_path(name, language).read_text(), language)
-            found = described(judge.evaluate(problem_of(name), kernel))
+                return
+            found = described(judge.evaluate(job.problem, job.kernel))
             peak = hardware.bandwidth_gb_s if hardware is not None else 0.0
             if name in MOVED and found["kernel_ms"] and peak:
                 moved = 2 * rows * columns * size / (found["kernel_ms"] * 1e-3)
@@ -152,10 +174,8 @@ def judge_samples(run: Run, language: str) -> None:
         tempfile.TemporaryDirectory() as folder,
         LocalEvaluator(run.options.device, cache_dir=folder) as judge,
     ):
-        for name, source in (
-            *(("first", sample), ("new_text", sample.replace("+ 1.0", "+  1.0"))),
-            ("seen_before", sample),
-        ):
+        sources = {"first": sample, "new_source": varied(sample, 0.5), "seen_before": sample}
+        for name, source in sources.items():
             started = time.monotonic()
             verdict = judge.evaluate(problem, Kernel(source, language))
             found[name] = described(verdict) | {"s": round(time.monotonic() - started, 3)}
@@ -168,8 +188,8 @@ def judge_batch(run: Run, language: str) -> None:
         return
     problem, sample = sample_of(language)
     jobs = [
-        Job(problem, Kernel(sample.replace("+ 1.0", f"+ 1.0 + {number}.0 - {number}.0"), language))
-        for number in range(BATCH + WORKERS)
+        Job(problem, Kernel(varied(sample, number / 64), language))
+        for number in range(1, BATCH + WORKERS + 1)
     ]
     with LocalEvaluator(run.options.device, workers=WORKERS) as judge:
         judge.evaluate_many(jobs[BATCH:])  # starts the workers
@@ -205,12 +225,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--out", type=Path)
     run = Run(parser.parse_args())
-    steps = dict(zip(PARTS, (judge_kernels, judge_samples, judge_batch, judge_corpus), strict=True))
+    steps = {"verdicts": judge_samples, "batch": judge_batch, "corpus": judge_corpus}
+    languages = []
     for language in run.options.languages.split(","):
         if why := missing(language, run.options.device):
             run.keep("not_judged", language, why)
+        else:
+            languages.append(language)
+    for part in run.options.parts.split(","):
+        if part == "kernels":
+            judge_kernels(run, languages)
             continue
-        for part in run.options.parts.split(","):
+        for language in languages:
             if time.monotonic() < run.until:
                 steps[part](run, language)
 

@@ -19,6 +19,7 @@ from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
+from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, solve
 from kernelgym.testing import SAMPLE_PROBLEM, verdict
 from kernelgym.types import Kernel, Problem
 
@@ -62,6 +63,23 @@ def test_sample_compiles_and_a_mistake_is_quoted(compiler: LocalEvaluator, langu
     mistaken = Kernel(sample.replace(before, after), language)
     refused = compiler.compile_only(SAMPLE_PROBLEM, mistaken)
     assert not refused.compiled and quoted in "\n".join(refused.complaints)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["gluon", "cute", "tilelang"])
+def test_synthetic_kernels_compile_and_a_misspelt_name_is_refused(
+    compiler: LocalEvaluator, language: str
+) -> None:
+    needs(language)
+    for number in (2, 3, 34):  # a chain, a norm with weights, a softmax
+        problem = SyntheticSuite(per_level=40).get(f"Synthetic/L1/{number}")
+        for seed in range(2):
+            found = compiler.compile_only(problem, solve(problem, language, seed))  # type: ignore[arg-type]
+            assert found.compiled, (problem.name, found.complaints)
+        broken = broken_variants(problem, language)  # type: ignore[arg-type]
+        (misspelt,) = (each.kernel for each in broken if each.defect == "name_error")
+        refused = compiler.compile_only(problem, misspelt)
+        assert not refused.compiled and "result_" in "\n".join(refused.complaints)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kernelgym.answers.parsing import parse
@@ -20,6 +20,7 @@ from kernelgym.suites.synthetic import (
     broken_variants,
     solve,
 )
+from kernelgym.suites.synthetic.solve import reaches
 from kernelgym.suites.synthetic.source import make_problem, spec_of
 from kernelgym.types import Problem, Status
 
@@ -30,7 +31,8 @@ problems = st.builds(
     st.sampled_from([1, 2, 3]),
     st.integers(1, 10**6),
 )
-languages = st.sampled_from(["triton", "cpp"])
+LANGUAGES = ("triton", "cpp", "gluon", "cute", "tilelang")
+languages = st.sampled_from(LANGUAGES)
 style_seeds = st.integers(0, 10**6)
 
 SUITE = SyntheticSuite(per_level=60)
@@ -56,6 +58,7 @@ def constructor(source: str, name: str) -> str:
 def test_a_correct_kernel_parses_screens_clean_and_has_the_references_constructor(
     problem: Problem, language: str, seed: int
 ) -> None:
+    assume(reaches(language, problem))  # type: ignore[arg-type]
     kernel = solve(problem, language, seed)  # type: ignore[arg-type]
     assert kernel.language == language
     assert solve(problem, language, seed) == kernel  # type: ignore[arg-type]
@@ -69,6 +72,7 @@ def test_a_correct_kernel_parses_screens_clean_and_has_the_references_constructo
 def test_broken_kernels_are_labelled_and_differ_from_each_other(
     problem: Problem, language: str, seed: int
 ) -> None:
+    assume(reaches(language, problem))  # type: ignore[arg-type]
     broken = broken_variants(problem, language, seed)  # type: ignore[arg-type]
     assert len({b.kernel.source for b in broken}) == len(broken) >= 2
     assert len({b.defect for b in broken}) == len(broken)
@@ -83,8 +87,8 @@ def test_broken_kernels_are_labelled_and_differ_from_each_other(
 
 
 def test_a_reply_holding_a_kernel_is_read_back() -> None:
-    for language in ("triton", "cpp"):
-        kernel = solve(SUITE.get("Synthetic/L3/1"), language)  # type: ignore[arg-type]
+    for language in LANGUAGES:
+        kernel = solve(SUITE.get("Synthetic/L1/3"), language)  # type: ignore[arg-type]
         reply = parse(f"Here:\n```python\n{kernel.source}```\n", language)
         assert reply.kernel is not None
         assert reply.kernel.source.strip() == kernel.source.strip()
@@ -166,10 +170,41 @@ def test_kernels_keep_to_the_rules_that_make_them_run_everywhere() -> None:
         assert cpp.count("torch::Tensor ") >= 2 * len(stages)
 
 
+@pytest.mark.parametrize("language", ["gluon", "cute", "tilelang"])
+def test_kernels_of_the_lower_languages_screen_clean_and_broken_ones_differ(language: str) -> None:
+    seen: Counter[str] = Counter()
+    for problem in SUITE.problems(level=1):
+        if not reaches(language, problem):  # type: ignore[arg-type]
+            continue
+        kernel = solve(problem, language)  # type: ignore[arg-type]
+        assert screen(kernel, ruleset("strict")) == ()
+        assert "tl." not in kernel.source and "triton.jit" not in kernel.source
+        for b in broken_variants(problem, language):  # type: ignore[arg-type]
+            ast.parse(b.kernel.source)
+            assert b.kernel.source != kernel.source and b.kernel.language == language
+            assert b.expected is (
+                Status.COMPILE_ERROR if b.defect == "name_error" else Status.WRONG
+            )
+            seen[b.defect] += 1
+        seen["correct"] += 1
+    assert seen["correct"] >= 40 and "missing_mask" not in seen
+    assert min(seen[each] for each in ("wrong_constant", "wrong_axis", "no_bounds_check")) >= 12
+    assert seen["name_error"] == seen["type_slip"] == seen["correct"]
+
+
+def test_problem_beyond_a_languages_templates_is_refused() -> None:
+    product = next(p for p in SUITE.problems(level=1) if "matmul" in p.name)
+    for function in (solve, broken_variants):
+        with pytest.raises(UnsupportedLanguage, match=r"no kernel in 'cute' for problem .*matmul"):
+            function(product, "cute")  # type: ignore[operator]
+    scan = next(p for p in SUITE.problems(level=1) if "cumsum" in p.name)
+    assert reaches("gluon", scan) and not reaches("tilelang", scan)
+
+
 def test_other_languages_and_foreign_problems_are_refused() -> None:
     problem = SUITE.get("Synthetic/L1/1")
     for function in (solve, broken_variants):
-        with pytest.raises(UnsupportedLanguage, match="triton and cpp"):
+        with pytest.raises(UnsupportedLanguage, match="gluon, cute and tilelang"):
             function(problem, "cuda")  # type: ignore[operator]
     foreign = Problem("mine/1", "mine", 1, "1_Mine", problem.source)
     for write in (solve, broken_variants):

@@ -18,7 +18,7 @@ from kernelgym.retrieval.exclusion import tree_key
 from kernelgym.retrieval.index import Index
 from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, part_of, solve
 from kernelgym.suites.synthetic.operators import Target
-from kernelgym.suites.synthetic.solve import check_target
+from kernelgym.suites.synthetic.solve import check_target, reaches
 from kernelgym.suites.synthetic.spec import Preset
 
 _PARTS = ("warmstart", "rl")
@@ -57,6 +57,8 @@ def synthetic_entries(language: str, size: Preset = "cpu") -> Iterator[IndexEntr
         for problem in SyntheticSuite(size=size, per_level=count).problems(level):
             form, tree = canonical_form(problem), tree_key(problem.source)
             if tree in seen or part_of(form) not in _PARTS:
+                continue
+            if not reaches(cast(Target, language), problem):
                 continue
             seen.add(tree)
             # Styles differ from entry to entry, as those of several authors do.

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "bf16_layernorm"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "One row for each warp; weight and bias of a block lie in shared vectors."
 # ///
 import os

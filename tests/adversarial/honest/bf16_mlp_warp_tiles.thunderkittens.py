@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "bf16_mlp"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "Each warp multiplies tiles of 16 rows in registers; ReLU in the epilogue of two layers."
 # ///
 import os

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "bf16_row_sum"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "Row sums of tiles of 16 rows, in fp32, tile by tile along the rows."
 # ///
 import os

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "bf16_silu"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "SiLU in fp32 on vectors of a flat tensor, one for each warp."
 # ///
 import os

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_chain"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "The whole chain on fp16 vectors, which rounds after each step as the reference does."
 # ///
 import os

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_linear_gelu"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "Product, bias and GELU in one kernel: the epilogue works on the tile of sums."
 # ///
 import os

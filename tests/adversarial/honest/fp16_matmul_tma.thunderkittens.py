@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_matmul"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "One thread has TMA fetch the next tiles while a warpgroup multiplies the ones before."
 # ///
 import os

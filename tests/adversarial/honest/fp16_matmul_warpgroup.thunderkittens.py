@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_matmul"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "A warpgroup multiplies tiles of 64 rows in shared memory; sums in fp32."
 # ///
 import os

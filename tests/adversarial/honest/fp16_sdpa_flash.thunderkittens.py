@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_sdpa"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "A warpgroup of 64 queries goes over 64 keys at a time, with running maxima and sums."
 # ///
 import os

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_softmax"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "Maximum and sum of 16 rows in one pass over tiles, then the quotients in a second."
 # ///
 import os

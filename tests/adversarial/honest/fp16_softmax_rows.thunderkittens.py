@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "fp16_softmax"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "One row for each warp, which keeps it in a register vector."
 # ///
 import os

@@ -1,7 +1,6 @@
 # /// redteam
 # problem = "mixed_rmsnorm"
 # devices = ["cuda"]
-# never_run = "compiled for sm_90a on a machine without a GPU, and launched nowhere"
 # what = "Sixteen rows in a tile; their mean squares are a column, the fp32 weights a row."
 # ///
 import os

@@ -9,6 +9,7 @@ from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.timing.windows import TimingWindows
 from kernelgym.judge.worker.worker import Worker
+from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from support.programs import AFFINE, CPP, TRITON, problem, replaced
@@ -110,3 +111,16 @@ def test_quick_and_slow_duels_agree(timing):
     assert quick.decided == slow.decided == "first"
     assert len(counted.rounds) == quick.rounds - 1 and None not in counted.rounds
     assert max(quick.low, slow.low) <= min(quick.high, slow.high)
+
+
+def test_worker_that_will_time_starts_the_references_zygote_with_the_kernels(worker, monkeypatch):
+    begun = []
+
+    def stop(_):
+        raise InterruptedError
+
+    monkeypatch.setattr(worker._processes, "begin", begun.append)
+    monkeypatch.setattr(worker._accelerator, "check_room", stop)
+    with pytest.raises(InterruptedError):
+        worker.judge(AFFINE, [CPP])
+    assert begun == ["cpp", REFERENCE_LANGUAGE]

@@ -144,8 +144,9 @@ class Worker:
         self._processes.fit(problem)
         for kernel in kernels:
             self._processes.begin(kernel.language)
-            if rules.front_end and is_interpreted(kernel.language, self._equipment.device):
-                # The front end runs without an interpreter.
+            checks = rules.front_end and is_interpreted(kernel.language, self._equipment.device)
+            # Both use a plain process; its zygote takes 5 s if it starts only when it is needed.
+            if checks or self._equipment.times(kernels):
                 self._processes.begin(REFERENCE_LANGUAGE)
         # Before the zygote is waited for: the check's first imports run while the zygote starts.
         self._accelerator.check_room(problem)

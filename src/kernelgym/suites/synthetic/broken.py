@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from kernelgym.suites.synthetic.operators import Target
-from kernelgym.suites.synthetic.solve import Flaw, check_target, styles_of, write_kernel
+from kernelgym.suites.synthetic.solve import Flaw, check_reach, styles_of, write_kernel
 from kernelgym.suites.synthetic.source import spec_of
 from kernelgym.suites.synthetic.spec import RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect
@@ -28,13 +28,13 @@ _TRIES = 24
 
 @dataclass(frozen=True, slots=True)
 class BrokenKernel:
-    """A kernel with one defect, and the verdict the judge gives it on the CPU."""
+    """A kernel with one defect, and the verdict the judge gives it where its language runs."""
 
     kernel: Kernel
     defect: str
     """A `Defect`: ``missing_mask``, ``wrong_axis``, ..."""
     expected: Status
-    """Status that the judge gives the kernel on the CPU."""
+    """Status that the judge gives the kernel: on the CPU for Triton and C++, else on a GPU."""
 
 
 def broken_variants(
@@ -44,18 +44,19 @@ def broken_variants(
 
     Args:
         problem: A problem of this suite.
-        language: ``triton`` or ``cpp``.
+        language: ``triton``, ``cpp``, ``gluon``, ``cute`` or ``tilelang``.
         style_seed: Varies the style, and which stage or step is broken.
 
     Raises:
         ProblemError: If the problem is not one of this suite's.
-        UnsupportedLanguage: If `language` is neither ``triton`` nor ``cpp``.
+        UnsupportedLanguage: If no kernel for the problem can be written in `language`.
     """
-    check_target(language)
     spec = spec_of(problem)
+    check_reach(language, spec)
     found = []
     for defect in Defect:
-        if defect is Defect.MISSING_MASK and language == "cpp":
+        # Only Triton's interpreter sees each access beyond the end of a tensor.
+        if defect is Defect.MISSING_MASK and language != "triton":
             continue
         source = _write(spec, defect, language, style_seed)
         if source is not None:
@@ -97,7 +98,7 @@ def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str
         flaw = Flaw(defect, number, rng.choice(slips))
         for attempt in range(_TRIES):
             seed = style_seed + 1000 * attempt
-            if shows(spec, stage, styles_of(spec, seed, flaw)[number], language):
+            if shows(spec, stage, styles_of(spec, seed, flaw, language)[number], language):
                 return write_kernel(spec, language, seed, flaw)
     return None
 

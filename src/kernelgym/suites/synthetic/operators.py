@@ -22,7 +22,7 @@ from kernelgym.suites.synthetic.spec import ElementStep
 Array = npt.NDArray[np.float64]
 _Span = tuple[float, float]
 
-Target: TypeAlias = Literal["triton", "cpp"]
+Target: TypeAlias = Literal["triton", "cpp", "gluon", "cute", "tilelang"]
 """Language that kernels are written in."""
 
 
@@ -275,12 +275,17 @@ def can_slip(step: ElementStep, target: Target) -> bool:
     """Return whether the step has a constant to get wrong."""
     if step.consts:
         return True
-    return step.op in _SLIPS and _SLIPS[step.op][0] in getattr(OPERATORS[step.op], target)
+    return step.op in _SLIPS and _SLIPS[step.op][0] in _text(step, target)
+
+
+def _text(step: ElementStep, target: Target) -> str:
+    operator = OPERATORS[step.op]
+    return operator.cpp if target == "cpp" else operator.triton
 
 
 def step_and_text(step: ElementStep, target: Target, slip: bool = False) -> tuple[str, ElementStep]:
     """Return an operator's text and its step, with one constant wrong where `slip` is true."""
-    text: str = getattr(OPERATORS[step.op], target)
+    text = _text(step, target)
     if not slip:
         return text, step
     if step.consts:

@@ -1,4 +1,7 @@
-"""Correct kernels for any problem of the suite: a whole `ModelNew` module in Triton or C++.
+"""Correct kernels for problems of the suite: a whole `ModelNew` module.
+
+Triton and C++ reach every problem. Gluon and CuTe DSL, whose text is made of Triton's, reach those
+without a matrix product; TileLang those of element-wise steps and work along an axis.
 
 One host function per stage; `ModelNew` has the reference's constructor and calls them in turn. A
 style seed varies skeleton, block sizes, names and argument order. A `Flaw` makes one stage wrong
@@ -12,15 +15,24 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.suites.synthetic import cpp, triton_dot, triton_flat, triton_rows
+from kernelgym.suites.synthetic import (
+    cpp,
+    cute,
+    gluon,
+    tilelang,
+    triton_dot,
+    triton_flat,
+    triton_rows,
+)
 from kernelgym.suites.synthetic.operators import Target
 from kernelgym.suites.synthetic.reference import constructor
 from kernelgym.suites.synthetic.source import spec_of
-from kernelgym.suites.synthetic.spec import DotStage, MoveStage, Spec, Stage
+from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style, draw_style
-from kernelgym.suites.synthetic.triton_parts import StageText, arguments
+from kernelgym.suites.synthetic.triton_parts import StageText, arguments, write_triton
 from kernelgym.types import Kernel, Problem
 
 _FUNCTIONS = ("fused", "run", "launch", "compute", "forward")
@@ -31,6 +43,15 @@ _TRITON: Mapping[str, Callable[..., StageText]] = {
     "rows": triton_rows.write_rows,
     "pointwise": triton_flat.write_pointwise,
 }
+_DIALECTS: Mapping[str, tuple[tuple[str, ...], Callable[[StageText], list[str]]]] = {
+    "triton": (
+        ("import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"),
+        write_triton,
+    ),
+    "gluon": (gluon.IMPORTS, gluon.write_gluon),
+    "cute": (cute.PRELUDE, cute.write_cute),
+}
+"""First lines of a module, and the writer of a stage's text, by language."""
 _CPP: Mapping[str, Callable[..., tuple[str, ...]]] = {
     "dot": cpp.write_dot,
     "move": cpp.write_move,
@@ -57,9 +78,41 @@ def check_target(language: str) -> None:
     Raises:
         UnsupportedLanguage: If they cannot.
     """
-    if language not in ("triton", "cpp"):
+    if language not in get_args(Target):
+        *others, last = get_args(Target)
         raise UnsupportedLanguage(
-            f"the Synthetic suite writes no kernels in {language!r}; it writes triton and cpp"
+            f"the Synthetic suite writes no kernels in {language!r}; "
+            f"it writes {', '.join(others)} and {last}"
+        )
+
+
+def reaches(language: Target, problem: Problem) -> bool:
+    """Return True if kernels for a problem can be written in a language.
+
+    Raises:
+        ProblemError: If the problem is not one of this suite's.
+    """
+    return _reaches(language, spec_of(problem))
+
+
+def _reaches(language: Target, spec: Spec) -> bool:
+    if language == "tilelang":
+        return all(map(tilelang.writes, spec.stages))
+    whole = language in ("triton", "cpp")
+    return whole or not any(isinstance(stage, DotStage) for stage in spec.stages)
+
+
+def check_reach(language: Target, spec: Spec) -> None:
+    """Make sure that kernels for a problem can be written in a language.
+
+    Raises:
+        UnsupportedLanguage: If they cannot.
+    """
+    check_target(language)
+    if not _reaches(language, spec):
+        raise UnsupportedLanguage(
+            f"the Synthetic suite writes no kernel in {language!r} for problem {spec.name}, "
+            "whose operations are beyond its templates; it writes one in triton and in cpp"
         )
 
 
@@ -68,18 +121,22 @@ def solve(problem: Problem, language: Target = "triton", style_seed: int = 0) ->
 
     Args:
         problem: A problem of this suite.
-        language: ``triton`` or ``cpp``.
+        language: ``triton``, ``cpp``, ``gluon``, ``cute`` or ``tilelang``.
         style_seed: Seed of the style: skeleton, block sizes, names and argument order.
 
     Raises:
         ProblemError: If the problem is not one of this suite's.
-        UnsupportedLanguage: If `language` is neither ``triton`` nor ``cpp``.
+        UnsupportedLanguage: If no kernel for the problem can be written in `language`; see
+            `reaches`.
     """
-    check_target(language)
-    return Kernel(write_kernel(spec_of(problem), language, style_seed), language)
+    spec = spec_of(problem)
+    check_reach(language, spec)
+    return Kernel(write_kernel(spec, language, style_seed), language)
 
 
-def styles_of(spec: Spec, seed: int, flaw: Flaw | None = None) -> list[Style]:
+def styles_of(
+    spec: Spec, seed: int, flaw: Flaw | None = None, language: Target = "triton"
+) -> list[Style]:
     """Return the style of every stage."""
     rng = random.Random(f"style/{spec.name}/{spec.sizes}/{seed}")
     prefix = rng.choice(_FUNCTIONS)
@@ -87,6 +144,10 @@ def styles_of(spec: Spec, seed: int, flaw: Flaw | None = None) -> list[Style]:
     for number, stage in enumerate(spec.stages):
         name = f"{prefix}_{_noun(stage)}{f'_{number + 1}' if len(spec.stages) > 1 else ''}"
         style = draw_style(rng, spec, stage, name)
+        if language == "cute":
+            style = cute.thread_style(spec, stage, style)
+        elif language == "tilelang":
+            style = tilelang.tile_style(spec, stage, style)
         if flaw is not None and flaw.stage == number:
             style = dataclasses.replace(style, defect=flaw.defect, slip=flaw.slip)
         styles.append(style)
@@ -110,16 +171,20 @@ def _kind(stage: Stage) -> str:
 
 
 def write_kernel(spec: Spec, language: Target, seed: int = 0, flaw: Flaw | None = None) -> str:
-    """Return a whole module in Triton, or in C++ that builds with ``load_inline``."""
-    styles = styles_of(spec, seed, flaw)
+    """Return a whole module, in C++ one that builds with ``load_inline``."""
+    styles = styles_of(spec, seed, flaw, language)
     pairs = list(zip(spec.stages, styles, strict=True))
-    if language == "triton":
-        prefix = ""
-        lines = ["import torch", "import torch.nn as nn", "import triton",
-                 "import triton.language as tl"]  # fmt: skip
+    prefix = ""
+    if language == "tilelang":
+        lines = list(tilelang.PRELUDE)
         for stage, style in pairs:
-            text = _TRITON[_kind(stage)](spec, stage, style)
-            lines += ["", "", *text.kernel, "", "", *text.host]
+            assert isinstance(stage, RowsStage)
+            lines += ["", "", *tilelang.write_tiles(spec, stage, style)]
+    elif language != "cpp":
+        first, write = _DIALECTS[language]
+        lines = list(first)
+        for stage, style in pairs:
+            lines += ["", "", *write(_TRITON[_kind(stage)](spec, stage, style))]
     else:
         prefix = "extension."
         code = ["#include <torch/extension.h>", "#include <algorithm>", "#include <cmath>",

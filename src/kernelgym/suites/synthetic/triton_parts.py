@@ -20,12 +20,47 @@ Place: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StageText:
-    """Lines of Triton source for one stage of a problem."""
+    """One stage's kernel in Triton's terms, with the function that launches it."""
 
-    kernel: tuple[str, ...]
-    """Lines of the kernel, decorator included."""
-    host: tuple[str, ...]
-    """Lines of the Python function that launches the kernel."""
+    style: Style
+    tensors: tuple[str, ...]
+    """Arguments of the host function."""
+    body: tuple[str, ...]
+    """Lines of the kernel's body."""
+    prepared: tuple[str, ...]
+    """Lines of the host function before the launch: the result's allocation, and sizes."""
+    scalars: tuple[str, ...]
+    """Integer arguments of the kernel."""
+    constants: Mapping[str, int]
+    """Compile-time arguments of the kernel."""
+    grid: tuple[str, ...]
+    """Expressions of the host function for the sizes of the grid."""
+
+    @property
+    def ordered(self) -> tuple[str, ...]:
+        """Host function's names of the kernel's tensors, in the order of the kernel's arguments."""
+        return ("out", *self.tensors) if self.style.out_first else (*self.tensors, "out")
+
+    def host(self, launch: str) -> list[str]:
+        """Return the lines of the function that launches the kernel by a statement."""
+        head = f"def {self.style.function}({', '.join(self.tensors)}):"
+        return [head, *indent((*self.prepared, launch, "return out"))]
+
+
+def write_triton(text: StageText) -> list[str]:
+    """Return a stage's kernel and host function in Triton."""
+    kernel, constants = f"{text.style.function}_kernel", text.constants
+    formal = [
+        *(text.style.names.pointer.format(name) for name in text.ordered),
+        *text.scalars,
+        *(f"{name}: tl.constexpr" for name in constants),
+    ]
+    values = (f"{name}={value}" for name, value in constants.items())
+    actual = ", ".join((*text.ordered, *text.scalars, *values))
+    return [
+        *("@triton.jit", f"def {kernel}({', '.join(formal)}):", *indent(text.body), "", ""),
+        *text.host(f"{kernel}[{tuple_text(text.grid)}]({actual})"),
+    ]
 
 
 def argument(name: str) -> str:
@@ -137,30 +172,20 @@ class TritonWriter:
                 tensor.
             out_last: Allocate the result after the scalars, because its sizes are among them.
         """
-        style = self.style
-        tensors = [argument(name) for name in arguments(self.stage, style)]
-        ordered = ["out", *tensors] if style.out_first else [*tensors, "out"]
-        formal = [
-            *(style.names.pointer.format(name) for name in ordered),
-            *scalars,
-            *(f"{name}: tl.constexpr" for name in constants),
-        ]
-        if style.defect is Defect.NAME_ERROR:
+        if self.style.defect is Defect.NAME_ERROR:
             body = _misspell(body)
-        if style.defect is Defect.TYPE_SLIP:
-            body = _truncate(body, style)
-        actual = [*ordered, *scalars, *(f"{name}={value}" for name, value in constants.items())]
+        if self.style.defect is Defect.TYPE_SLIP:
+            body = _truncate(body, self.style)
         sizes = [f"{name} = {text}" for name, text in scalars.items()]
         allocation = [f"out = {out or f'torch.empty_like({self.x})'}"]
-        kernel = f"{style.function}_kernel"
         return StageText(
-            ("@triton.jit", f"def {kernel}({', '.join(formal)}):", *indent(body)),
-            (
-                f"def {style.function}({', '.join(tensors)}):",
-                *indent(sizes + allocation if out_last else allocation + sizes),
-                f"    {kernel}[{tuple_text(grid)}]({', '.join(actual)})",
-                "    return out",
-            ),
+            self.style,
+            tuple(argument(name) for name in arguments(self.stage, self.style)),
+            tuple(body),
+            tuple(sizes + allocation if out_last else allocation + sizes),
+            tuple(scalars),
+            constants,
+            tuple(grid),
         )
 
 
