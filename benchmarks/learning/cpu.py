@@ -4,7 +4,7 @@ Run ``python -m benchmarks.learning.cpu [--seeds 0,1,2] [--arms main,shuffled,..
 A seed varies everything: problems drawn, noisy answers, weights, sampling. All arms of a seed begin
 with the same warm-started model and are evaluated on the same held-out problems under the ruleset
 ``strict``; numbers of problems, answers and steps are `PLAN`'s, fixed before anything is run. Arms:
-see `kernelgym_train.demo.arms`.
+see `benchmarks.learning.arms`.
 
 What is done is kept in the folder ``--work``, by seed and arm: run the same again, and it goes on
 with what is missing (an arm that was cut off begins anew). ``--processes`` arms run side by side,
@@ -28,9 +28,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning.arms import ARMS, rules_of, run_arm
 from benchmarks.machine import machine
 from kernelgym.errors import UnknownName
-from kernelgym_train.demo.arms import ARMS, rules_of, run_arm
 from kernelgym_train.demo.heldout import HeldOut
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, Plan
 from kernelgym_train.demo.results import as_data, curves_of
@@ -168,7 +168,7 @@ def run_stage(
         known = VerdictLog(judge, verdicts)
         if stage != START:
             rules = rules_of(arm or stage)
-            other = None if rules == judge.ruleset else open_judge(workers, rules)
+            other = None if rules == judge.capabilities.ruleset else open_judge(workers, rules)
             try:
                 rewarding = known if other is None else VerdictLog(other, verdicts)
                 policy = run_arm(arm or stage, prepared, rewarding, closing, name=stage)
@@ -177,7 +177,7 @@ def run_stage(
                     other.close()
             found["learning_s"] = time.monotonic() - started
         tables = evaluate_tables(prepared, known, policy)
-        found["judged"] = known.misses
+        found["judged"] = known.status.misses
     found |= {
         "about": dict(prepared.about),
         "tables": {name: as_data(each.scores) for name, each in tables.items()},

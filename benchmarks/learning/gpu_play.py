@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning.arms import ShuffledSteps
 from benchmarks.learning.gpu_plan import ROWS, TURNS
 from benchmarks.learning.gpu_work import TABLES, Work
 from kernelgym import UsageError
@@ -27,6 +28,7 @@ from kernelgym_train.demo.learning import dialogue_observer, learn, learning_con
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model
 from kernelgym_train.rollout.verdict_log import VerdictLog
+from kernelgym_train.run.steps import Steps
 
 SPECIMENS = 3
 """Greedy answers of each table that the report shows."""
@@ -85,7 +87,7 @@ def train(work: Work, run: str, seconds: float) -> dict[str, Any] | None:
                 work.problems("rl"),
                 work.judge,
                 watchers=watchers,
-                shuffled=run == "control",
+                steps=ShuffledSteps if run == "control" else Steps,
                 resume=resume,
             )
     except KeyboardInterrupt:

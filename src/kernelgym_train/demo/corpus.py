@@ -193,23 +193,6 @@ def repairs(
     return tuple(found)
 
 
-def right_answers(
-    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6
-) -> tuple[Example, ...]:
-    """Return first-turn answers that are all right: a clean corpus; see `first_answers`."""
-    rng = random.Random(f"demo/right/{seed}")
-    found = []
-    for problem in problems:
-        for _ in range(per_problem):
-            style = _style(rng, problem)
-            if style is None:
-                break
-            read = question(_respelled(rng, problem))
-            answer = answer_of(solve(problem, style_seed=style).source)
-            found.append(Example(problem, read, answer, "right", Status.CORRECT))
-    return tuple(found)
-
-
 def _counted(
     problems: Sequence[Problem], per_problem: int | Sequence[int]
 ) -> Iterable[tuple[Problem, int]]:

@@ -26,8 +26,8 @@ from kernelgym.benchmark.numbers.taxonomy import failure_of
 from kernelgym.errors import UsageError
 from kernelgym.prompts.short import question
 from kernelgym.types import Turn
-from kernelgym_train.demo.arms import run_arm
 from kernelgym_train.demo.heldout import HeldOut
+from kernelgym_train.demo.learning import learn
 from kernelgym_train.demo.plan import CPU_PLAN, Plan
 from kernelgym_train.demo.report import html_page
 from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
@@ -104,10 +104,11 @@ def demonstrate(
         before = evaluate_tables(prepared, known)
         clock.lap("evaluation before")
         say(f"learning from the judge's rewards, {plan.steps} steps")
-        policy = run_arm("main", prepared, known, closing, watchers)
+        model = learn(config_of(prepared, "main"), prepared.practice, known, watchers=watchers)
+        closing.callback(model.close)
         clock.lap("learning")
         say("playing the held-out problems after training")
-        after = evaluate_tables(prepared, known, policy)
+        after = evaluate_tables(prepared, known, model.policy)
         clock.lap("evaluation after")
         judged = known.status.misses
     if (folder / "main" / "model" / "adapter_config.json").is_file():

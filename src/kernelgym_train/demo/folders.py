@@ -20,20 +20,13 @@ PRACTICE = "practice"
 """Name of the folder of problems that are trained on."""
 
 
-def problem_folders(
-    practice: Sequence[Problem], tables: Mapping[str, Sequence[Problem]]
-) -> dict[str, Sequence[Problem]]:
-    """Return problems by the name of their folder, empty ones left out."""
-    folders = {PRACTICE: practice, **tables}
-    return {name: problems for name, problems in folders.items() if problems}
-
-
 def write_problems(folder: Path, folders: Mapping[str, Sequence[Problem]]) -> None:
     """Write folders of problems, unless they are there already.
 
     Args:
         folder: Where they go, such as ``runs/demo/problems``.
-        folders: Problems by the name of their folder; names are unique within a level.
+        folders: Problems by the name of their folder, which is not made if there is none; names are
+            unique within a level.
     """
     if folder.exists():
         return

@@ -4,15 +4,11 @@ Contract: what is learned goes the way of every run: `kernelgym_train.rollout.pl
 the backend that the configuration names. Only problems and rules come from here rather than from a
 configuration, so the run's folder is read like any other, but `--resume` of the command does not
 know its problems.
-
-`shuffled` is the control: the same episodes and the same optimiser, but every step's advantages are
-dealt anew among its samples, so that nothing is left to learn from.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +24,7 @@ from kernelgym_train.launch.assembly import TokenCounter, episode_rules, trainin
 from kernelgym_train.launch.manifest import check_ruleset, manifest
 from kernelgym_train.rollout.sampling import ProblemSampler
 from kernelgym_train.run.runlog import RunLog, Watcher
-from kernelgym_train.run.steps import Played, Steps, TrainingStep
+from kernelgym_train.run.steps import Steps
 from kernelgym_train.run.training import run_stretches
 
 RULES = dataclasses.replace(RULESETS["strict"], stop_at_first_failure=True)
@@ -78,7 +74,7 @@ def learn(
     judge: Evaluator,
     *,
     watchers: Iterable[Watcher] = (),
-    shuffled: bool = False,
+    steps: type[Steps] = Steps,
     resume: bool = False,
 ) -> Model:
     """Train the warm-started model and return it; the caller closes it.
@@ -91,7 +87,7 @@ def learn(
         problems: What is trained on.
         judge: Judges the answers; it is not closed.
         watchers: Are told what is logged.
-        shuffled: Deal every step's advantages anew among its samples.
+        steps: Class of the steps that are taken.
         resume: Go on with the run in the folder from its last checkpoint.
 
     Raises:
@@ -103,7 +99,7 @@ def learn(
     model = backend.prepare(config, resumed=resume)
     try:
         model.load()
-        _train(config, problems, judge, model, list(watchers), shuffled, resume)
+        _train(config, problems, judge, model, list(watchers), steps, resume)
     except BaseException:
         model.close()
         raise
@@ -116,7 +112,7 @@ def _train(
     judge: Evaluator,
     model: Model,
     watchers: list[Watcher],
-    shuffled: bool,
+    kind: type[Steps],
     resume: bool,
 ) -> None:
     """Train as `learn` says."""
@@ -129,7 +125,6 @@ def _train(
     log.watchers = watchers
     log.keeps_tokens = False
     log.keeps_trajectories = config.logging.trajectories
-    kind = ShuffledSteps if shuffled else Steps
     steps = kind(
         config,
         sampler=ProblemSampler(problems, config.run.seed, config.curriculum),
@@ -145,19 +140,3 @@ def _train(
             (steps.log or log).close()
         model.save(folder / "model")
         log.event("finished", step=outcome.steps, stopped=outcome.stopped)
-
-
-class ShuffledSteps(Steps):
-    """Steps whose advantages are dealt anew among the samples: the control of a demonstration."""
-
-    def write_down(self, step: int, played: Played) -> TrainingStep:
-        """Write down a step; see `kernelgym_train.run.steps.Steps.write_down`."""
-        taken = super().write_down(step, played)
-        samples = taken.credit.samples
-        dealt = [sample.advantage for sample in samples]
-        random.Random(f"shuffled/{self.seed}/{step}").shuffle(dealt)
-        mixed = tuple(
-            dataclasses.replace(sample, advantage=advantage)
-            for sample, advantage in zip(samples, dealt, strict=True)
-        )
-        return dataclasses.replace(taken, credit=dataclasses.replace(taken.credit, samples=mixed))

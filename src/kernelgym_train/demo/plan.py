@@ -27,7 +27,6 @@ PLAIN_SCOPE = Scope(
 )
 _DECIDE_THE_START = ("scope", "answers", "repairs", "vocabulary", "size", "fit", "held_out")
 _WARM = FitRule(epochs=3, batch_tokens=1024)
-_BASELINE = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,6 @@ class Plan:
     """Most problems of each table; the fields of `kernelgym_train.demo.splits.Splits`."""
     samples: int = 8
     """Sampled episodes of each held-out problem."""
-    baseline_fit: FitRule = _BASELINE
-    """Rule of fitting in the arms that fit answers instead of learning from rewards."""
     batch: int = 128
     """Most answers of one generation of a model in this process."""
 
@@ -105,5 +102,4 @@ TINY_PLAN = Plan(
     max_new_tokens=40,
     held_out={"compositions": 1, "shapes": 1, "unseen_operator": 1},
     samples=2,
-    baseline_fit=FitRule(epochs=1, batch_tokens=2048),
 )

@@ -2,8 +2,8 @@
 
 Contract: a stage is a function of plan, seed and what came before. `prepare` keeps model and
 tokenizer in ``start/`` of a folder and the problems in ``problems/``, writes
-``start/prepared.json`` last, and finds it there again: all arms of a seed begin with that model.
-Which arms there are: `kernelgym_train.demo.arms`.
+``start/prepared.json`` last, and finds it there again: all that learns from a seed begins with that
+model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kernelgym_train.backends.backend import find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.demo.corpus import evenly, first_answers, fits, repairs, some
-from kernelgym_train.demo.folders import problem_folders, write_problems
+from kernelgym_train.demo.folders import PRACTICE, write_problems
 from kernelgym_train.demo.heldout import HeldOut, evaluate_policy
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learning_config
 from kernelgym_train.demo.model import build_model, parameter_count
@@ -44,7 +44,7 @@ _NEVER_SHOWN = ("composed", "unseen_operator")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Prepared start of a demonstration, from which all arms of one seed begin."""
+    """Prepared start of a demonstration, from which all that learns from one seed begins."""
 
     plan: Plan
     seed: int
@@ -150,7 +150,7 @@ def holds_only_start(folder: Path, plan: Plan, seed: int) -> bool:
 
 
 def _write_problems(prepared: Prepared) -> None:
-    folders = problem_folders(prepared.practice, prepared.tables)
+    folders = {PRACTICE: prepared.practice, **prepared.tables}
     write_problems(prepared.folder / "problems", folders)
 
 

@@ -18,7 +18,7 @@ from kernelgym_train.backends.tinker.prices import PRICES
 from kernelgym_train.cli import main
 from kernelgym_train.config.config import load_config, ready_configs
 from kernelgym_train.config.settings import keys_that_differ
-from kernelgym_train.demo.folders import problem_folders, write_problems
+from kernelgym_train.demo.folders import PRACTICE, write_problems
 from kernelgym_train.demo.learning import RULES, learning_config
 from kernelgym_train.demo.model import SMALL
 from kernelgym_train.demo.plan import CPU_PLAN, on_backend
@@ -107,7 +107,7 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (start / "config.json").write_text(json.dumps(SHAPE | size))
     first, second, third = SyntheticSuite().problems(level=1, ids="1-3")
-    folders = problem_folders((first, second), {"compositions": (third,)})
+    folders = {PRACTICE: (first, second), "compositions": (third,)}
     write_problems(root / "runs" / "demo" / "problems", folders)
     return root
 

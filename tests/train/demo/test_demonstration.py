@@ -1,8 +1,7 @@
-"""The demonstration's arms, and a miniature of the whole."""
+"""The demonstration: what it goes on from, and a miniature of the whole."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from pathlib import Path
@@ -10,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from kernelgym import UnknownName, UsageError
-from kernelgym.episodes.episode import EpisodeConfig
+from kernelgym import UsageError
 from kernelgym.prompts.short import ShortObserver
 from kernelgym.suites.synthetic import SyntheticSuite
-from kernelgym.types import Job, Problem, Status
+from kernelgym.types import Job, Problem
 from kernelgym_train.demo import __main__ as command
-from kernelgym_train.demo.arms import ARMS, rules_of, run_arm, worth_fitting
-from kernelgym_train.demo.corpus import right_answers
 from kernelgym_train.demo.demonstration import demonstrate, specimens_of
 from kernelgym_train.demo.folders import PRACTICE
 from kernelgym_train.demo.heldout import HeldOut
@@ -26,9 +22,7 @@ from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN, on_backend
 from kernelgym_train.demo.scores import scores_of
 from kernelgym_train.demo.stages import (
     config_of,
-    evaluate_tables,
     holds_only_start,
-    open_judge,
     prepare,
     warm_up,
 )
@@ -43,15 +37,6 @@ def about(problem: Problem, made: Rollout) -> Rollout:
     return dataclasses.replace(
         made, trajectory=dataclasses.replace(made.trajectory, problem=problem)
     )
-
-
-def test_arms_differ_in_what_they_are_rewarded_by() -> None:
-    digests = {arm: rules_of(arm).digest for arm in ARMS}
-    assert len(set(digests.values())) == 2
-    assert not rules_of("evidence_off").require_custom_kernel
-    assert rules_of("main").label.startswith("strict@")
-    with pytest.raises(UnknownName, match="arm"):
-        rules_of("mane")
 
 
 def test_the_judge_is_the_one_that_the_configuration_asks_for(tmp_path: Path) -> None:
@@ -75,20 +60,6 @@ def test_every_worker_is_warmed_up_by_a_kernel_unless_the_judge_is_closed(closed
     assert len({job.kernel.source for job in asked}) == 3
 
 
-def test_what_was_right_is_worth_fitting_with_what_was_read() -> None:
-    observer = ShortObserver("triton", "cpu", "strict", 2)
-    played = [
-        about(PROBLEM, rollout(0, [RIGHT])),
-        about(PROBLEM, rollout(1, [WRONG, RIGHT])),
-        about(PROBLEM, rollout(2, [WRONG, WRONG])),
-    ]
-    rules = EpisodeConfig()
-    found = list(worth_fitting(played, observer, rules))
-    assert [len(example.messages) for example in found] == [1, 3]
-    assert {(e.label, e.expected) for e in found} == {("right", Status.CORRECT)}
-    assert found[1].messages[1].content == played[1].trajectory.turns[0].action
-
-
 def test_what_does_not_fit_is_asked_anew() -> None:
     observer = ShortObserver("triton", "cpu", "strict", 2, count=len)
     turns = about(PROBLEM, rollout(0, [WRONG, RIGHT])).trajectory.turns[:1]
@@ -97,13 +68,6 @@ def test_what_does_not_fit_is_asked_anew() -> None:
     needed = observer.tokens(tried)
     assert observer.observe(PROBLEM, turns, needed) == (asked, *tried)
     assert observer.observe(PROBLEM, turns, needed - 1) == observer.observe(PROBLEM) == (asked,)
-
-
-def test_a_clean_corpus_is_right_throughout() -> None:
-    problems = SyntheticSuite().problems(level=1)[:5]
-    found = right_answers(problems, 3, 2)
-    assert {example.label for example in found} == {"right"}
-    assert right_answers(problems, 3, 2) == found != right_answers(problems, 4, 2)
 
 
 def test_specimens_are_problems_that_were_learned() -> None:
@@ -235,18 +199,3 @@ def test_a_miniature_of_the_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(held_out) == TINY_PLAN.held_out["compositions"]
     again = [*given, "--name", "demo", "--prepare"]
     assert command.main(again) == 0, "it is prepared already"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_arm_runs_from_the_same_start(arm: str, tmp_path: Path) -> None:
-    prepared = prepare(tmp_path, TINY_PLAN, 2)
-    assert prepare(tmp_path, TINY_PLAN, 2) == prepared, "found again, not made again"
-    with contextlib.ExitStack() as closing, open_judge(1, rules_of(arm)) as judge:
-        policy = run_arm(arm, prepared, judge, closing)
-        strict = judge if rules_of(arm).name == "strict" else open_judge(1)
-        try:
-            after = evaluate_tables(prepared, strict, policy)
-        finally:
-            strict.close()
-    assert after["compositions"].scores.n == TINY_PLAN.samples

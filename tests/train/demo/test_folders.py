@@ -12,7 +12,7 @@ from kernelgym.suites import suite
 from kernelgym.suites.known_hygiene import passing
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym.types import Problem
-from kernelgym_train.demo.folders import PRACTICE, problem_folders, write_problems
+from kernelgym_train.demo.folders import PRACTICE, write_problems
 from kernelgym_train.demo.plan import CPU_PLAN, TINY_PLAN
 from kernelgym_train.demo.warmstart import FitRule
 
@@ -26,7 +26,7 @@ TABLES = {"compositions": PROBLEMS[30:35], "shapes": PROBLEMS[:3], "composed": (
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("demo") / "problems"
-    write_problems(found, problem_folders(PROBLEMS, TABLES))
+    write_problems(found, {PRACTICE: PROBLEMS, **TABLES})
     return found
 
 

@@ -1,4 +1,4 @@
-"""The arms of a demonstration: learning from rewards, and comparisons.
+"""The arms of the learning benchmarks: learning from rewards, and comparisons.
 
 Contract: every arm begins with the same warm-started model, sees the same practice problems and
 returns what samples with the trained one. They differ in one thing from ``main``, which learns from
@@ -19,26 +19,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator
+import random
+from collections.abc import Iterable, Iterator, Sequence
 
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.episodes.playing import history_budget
 from kernelgym.errors import UnknownName
 from kernelgym.prompts.observer import Observer
+from kernelgym.prompts.short import question
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Evaluator
+from kernelgym.suites.synthetic import respelled, solve
+from kernelgym.types import Evaluator, Problem, Status
 from kernelgym_train.credit.credit import counts
-from kernelgym_train.demo.corpus import Example, right_answers
+from kernelgym_train.demo.corpus import MAX_LINES, Example
+from kernelgym_train.demo.dialogue import answer_of, line_count
 from kernelgym_train.demo.heldout import policy_of
 from kernelgym_train.demo.learning import RULES, dialogue_observer, learn
 from kernelgym_train.demo.stages import Prepared, config_of
-from kernelgym_train.demo.warmstart import fit
+from kernelgym_train.demo.warmstart import FitRule, fit
 from kernelgym_train.launch.assembly import episode_rules
 from kernelgym_train.models import load_model, load_tokenizer
 from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import play, tasks_of
 from kernelgym_train.rollout.sampling import ProblemSampler
-from kernelgym_train.run.runlog import Watcher
+from kernelgym_train.run.steps import Played, Steps, TrainingStep
 from kernelgym_train.run.training import PolicyFor
 from kernelgym_train.types import Rollout
 
@@ -48,6 +52,8 @@ WITHOUT_EVIDENCE = dataclasses.replace(
     RULES, name="strict-without-evidence", require_custom_kernel=False
 )
 """The rules that the arm ``evidence_off`` is rewarded by."""
+_FIT = FitRule(epochs=3, batch_tokens=1536, learning_rate=1e-3)
+_STYLES = 48
 
 
 def rules_of(arm: str) -> Ruleset:
@@ -66,8 +72,6 @@ def run_arm(
     prepared: Prepared,
     judge: Evaluator,
     closing: contextlib.ExitStack,
-    watchers: Iterable[Watcher] = (),
-    *,
     name: str = "",
 ) -> PolicyFor:
     """Train the warm-started model in an arm; return what samples.
@@ -77,7 +81,6 @@ def run_arm(
         prepared: Where it begins; a run's folder is made there.
         judge: Judges by `rules_of` the arm.
         closing: Releases the model; until then it can be sampled.
-        watchers: Are told of every step, in the arms that have steps.
         name: Of the run's folder; the arm's if empty.
 
     Raises:
@@ -88,8 +91,8 @@ def run_arm(
     if arm in ("rejection_sft", "clean_sft"):
         return _fitted(arm, prepared, judge)
     config = config_of(prepared, name or arm)
-    shuffled = arm == "shuffled"
-    model = learn(config, prepared.practice, judge, watchers=watchers, shuffled=shuffled)
+    steps = ShuffledSteps if arm == "shuffled" else Steps
+    model = learn(config, prepared.practice, judge, steps=steps)
     closing.callback(model.close)
     return model.policy
 
@@ -139,5 +142,37 @@ def _fitted(arm: str, prepared: Prepared, judge: Evaluator) -> PolicyFor:
             found += worth_fitting(played, observer, rules)
         examples = tuple(found)
     if examples:
-        fit(model, tokenizer, examples, plan.baseline_fit, seed=prepared.seed)
+        fit(model, tokenizer, examples, _FIT, seed=prepared.seed)
     return policy_of(model, tokenizer, plan.batch)
+
+
+def right_answers(
+    problems: Sequence[Problem], seed: int = 0, per_problem: int = 6
+) -> tuple[Example, ...]:
+    """Return first-turn answers that are all right: a clean corpus."""
+    rng = random.Random(f"demo/right/{seed}")
+    found = []
+    for problem in problems:
+        sources = {solve(problem, style_seed=style).source for style in range(_STYLES)}
+        short = sorted(each for each in sources if line_count(each) <= MAX_LINES)
+        for _ in range(per_problem if short else 0):
+            read = question(respelled(problem, rng.randrange(1 << 30)))
+            answer = answer_of(rng.choice(short))
+            found.append(Example(problem, read, answer, "right", Status.CORRECT))
+    return tuple(found)
+
+
+class ShuffledSteps(Steps):
+    """Steps whose advantages are dealt anew among the samples: the control of a demonstration."""
+
+    def write_down(self, step: int, played: Played) -> TrainingStep:
+        """Write down a step; see `kernelgym_train.run.steps.Steps.write_down`."""
+        taken = super().write_down(step, played)
+        samples = taken.credit.samples
+        dealt = [sample.advantage for sample in samples]
+        random.Random(f"shuffled/{self.seed}/{step}").shuffle(dealt)
+        mixed = tuple(
+            dataclasses.replace(sample, advantage=advantage)
+            for sample, advantage in zip(samples, dealt, strict=True)
+        )
+        return dataclasses.replace(taken, credit=dataclasses.replace(taken.credit, samples=mixed))
