@@ -1,4 +1,4 @@
-"""`SearchGraph`: states of a search, the moves between them, and the best value below each.
+"""`SearchGraph`: states of a search, and the moves between them.
 
 A node is a correct, timed kernel; its value is ln(speedup over the start), which may be measured
 again. An action is a move at a node; its attempts lead to nodes, new or known, or fail. Failures
@@ -8,11 +8,9 @@ be timed counts as a failure until it is timed.
 Contract:
 
 - one node for a key, however many ways lead to it;
-- an edge that would close a cycle is refused, so that values are well defined;
+- an edge that would close a cycle is refused, so that what lies below a node is well defined;
 - visits belong to edges, never to the node they lead to: a node reached by two ways counts for
   each as often as that way was taken;
-- a node's best value does not depend on the order of the edges: with U a node's own value, ``best =
-  max(U, best of each child)``;
 - nothing depends on the order of hashes, on time or on random numbers.
 
 Pure. Holds keys of states, and no kernels.
@@ -20,7 +18,7 @@ Pure. Holds keys of states, and no kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Link = tuple[str, str, str]
@@ -54,8 +52,6 @@ class GraphNode:
     """Natural logarithm of the speedup over the start."""
     actions: dict[str, MoveCounts] = field(default_factory=dict)
     parents: list[str] = field(default_factory=list)
-    best: float = 0.0
-    """Highest value of the node and of all nodes that can be reached from it."""
 
 
 class SearchGraph:
@@ -115,7 +111,7 @@ class SearchGraph:
         if value is None:
             self.failed.add(key)
         else:
-            self.nodes[key] = GraphNode(key, len(self.nodes), value, best=value)
+            self.nodes[key] = GraphNode(key, len(self.nodes), value)
         self._land(key, key)
 
     def join(self, key: str, twin: str) -> None:
@@ -142,7 +138,6 @@ class SearchGraph:
                 self._link(parent, name, at)
         for parent, name, child in links:
             self.action(parent, name).visits[child] += 1
-        self._back_up([node] if at in self.failed else [at])
 
     def repeat(self, node: str, move: str, attempt: int, key: str) -> None:
         """Record a proposal of a known state: it is an attempt, and no evaluation."""
@@ -155,8 +150,8 @@ class SearchGraph:
             self._waiting.setdefault(key, []).append((node, move))
         elif key in self.failed:
             self._fail(node, move, key)
-        elif key in self.nodes and self._link(node, move, key):
-            self._back_up([key])
+        elif key in self.nodes:
+            self._link(node, move, key)
 
     def prune(self, node: str, move: str, attempt: int, key: str) -> None:
         """Record a proposal that is not judged: it is an attempt, and no evaluation."""
@@ -171,11 +166,10 @@ class SearchGraph:
             value: Its value.
         """
         self.failed.discard(key)
-        self.nodes[key] = GraphNode(key, len(self.nodes), value, best=value)
+        self.nodes[key] = GraphNode(key, len(self.nodes), value)
         for parent, name in self._ways.pop(key, []):
             self.action(parent, name).failures -= 1
             self._link(parent, name, key)
-        self._back_up([key])
 
     def revalue(self, values: Mapping[str, float]) -> None:
         """Replace the values of nodes, which were measured again.
@@ -185,7 +179,6 @@ class SearchGraph:
         """
         for key, value in values.items():
             self.nodes[key].value = value
-        self._back_up([key for key in self.nodes if key in values])
 
     def reaches(self, one: str, other: str) -> bool:
         """Return True if `other` is `one` or can be reached from it."""
@@ -194,58 +187,27 @@ class SearchGraph:
             key = left.pop()
             if key == other:
                 return True
-            for child in self._children(key):
-                if child not in seen:
-                    seen.add(child)
-                    left.append(child)
+            for action in self.nodes[key].actions.values():
+                left += action.visits.keys() - seen
+                seen |= action.visits.keys()
         return False
 
     def ranked(self) -> list[GraphNode]:
         """Return all nodes by value, the highest first; of equal values the oldest node first."""
         return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
 
-    def _link(self, parent: str, move: str, child: str) -> bool:
-        """Add an edge, or count it once more; return False if it would close a cycle."""
+    def _link(self, parent: str, move: str, child: str) -> None:
+        """Add an edge unless it would close a cycle, or count it once more."""
         visits = self.action(parent, move).visits
         if child not in visits:
             if self.reaches(child, parent):
-                return False
+                return
             visits[child] = 0
             if parent not in self.nodes[child].parents:
                 self.nodes[child].parents.append(parent)
         visits[child] += 1
-        return True
 
     def _fail(self, parent: str, move: str, key: str) -> None:
         """Count a way to a state that failed."""
         self.action(parent, move).failures += 1
         self._ways.setdefault(key, []).append((parent, move))
-
-    def _children(self, key: str) -> Iterator[str]:
-        for action in self.nodes[key].actions.values():
-            yield from action.visits
-
-    def _back_up(self, changed: list[str]) -> None:
-        """Compute the best values of nodes and of all nodes above them, children first."""
-        affected, left = set(changed), list(changed)
-        while left:
-            for parent in self.nodes[left.pop()].parents:
-                if parent not in affected:
-                    affected.add(parent)
-                    left.append(parent)
-        done: set[str] = set()
-        stack = [(key, False) for key in sorted(affected, key=lambda k: self.nodes[k].created)]
-        while stack:
-            key, ready = stack.pop()
-            if key in done:
-                continue
-            if ready:
-                done.add(key)
-                self._compute(self.nodes[key])
-                continue
-            stack.append((key, True))
-            stack += [(child, False) for child in self._children(key) if child in affected]
-
-    def _compute(self, node: GraphNode) -> None:
-        below = (self.nodes[child].best for child in self._children(node.key))
-        node.best = max([node.value, *below])

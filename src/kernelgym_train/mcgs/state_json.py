@@ -5,8 +5,8 @@ and other programs. A search is resumed from its log, never from that file:
 
 - ``evaluations, duplicates, pruned, failures, seconds, stopped, noise, incumbent, start``;
 - ``nodes``: by key, in the order in which they were found: ``value`` (ln of the speedup over the
-  start), ``best`` (the highest value of the node and of all nodes below it), ``risk``, ``applied``
-  and ``actions``, each with ``attempts, failures, passes`` and the ``visits`` of its children;
+  start), ``risk``, ``applied`` and ``actions``, each with ``attempts, failures, passes`` and the
+  ``visits`` of its children;
 - ``failed``: keys of states that were judged and are no node; ``untimed``: those of them that are
   correct and could not be timed; ``open``: keys without a verdict;
 - ``twins``: keys of states whose machine code equals that of another state, with its key;
@@ -28,7 +28,6 @@ def plain_state(state: SearchState) -> dict[str, Any]:
     nodes = {
         node.key: {
             "value": node.value,
-            "best": node.best,
             "risk": state.risks[node.key],
             "applied": [
                 [step.move, step.target, step.choice] for step in state.variants[node.key].applied
