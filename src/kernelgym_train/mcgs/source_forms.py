@@ -1,8 +1,8 @@
-"""`SourceForm`: how a search reads and writes a kernel's module, by language.
+"""How a search reads and writes a kernel's module, by language.
 
-Kernels that ``load_inline`` builds hold the compiler's text, C++ or CUDA, and flags in a module
-(`EXTENSION`); kernels that a decorator compiles are the module itself (`SCRIPT`). A module that is
-neither is a text (`PLAIN`), which rules cannot change and a writer can. Pure.
+Kernels that ``load_inline`` builds hold the compiler's text, C++ or CUDA, and flags in a module;
+kernels that a decorator compiles are the module itself. A module that is neither is a text, which
+rules cannot change and a writer can. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import ast
 import functools
 import re
 from collections.abc import Sequence
-from typing import Protocol
 
 from kernelgym import UsageError
 from kernelgym.languages import LANGUAGES
@@ -23,96 +22,42 @@ Launch = Sequence[tuple[str, int]]
 """(name, value) of meta-parameters."""
 
 
-class SourceForm(Protocol):
-    """Reads and writes the modules of a language's kernels."""
+def read_flags(language: str, source: str) -> tuple[str, ...]:
+    """Return a module's compiler flags.
 
-    def flags(self, source: str) -> tuple[str, ...]:
-        """Return a module's compiler flags.
-
-        Raises:
-            UsageError: If a search cannot read the module.
-        """
-
-    def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
-        """Return the module with these flags and meta-parameters."""
-
-    def normal(self, source: str, launch: Launch) -> tuple[str, str]:
-        """Return the module and its compiled text, without comments and layout."""
-
-    def host(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
-        """Return the module's text without the parts that a compiler makes machine code of."""
-
-
-class _Extension:
-    """Form of modules that build C++ or CUDA by ``load_inline``."""
-
-    def flags(self, source: str) -> tuple[str, ...]:
+    Raises:
+        UsageError: If a search does not understand the module.
+    """
+    if builds_extension(language):
         return read_kernel_file(source).flags
-
-    def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
-        return extension_file(source, launch).with_flags(flags).source
-
-    def normal(self, source: str, launch: Launch) -> tuple[str, str]:
-        file = extension_file(source, launch)
-        # The C++ text and the flags are part of a key in the form that a compiler sees.
-        module = file.with_flags(()).with_cpp("").source
-        return plain_module(module), normal_cpp(file.cpp)
-
-    def host(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
-        # The module that is judged, since compiler flags may add linker flags.
-        file = read_kernel_file(self.rendered(source, flags, launch))
-        return plain_module(file.with_flags(()).with_cpp("").source)
+    if not read_module(source).launches:
+        raise UsageError(
+            "the kernel launches no function that is decorated with triton.jit in the same "
+            "module, as in name[grid](...)"
+        )
+    return ()
 
 
-class _Script:
-    """Form of modules whose decorated functions are compiled when they are launched."""
-
-    def flags(self, source: str) -> tuple[str, ...]:
-        module = read_module(source)
-        if not module.launches:
-            raise UsageError(
-                "the kernel launches no function that is decorated with triton.jit in the same "
-                "module, as in name[grid](...)"
-            )
-        return ()
-
-    def rendered(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+def rendered(language: str, source: str, flags: tuple[str, ...], launch: Launch) -> str:
+    """Return a module with these flags and meta-parameters."""
+    if not holds_extension(language, source):
         return source
+    return extension_file(source, launch).with_flags(flags).source
 
-    def normal(self, source: str, launch: Launch) -> tuple[str, str]:
+
+def normal(language: str, source: str, launch: Launch) -> tuple[str, str]:
+    """Return a module and its compiled text, without flags, comments and layout."""
+    if not holds_extension(language, source):
         return plain_module(source), ""
-
-    def host(self, source: str, flags: tuple[str, ...], launch: Launch) -> str:
-        return plain_module(source)
-
-
-class _Plain(_Script):
-    """Form of modules that a search does not understand."""
-
-    def flags(self, source: str) -> tuple[str, ...]:
-        return ()
-
-
-EXTENSION: SourceForm = _Extension()
-SCRIPT: SourceForm = _Script()
-PLAIN: SourceForm = _Plain()
-
-
-def form_of(language: str, source: str) -> SourceForm:
-    """Return the form of a module in a language."""
-    return own_form(language) if is_read(language, source) else PLAIN
-
-
-def own_form(language: str) -> SourceForm:
-    """Return the form that modules of a language have, if a search understands them."""
-    return EXTENSION if builds_extension(language) else SCRIPT
+    file = extension_file(source, launch)
+    return plain_module(file.with_flags(()).with_cpp("").source), normal_cpp(file.cpp)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_read(language: str, source: str) -> bool:
     """Return True if a search understands a module, so that rules can change it."""
     try:
-        own_form(language).flags(source)
+        read_flags(language, source)
     except UsageError:
         return False
     return True

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgym import Kernel
-from kernelgym_train.mcgs.source_forms import form_of, own_form
+from kernelgym_train.mcgs.source_forms import is_read, normal, read_flags, rendered
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,8 +47,8 @@ class Variant:
 
     def kernel(self) -> Kernel:
         """Return the variant as a kernel."""
-        form = form_of(self.language, self.source)
-        return Kernel(form.rendered(self.source, self.flags, self.launch), self.language)
+        source = rendered(self.language, self.source, self.flags, self.launch)
+        return Kernel(source, self.language)
 
 
 def read_variant(kernel: Kernel, *, any_form: bool = False) -> Variant:
@@ -61,9 +61,9 @@ def read_variant(kernel: Kernel, *, any_form: bool = False) -> Variant:
     Raises:
         UsageError: If a search does not understand the kernel's module.
     """
-    form = form_of(kernel.language, kernel.source) if any_form else own_form(kernel.language)
-    flags = form.flags(kernel.source)
-    return Variant(kernel.source, kernel.language, flags=flags)
+    language, source = kernel.language, kernel.source
+    is_plain = any_form and not is_read(language, source)
+    return Variant(source, language, () if is_plain else read_flags(language, source))
 
 
 def steps_in_words(steps: Iterable[MoveStep]) -> str:
@@ -75,7 +75,7 @@ def steps_in_words(steps: Iterable[MoveStep]) -> str:
 def _key(
     source: str, language: str, flags: tuple[str, ...], launch: tuple[tuple[str, int], ...]
 ) -> str:
-    module, extension = form_of(language, source).normal(source, launch)
+    module, extension = normal(language, source, launch)
     state = {
         "language": language,
         "module": module,
@@ -96,9 +96,9 @@ def launch_key(variant: Variant) -> str:
     The modules of such variants run the same Python code, and compiler flags do not count, so that
     with equal machine code they do the same.
     """
-    form = form_of(variant.language, variant.source)
-    text = form.host(variant.source, variant.flags, variant.launch)
-    return _digest({"language": variant.language, "module": text})
+    # The module that is judged, since compiler flags may add linker flags.
+    module, _ = normal(variant.language, variant.kernel().source, ())
+    return _digest({"language": variant.language, "module": module})
 
 
 def context_key(parts: Iterable[tuple[str, str | Sequence[str]]]) -> str:
