@@ -196,8 +196,6 @@ def _optimisers(model: Any, rule: FitRule) -> tuple[Any, Any]:
     """Return AdamW for what Muon is not made for, and Muon for the matrices inside the model."""
     import torch
 
-    from kernelgym_train.demo.muon import StackedMuon
-
     ends = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
     inner = [w for w in model.parameters() if w.ndim == 2 and id(w) not in ends]
     within = {id(weight) for weight in inner}
@@ -205,7 +203,7 @@ def _optimisers(model: Any, rule: FitRule) -> tuple[Any, Any]:
     decay = rule.weight_decay
     return (
         torch.optim.AdamW(others, rule.learning_rate, _BETAS, weight_decay=decay),
-        StackedMuon(inner, _MUON * rule.learning_rate, weight_decay=decay),
+        torch.optim.Muon(inner, _MUON * rule.learning_rate, weight_decay=decay),
     )
 
 
