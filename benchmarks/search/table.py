@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym_train.mcgs.knobs import Knob, KnobSpace
-from kernelgym_train.mcgs.proposing import Proposal
+from kernelgym_train.mcgs.proposing import Proposal, Proposer
 from kernelgym_train.mcgs.variant import MoveStep, Variant
 
 __all__ = ["Config", "Table", "TableProposer", "read_table", "write_table"]
@@ -101,7 +101,7 @@ def _order(choice: str) -> tuple[float, str]:
         return 0.0, choice
 
 
-class TableProposer:
+class TableProposer(Proposer):
     """Proposes configurations of a table that differ in one column.
 
     Args:

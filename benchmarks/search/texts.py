@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from kernelgym import Kernel, UsageError
 from kernelgym_train.mcgs.knobs import KnobSpace
 from kernelgym_train.mcgs.moves.definition import Risk
-from kernelgym_train.mcgs.proposing import Proposal
+from kernelgym_train.mcgs.proposing import Proposal, Proposer
 from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
 from kernelgym_train.mcgs.writing.hunks import without_each_hunk
 
 _MOVE = "text"
 
 
-class TextProposer:
+class TextProposer(Proposer):
     """Proposes kernels that the caller gives.
 
     Args:

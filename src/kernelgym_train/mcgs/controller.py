@@ -35,7 +35,6 @@ from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
 from kernelgym_train.mcgs.limiting import share_source, shares_of
 from kernelgym_train.mcgs.profiling import profile, should_profile
-from kernelgym_train.mcgs.proposing import source_of
 from kernelgym_train.mcgs.selection import SearchChoice
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.starting import judge_start
@@ -215,7 +214,7 @@ def _dispatch(session: SearchSession) -> str | None:
             session.record("pruned", {**fields, "predicted_gain": round(predicted, 6)})
             continue
         session.write_variant(key, variant, risk)
-        sources = [source_of(session.proposer), share_source(state, choice.node)]
+        sources = [session.proposer.prior_source, share_source(state, choice.node)]
         sources = [*filter(None, sources), *state.experience.source(choice.move)]
         fields |= {
             "links": [list(link) for link in choice.links],

@@ -38,7 +38,13 @@ class Proposal:
 
 
 class Proposer(Protocol):
-    """An object that proposes variants, without knowing verdicts."""
+    """An object that proposes variants, without knowing verdicts; proposers are subclasses."""
+
+    prior_source: str = "uniform"
+    """Where priors come from: ``static``, ``static+report``, ``moves`` or ``uniform``."""
+
+    def take_report(self, log: str) -> None:
+        """Use the compiler's report on the start's loops; the default has no use for it."""
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         """Return the moves that can be made on a variant, with priors that add up to 1."""
@@ -52,6 +58,10 @@ class Proposer(Protocol):
     def space(self) -> KnobSpace:
         """Return the space of all steps of the start, each of which is a knob."""
 
+    def spaces(self, variants: Sequence[Variant]) -> Sequence[KnobSpace]:
+        """Return the spaces that hold the given variants; the default has one space for all."""
+        return (self.space(),)
+
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
 
@@ -59,12 +69,7 @@ class Proposer(Protocol):
         """Return the variant with these choices; None if there is none."""
 
 
-def source_of(proposer: Proposer) -> str:
-    """Return where priors come from: ``static``, ``moves``, ``uniform``."""
-    return str(getattr(proposer, "prior_source", "uniform"))
-
-
-class RuleProposer:
+class RuleProposer(Proposer):
     """Proposes variants by the rules of `kernelgym_train.mcgs.moves`, without a model.
 
     Args:

@@ -220,9 +220,8 @@ class SearchSession:
 
     def tell_report(self) -> None:
         """Give the proposer the compiler's report on the start, if it takes one."""
-        takes = getattr(self.proposer, "take_report", None)
-        if takes is not None and self.state.report is not None:
-            takes(self.state.report)
+        if self.state.report is not None:
+            self.proposer.take_report(self.state.report)
 
     @property
     def result(self) -> dict[str, Any] | None:

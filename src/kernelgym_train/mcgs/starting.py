@@ -147,7 +147,7 @@ def _ask_report(session: SearchSession) -> None:
     """
     state, language = session.state, session.task.start.language
     start = state.variants[state.start]
-    takes = hasattr(session.proposer, "take_report") and holds_cpp(language, start.source)
+    takes = session.proposer.prior_source == "static" and holds_cpp(language, start.source)
     if session.builds is None or not takes or state.report is not None:
         return
     reporting = dataclasses.replace(start, flags=(*start.flags, REPORT_FLAG))

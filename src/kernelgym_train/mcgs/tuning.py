@@ -44,21 +44,11 @@ _BAD = -3.0  # ln of the speedup that TPE takes a failure for
 
 def tpe(around: SelectionContext) -> SearchChoice | None:
     """Tune all steps as one space of choices, then try the likeliest move."""
-    for space in _spaces(around):
+    ranked = [around.variants[node.key] for node in around.graph.ranked()]
+    for space in around.proposer.spaces(ranked):
         if (found := _tune(around, space)) is not None:
             return found
     return best_first(around)
-
-
-def _spaces(around: SelectionContext) -> Sequence[KnobSpace]:
-    """Return the spaces to tune: that of the best state first."""
-    spaces = getattr(around.proposer, "spaces", None)
-    if spaces is None:
-        return (around.proposer.space(),)
-    found: Sequence[KnobSpace] = spaces(
-        [around.variants[node.key] for node in around.graph.ranked()]
-    )
-    return found
 
 
 def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:

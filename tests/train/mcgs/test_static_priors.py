@@ -18,7 +18,7 @@ from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.examples import EXAMPLES
 from kernelgym_train.mcgs.moves.table import OWN_MOVES
-from kernelgym_train.mcgs.proposing import RuleProposer, source_of
+from kernelgym_train.mcgs.proposing import RuleProposer
 from kernelgym_train.mcgs.static_priors import (
     LEAST,
     MOST,
@@ -87,9 +87,9 @@ def test_priors_are_shares_of_the_same_moves(name: str) -> None:
 
 def test_source_of_priors_is_named() -> None:
     start = STARTS["matmul"]
-    assert source_of(RuleProposer(start)) == "static"
-    assert source_of(RuleProposer(start, static=False)) == "moves"
-    assert source_of(TextProposer(start.kernel(), {})) == "uniform"
+    assert RuleProposer(start).prior_source == "static"
+    assert RuleProposer(start, static=False).prior_source == "moves"
+    assert TextProposer(start.kernel(), {}).prior_source == "uniform"
     plain = RuleProposer(dataclasses.replace(start, applied=()))
     assert plain.priors(start) == RuleProposer(start).priors(start)
 
@@ -164,13 +164,13 @@ def test_loops_without_vectors_speak_for_vectors() -> None:
         if log is not None:
             rules.take_report(log)
         shares[name] = dict(rules.priors(start))
-        assert source_of(rules) == ("static" if log is None else "static+report")
+        assert rules.prior_source == ("static" if log is None else "static+report")
         assert (shares[name] == asked) == (log is None)
     for move in ("vectorize_global_loads", "compiler_flags"):
         assert shares["wide"][move] < shares["none"][move] < shares["plain"][move]
     plain = RuleProposer(start, static=False)
     plain.take_report(ALL_WIDE)
-    assert source_of(plain) == "moves" and plain.priors(start) == RuleProposer(
+    assert plain.prior_source == "moves" and plain.priors(start) == RuleProposer(
         start, static=False
     ).priors(start)
 

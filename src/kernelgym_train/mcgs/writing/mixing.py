@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kernelgym import Kernel, UsageError
 from kernelgym_train.mcgs.knobs import KnobSpace
 from kernelgym_train.mcgs.moves.definition import RISKS, Risk
-from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer, source_of
+from kernelgym_train.mcgs.proposing import Proposal, Proposer, RuleProposer
 from kernelgym_train.mcgs.variant import MoveStep, Variant, read_variant
 from kernelgym_train.mcgs.writing.asks import PREFIX, is_written
 from kernelgym_train.mcgs.writing.hunks import without_each_hunk
@@ -30,11 +30,11 @@ _MOST_HUNKS = 8  # changed places of a text; each takes a comparison to minimise
 _Steps = tuple[MoveStep, ...]
 
 
-class MixedProposer:
+class MixedProposer(Proposer):
     """Proposes by rules, for the search's start and for each kernel that a writer wrote.
 
     Args:
-        rules: Proposer of the start; None if no rule is known for its language.
+        rules: Proposer of the start.
         rules_of: Function that returns the rules' proposer of another text.
         variants: Variants of all states, by key; the search adds to them.
         risks: Risks of all states, by key.
@@ -42,7 +42,7 @@ class MixedProposer:
 
     def __init__(
         self,
-        rules: Proposer | None,
+        rules: Proposer,
         rules_of: Callable[[Variant], RuleProposer],
         variants: Mapping[str, Variant],
         risks: Mapping[str, str],
@@ -50,38 +50,29 @@ class MixedProposer:
         self._rules, self._rules_of = rules, rules_of
         self._variants, self._risks = variants, risks
         self._bases: dict[_Steps, tuple[Variant, Risk]] = {}
-        self._proposers: dict[_Steps, Proposer | None] = {(): rules}
+        self._proposers: dict[_Steps, Proposer] = {(): rules}
 
-    @property
-    def prior_source(self) -> str:
-        """Where the priors of the start come from."""
-        return "uniform" if self._rules is None else source_of(self._rules)
+        self.prior_source = rules.prior_source
 
     def take_report(self, log: str) -> None:
         """Use the compiler's report on the start, if the start's proposer does."""
-        takes = getattr(self._rules, "take_report", None)
-        if takes is not None:
-            takes(log)
+        self._rules.take_report(log)
+        self.prior_source = self._rules.prior_source
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         """Return the moves that rules can make on a variant, with priors that add up to 1."""
         steps, own = _split(variant)
-        rules = self._proposer(steps)
-        return () if rules is None else rules.priors(own)
+        return self._proposer(steps).priors(own)
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
         """Return the rules' proposal with a number; None if the move has fewer proposals."""
         steps, own = _split(variant)
-        rules = self._proposer(steps)
-        if rules is None:
-            return None
-        return self._joined(steps, rules.propose(own, move, attempt))
+        return self._joined(steps, self._proposer(steps).propose(own, move, attempt))
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
         """Return variants without one step of the rules, then without one changed place."""
         steps, own = _split(variant)
-        rules = self._proposer(steps)
-        found = [] if rules is None else [self._joined(steps, each) for each in rules.simpler(own)]
+        found = (self._joined(steps, each) for each in self._proposer(steps).simpler(own))
         whole = [each for each in found if each is not None]
         return [*whole, *self._without_hunks(steps, own)] if steps else whole
 
@@ -107,8 +98,7 @@ class MixedProposer:
 
     def space(self) -> KnobSpace:
         """Return the space of all steps of the start."""
-        base = next(iter(self._variants.values()))
-        return KnobSpace(base, ()) if self._rules is None else self._rules.space()
+        return self._rules.space()
 
     def spaces(self, variants: Sequence[Variant]) -> Sequence[KnobSpace]:
         """Return the spaces that hold the given variants, each once, in their order.
@@ -118,39 +108,29 @@ class MixedProposer:
         """
         found: list[KnobSpace] = []
         for steps in dict.fromkeys(_split(variant)[0] for variant in variants):
-            rules = self._proposer(steps)
-            if rules is not None:
-                space = rules.space()
-                base = dataclasses.replace(space.base, applied=(*steps, *space.base.applied))
-                found.append(dataclasses.replace(space, base=base))
+            space = self._proposer(steps).space()
+            base = dataclasses.replace(space.base, applied=(*steps, *space.base.applied))
+            found.append(dataclasses.replace(space, base=base))
         return found
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
         """Return each knob's choice by name; None outside of the space."""
         (steps, base), (there, own) = _split(space.base), _split(variant)
-        rules = self._proposer(steps)
-        if rules is None or steps != there:
+        if steps != there:
             return None
-        return rules.values(dataclasses.replace(space, base=base), own)
+        return self._proposer(steps).values(dataclasses.replace(space, base=base), own)
 
     def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
         """Return the variant with these choices; None if there is none."""
         steps, base = _split(space.base)
-        rules = self._proposer(steps)
-        if rules is None:
-            return None
-        return self._joined(steps, rules.tuned(dataclasses.replace(space, base=base), values))
+        own = dataclasses.replace(space, base=base)
+        return self._joined(steps, self._proposer(steps).tuned(own, values))
 
-    def _proposer(self, steps: _Steps) -> Proposer | None:
+    def _proposer(self, steps: _Steps) -> Proposer:
         """Return the rules for the text after some steps, the last of which was written."""
         if steps not in self._proposers:
             base, _ = self._base(steps)
-            made: Proposer | None
-            try:
-                made = self._rules_of(dataclasses.replace(base, applied=()))
-            except UsageError:  # no rule is known for the language
-                made = None
-            self._proposers[steps] = made
+            self._proposers[steps] = self._rules_of(dataclasses.replace(base, applied=()))
         return self._proposers[steps]
 
     def _base(self, steps: _Steps) -> tuple[Variant, Risk]:
