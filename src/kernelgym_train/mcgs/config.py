@@ -11,34 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from kernelgym import Kernel, Problem, UnknownName, UsageError, duel
+from kernelgym import UnknownName, UsageError, duel
 from kernelgym.evaluators.duel import Duel
-from kernelgym.types import Evaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS, NEEDS_OPTUNA
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.proposing import Proposer
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.writing.writer import KernelWriter
-
-
-class CompareKernels(Protocol):
-    """Compares two kernels, as `kernelgym.duel` does."""
-
-    def __call__(
-        self,
-        evaluator: Evaluator,
-        problem: Problem,
-        first: Kernel,
-        second: Kernel,
-        *,
-        width: float = 0.02,
-        most: int = 12,
-        seed: str = "",
-        judged: bool = False,
-    ) -> Duel:
-        """Return which of two kernels is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +64,7 @@ class SearchConfig:
     open."""
     moves: tuple[str, ...] = ()
     """Ids of the moves that rules make and the writer is asked for; all if empty."""
-    compare: CompareKernels = duel
+    compare: Callable[..., Duel] = duel
     """Function that compares two kernels."""
     command: str = ""
     """Command that repeats the search, for ``pull_request.md``; empty if there is none."""

@@ -101,10 +101,10 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
         running.append((key, asyncio.create_task(judging.begin(key))))
 
     def ask() -> bool:
-        task = None if asking is None or not asking.may_ask() else asking.begin()
-        if task is not None:
-            running.append(("", task))
-        return task is not None
+        if asking is None or not asking.may_ask():
+            return False
+        running.append(("", asking.begin()))
+        return True
 
     for key in state.open:  # dispatched before a kill
         begin(key)

@@ -347,20 +347,11 @@ class SearchState:
     def _compared(self, event: SearchEvent) -> None:
         if not event.fields.get("rounds"):
             return  # the outcome was known without a duel
-        names = ("ratio", "low", "high", "rounds", "decided", "took_s")
-        given = {name: event.fields[name] for name in names}
         fields = event.fields
-        first = fields.get("first", fields.get("of"))
-        self.duels.append(
-            SearchDuel(
-                event.name,
-                first,
-                self.evaluations,
-                fields["second"],
-                **given,
-                busy=fields.get("busy", 0),
-            )
-        )
+        names = ("ratio", "low", "high", "rounds", "decided", "took_s", "busy")
+        given = {name: fields[name] for name in names}
+        duel = SearchDuel(event.name, fields["first"], self.evaluations, fields["second"], **given)
+        self.duels.append(duel)
         self._count(fields)
         if fields.get("ms"):  # with the start
             self._keep_times(fields["second"], fields["ms"])

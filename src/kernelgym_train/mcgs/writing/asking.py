@@ -68,8 +68,6 @@ _MOST_TOLD = 160
 class AskedKernel:
     """A request with its answer, or with what came in its place."""
 
-    ask: int
-    """Number of the request."""
     request: WriterRequest
     answer: WriterAnswer | None
     """The answer; None if `error` says why there is none."""
@@ -117,15 +115,12 @@ class KernelAsking:
         asks = self._session.state.asks
         return not asks.closed and bool(self._weights)
 
-    def begin(self) -> asyncio.Task[AskedKernel] | None:
-        """Ask for one kernel; return the task of the answer, or None without a move."""
+    def begin(self) -> asyncio.Task[AskedKernel]:
+        """Ask for one kernel, if `may_ask`; return the task of the answer."""
         session, asks = self._session, self._session.state.asks
         repaired = asks.to_repair(self._writer.repairs)
         if repaired is None:
-            chosen = choose_ask(session.around, asks, self._weights)
-            if chosen is None:
-                return None
-            node, move = chosen
+            node, move = choose_ask(session.around, asks, self._weights)
             task = self._task(node, move)
         else:
             node, move = repaired.node, repaired.move
@@ -153,20 +148,19 @@ class KernelAsking:
                 "repairs": None if repaired is None else repaired.number,
             },
         )
-        return self._start(request)
+        return asyncio.create_task(self._wait(request))
 
     def again(self, ask: Ask) -> asyncio.Task[AskedKernel] | None:
         """Make a request again that a kill left without an answer; None if it is lost."""
         told = self._told(ask.number)
         if told is None:
-            fields = _answer_fields(ask.number, 0.0, "failed", message="the request was lost")
-            self._session.record("answered", {"answer": fields})
+            lost = {"ask": ask.number, "outcome": "failed", "message": "the request was lost"}
+            self._session.record("answered", {"answer": lost})
             return None
         messages = [Message(role, content) for role, content in told["messages"]]
         request = self._request(ask.number, messages, _parent(told), told["facts"])
-        fields = {"ask": ask.number, "worst_tokens": ask.worst_tokens, "worst_usd": ask.worst_usd}
-        self._session.record("asked", fields)
-        return self._start(request)
+        self._session.record("asked", {"ask": ask.number})
+        return asyncio.create_task(self._wait(request))
 
     def take_in(self, asked: AskedKernel) -> str | None:
         """Record an answer; return the key of the state to judge, or None."""
@@ -176,8 +170,8 @@ class KernelAsking:
             return None
         self._write(asked.request, asked.answer)
         generation = asked.answer.generation
-        ask = state.asks.asks[asked.ask]
-        costs = self._costs(ask, asked.answer)
+        ask = state.asks.asks[asked.request.sample]
+        answer = {"ask": ask.number, "seconds": asked.seconds, **self._costs(ask, asked.answer)}
         try:
             found = read_answer(
                 generation.answer,
@@ -187,14 +181,13 @@ class KernelAsking:
                 approximate=session.approximate,
             )
         except AnswerRefused as refused:
-            fields = _answer_fields(asked.ask, asked.seconds, "refused", **costs)
-            fields |= {"fault": refused.kind, "message": str(refused)}
-            session.record("answered", {"answer": fields})
+            answer |= {"outcome": "refused", "fault": refused.kind, "message": str(refused)}
+            session.record("answered", {"answer": answer})
             session.say(f"      {session.seconds:6.0f} s  answer refused: {refused.kind}")
             self._close_if_barren()
             return None
-        costs |= {"predicted_gain": found.predicted_gain, "summary": found.summary}
-        key = self._propose(ask, found, _answer_fields(asked.ask, asked.seconds, **costs))
+        answer |= {"predicted_gain": found.predicted_gain, "summary": found.summary}
+        key = self._propose(ask, found, answer)
         self._close_if_barren()
         return key
 
@@ -208,7 +201,7 @@ class KernelAsking:
         steps = (*node.applied, MoveStep(move, "text", said))
         variant = dataclasses.replace(found.variant, applied=steps)
         own = "approximate" if is_inexact(variant) else "reassociates"
-        risk = RISKS[max(RISKS.index(own), RISKS.index(state.risks[ask.node]))]
+        risk = max(own, state.risks[ask.node], key=RISKS.index)
         key = state_key(variant)
         fields: dict[str, Any] = {
             "key": key,
@@ -240,16 +233,15 @@ class KernelAsking:
     def _take_failure(self, asked: AskedKernel) -> None:
         """Record that a request has no answer, and whether another one is made."""
         session, error = self._session, asked.error
-        ask = session.state.asks.asks[asked.ask]
-        unpaid = isinstance(error, RunStopped | UsageError)
-        costs: dict[str, Any] = {"tokens": 0 if unpaid else ask.worst_tokens}
-        if isinstance(error, ProviderFailure):
-            costs["usd"] = error.usd
-        elif not unpaid:
-            costs["usd"] = ask.worst_usd or None
+        ask = session.state.asks.asks[asked.request.sample]
         message = " ".join(str(error).split())[:300] or type(error).__name__
-        fields = _answer_fields(asked.ask, asked.seconds, "failed", message=message, **costs)
-        session.record("answered", {"answer": fields})
+        answer: dict[str, Any] = {"ask": ask.number, "outcome": "failed", "message": message}
+        answer["seconds"] = asked.seconds
+        if not isinstance(error, RunStopped | UsageError):
+            answer |= {"tokens": ask.worst_tokens, "usd": ask.worst_usd or None}
+        if isinstance(error, ProviderFailure):
+            answer["usd"] = error.usd
+        session.record("answered", {"answer": answer})
         if isinstance(error, asyncio.CancelledError):
             return  # the search ends
         failed = session.state.asks.in_a_row("failed")
@@ -277,9 +269,6 @@ class KernelAsking:
         problem = self._session.task.problem
         return self._writer.request(problem, number, messages, parent, facts)
 
-    def _start(self, request: WriterRequest) -> asyncio.Task[AskedKernel]:
-        return asyncio.create_task(self._wait(request))
-
     async def _wait(self, request: WriterRequest) -> AskedKernel:
         """Wait for an answer, as long as the search goes on."""
         session = self._session
@@ -304,7 +293,7 @@ class KernelAsking:
         except Exception as caught:
             error = caught
         took = round(session.config.clock() - began, 3)
-        return AskedKernel(request.sample, request, answer, error, took)
+        return AskedKernel(request, answer, error, took)
 
     def _costs(self, ask: Ask, answer: WriterAnswer) -> dict[str, Any]:
         """Return tokens and US dollars of an answer."""
@@ -418,33 +407,6 @@ def vocabulary(
         move.id: (move.weight, move.recipe)
         for move in known.values()
         if (not chosen or move.id in chosen) and (approximate or move.risk != "approximate")
-    }
-
-
-def _answer_fields(
-    number: int,
-    seconds: float,
-    outcome: str = "",
-    *,
-    message: str = "",
-    tokens: int = 0,
-    usd: float | None = None,
-    cached: bool = False,
-    predicted_gain: float | None = None,
-    summary: str = "",
-) -> dict[str, Any]:
-    """Return the field ``answer`` of an event; the event's name is the outcome if that is empty."""
-    fields: dict[str, Any] = {"outcome": outcome} if outcome else {}
-    return fields | {
-        "ask": number,
-        "seconds": seconds,
-        "fault": "",
-        "message": message,
-        "tokens": tokens,
-        "usd": usd,
-        "cached": cached,
-        "predicted_gain": predicted_gain,
-        "summary": summary,
     }
 
 

@@ -8,6 +8,7 @@ its worst case. Pure.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -97,8 +98,7 @@ class AskLog:
         elif event.name == "asked":
             before = given["repairs"]
             depth = 0 if before is None else self.asks[before].depth + 1
-            names = ("node", "move", "digest", "worst_tokens", "worst_usd", "repairs")
-            asked = {name: given[name] for name in names}
+            asked = {name: value for name, value in given.items() if name != "ask"}
             self.asks.append(Ask(given["ask"], **asked, depth=depth))
         elif event.name == "writer_closed":
             self.closed = given["reason"]
@@ -108,11 +108,9 @@ class AskLog:
             self._answered(event.name, answer, str(given.get("key", "")))
 
     def _answered(self, name: str, answer: Mapping[str, Any], key: str) -> None:
-        ask = self.asks[answer["ask"]]
-        ask.outcome = answer.get("outcome", name)
-        for each in ("fault", "message", "tokens", "usd", "seconds", "cached", "predicted_gain"):
-            setattr(ask, each, answer[each])
-        ask.summary, ask.key = answer["summary"], key
+        told = {"outcome": name, **answer, "key": key}
+        number = told.pop("ask")
+        ask = self.asks[number] = dataclasses.replace(self.asks[number], **told)
         if ask.outcome == "proposed":
             self.by_key[key] = ask
         else:

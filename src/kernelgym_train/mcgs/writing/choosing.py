@@ -56,8 +56,8 @@ def better_arm(results: Sequence[tuple[str, float, float]], in_flight: Sequence[
 
 def choose_ask(
     around: SelectionContext, asks: AskLog, weights: Mapping[str, float]
-) -> tuple[str, str] | None:
-    """Return the state and the move to ask a writer for; None without a move.
+) -> tuple[str, str]:
+    """Return the state and the move to ask a writer for.
 
     The fastest state is asked for, where each request at a state and each step that led to it count
     as if it were 3 % slower. A move counts for more if it gained before, and if the rules
@@ -68,8 +68,6 @@ def choose_ask(
         asks: Requests so far.
         weights: Weights of the moves that may be asked for, by id without `PREFIX`.
     """
-    if not weights:
-        return None
     nodes = around.graph.ranked()
     effort = {
         node.key: len(asks.at(node.key)) + len(around.variants[node.key].applied) for node in nodes

@@ -145,7 +145,7 @@ class MixedProposer(Proposer):
         if found is None or not steps:
             return found
         applied = (*steps, *found.variant.applied)
-        risk = RISKS[max(RISKS.index(found.risk), RISKS.index(self._base(steps)[1]))]
+        risk = max(found.risk, self._base(steps)[1], key=RISKS.index)
         variant = dataclasses.replace(found.variant, applied=applied)
         return Proposal(found.step, variant, risk)
 
