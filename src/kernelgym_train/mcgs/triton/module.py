@@ -96,6 +96,10 @@ class TritonModule:
         start, end = self.span(node)
         return self._bytes[start:end].decode()
 
+    def plain(self, node: cst.CSTNode) -> str:
+        """Return a node's text without white space."""
+        return "".join(self.text(node).split())
+
     def span(self, node: cst.CSTNode) -> tuple[int, int]:
         """Return the first byte of a node, and the byte after it."""
         span = self._spans[node]

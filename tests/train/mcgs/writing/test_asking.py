@@ -160,7 +160,7 @@ def test_cap_is_met_in_the_middle_and_no_request_goes_beyond(tmp_path: Path) -> 
     assert "max_usd (--max-usd) is 0.02; raise it" in told["closed"]
     assert 0 < told["usd"] <= 0.02 and made == told["outcomes"]["proposed"]
     assert result["evaluations"] == 25, "no result is lost"
-    spent = [each["usd"] for each in answers(tmp_path) if each["usd"]]
+    spent = [each["usd"] for each in answers(tmp_path) if each.get("usd")]
     assert told["usd"] == pytest.approx(sum(spent))
 
 

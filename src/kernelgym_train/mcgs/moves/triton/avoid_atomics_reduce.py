@@ -7,13 +7,12 @@ zeros, and the number of programs stands in the launch.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import only
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -21,9 +20,7 @@ from kernelgym_train.mcgs.triton.module import (
     TritonModule,
     calls_in,
     found_in,
-    read_module,
 )
-from kernelgym_train.mcgs.variant import Variant
 
 _NAME = "add_partial_sums"
 _KERNEL = f"""\
@@ -39,13 +36,12 @@ def {_NAME}(partials_ptr, total_ptr, count, BLOCK_SUMS: tl.constexpr):
 """
 
 
-@search_move("reassociates", phase=0, weight=1.5, language="triton")
-def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
+@triton_move("reassociates", phase=0, weight=1.5)
+def avoid_atomics_reduce(module: TritonModule) -> Iterator[ChangedModule]:
     """Add programs' sums in a second stage, in place of atomic additions to one element.
 
     Yields each function whose programs add to one element, with a second stage.
     """
-    module = read_module(variant.source)
     if _NAME in module.functions:
         return
     for function in module.functions.values():
@@ -55,8 +51,7 @@ def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
             continue
         text = _two_stages(module, function, launches[0], atomics[0])
         if text is not None:
-            changed = dataclasses.replace(variant, source=text)
-            yield Realisation(function.name, "two stages", changed, "reassociates")
+            yield ChangedModule(function.name, "two stages", text)
 
 
 def _two_stages(

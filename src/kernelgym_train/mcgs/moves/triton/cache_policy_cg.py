@@ -6,15 +6,13 @@ cache first or last. A store is marked as read by no one soon (``.cs``), or to l
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.knobs import appended
-from kernelgym_train.mcgs.triton.module import calls_in, read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
 _LOADS = (
     'cache_modifier=".cg"',
@@ -24,13 +22,12 @@ _LOADS = (
 _STORES = ('cache_modifier=".cs"', 'eviction_policy="evict_first"')
 
 
-@search_move("exact", phase=60, weight=0.3, language="triton")
-def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
+@triton_move("exact", phase=60, weight=0.3)
+def cache_policy_cg(module: TritonModule) -> Iterator[ChangedModule]:
     """Say which caches keep the data of a load or a store.
 
     Yields each policy of each load and store that has none.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         for kind, policies in (("load", _LOADS), ("store", _STORES)):
             for number, call in enumerate(calls_in(function.node, kind)):
@@ -38,10 +35,10 @@ def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
                     continue
                 for policy in policies:
                     text = module.spliced([appended(module, call, policy)])
-                    yield Realisation(
+                    yield ChangedModule(
                         f"{kind} {number + 1} of {function.name}",
                         f"{policy.split(chr(34))[1]} at {kind} {number + 1}",
-                        dataclasses.replace(variant, source=text),
+                        text,
                     )
 
 

@@ -8,14 +8,12 @@ be chosen.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.knobs import TritonKnob, knobs_of
 from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
-from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule, read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule
 
 _WARPS = (1, 2, 4, 8, 16)
 _REGISTERS = (96, 128, 168)
@@ -25,34 +23,30 @@ _BLOCKS = tuple(2**power for power in range(6, 16))
 _SMALL = (1, 2, 4, 8, 16, 32)
 
 
-@search_move("reassociates", phase=30, weight=2.0, language="triton")
-def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
+@triton_move("reassociates", phase=30, weight=2.0)
+def change_block_sizes(module: TritonModule) -> Iterator[ChangedModule]:
     """Set a block size, the number of warps of a block, or its limit of registers.
 
     Yields each other value of each number.
     """
-    module = read_module(variant.source)
     for knob in knobs_of(module):
         function = module.functions[knob.function]
         for value in choices(function, knob):
             if value != knob.value and (knob.literals or knob.calls):
                 text = module.spliced(knob.edits(module, value))
                 exact = knob.name in ("num_warps", "maxnreg") or "GROUP" in knob.name.upper()
-                yield Realisation(
+                yield ChangedModule(
                     f"{knob.name} of {knob.function}",
                     f"{knob.name}={value}",
-                    dataclasses.replace(variant, source=text),
+                    text,
                     "exact" if exact else "reassociates",
                 )
     for function in module.functions.values():
         if len(function.configs) > 1:
             for number in range(len(function.configs)):
                 text = _only_config(module, function, number)
-                yield Realisation(
-                    f"configurations of {function.name}",
-                    f"configuration {number + 1} alone",
-                    dataclasses.replace(variant, source=text),
-                )
+                place, choice = f"configurations of {function.name}", f"configuration {number + 1}"
+                yield ChangedModule(place, f"{choice} alone", text, "exact")
 
 
 def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:

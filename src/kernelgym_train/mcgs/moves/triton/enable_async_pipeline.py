@@ -6,26 +6,23 @@ argument of ``tl.range``. A loop without loads has nothing to begin early.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.loops import loops_of
-from kernelgym_train.mcgs.triton.module import calls_in, read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
 _STAGES = (1, 2, 3, 4, 5)
 _OWN_STAGES = (2, 3, 4, 6)
 
 
-@search_move("exact", phase=31, weight=1.0, language="triton")
-def enable_async_pipeline(variant: Variant) -> Iterator[Realisation]:
+@triton_move("exact", phase=31, weight=1.0)
+def enable_async_pipeline(module: TritonModule) -> Iterator[ChangedModule]:
     """Begin the loads of later iterations of a loop before they are needed.
 
     Yields numbers of stages of launches, then of single loops.
     """
-    module = read_module(variant.source)
     loading = {
         function.name: [
             loop
@@ -41,11 +38,7 @@ def enable_async_pipeline(variant: Variant) -> Iterator[Realisation]:
         for stages in _STAGES:
             if stages != knob.value and (knob.literals or knob.calls):
                 text = module.spliced(knob.edits(module, stages))
-                yield Realisation(
-                    f"num_stages of {knob.function}",
-                    f"num_stages={stages}",
-                    dataclasses.replace(variant, source=text),
-                )
+                yield ChangedModule(f"num_stages of {knob.function}", f"num_stages={stages}", text)
     for name, loops in loading.items():
         for loop in loops:
             if loop.options or calls_in(loop.node, "dot"):
@@ -53,8 +46,8 @@ def enable_async_pipeline(variant: Variant) -> Iterator[Realisation]:
             for stages in _OWN_STAGES:
                 head = f"tl.range({loop.start}, {loop.end}, {loop.step}, num_stages={stages})"
                 text = module.edited([(loop.call, head)])
-                yield Realisation(
+                yield ChangedModule(
                     f"loop {loop.number + 1} of {name}",
                     f"loop {loop.number + 1} in {stages} stages",
-                    dataclasses.replace(variant, source=text),
+                    text,
                 )

@@ -7,31 +7,27 @@ still occurs once, whatever the grid, so each tile is computed once.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import assignment, program_axis
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
     TritonModule,
     calls_in,
-    read_module,
 )
-from kernelgym_train.mcgs.variant import Variant
 
 _GROUPS = (8, 4, 16, 2)
 
 
-@search_move("exact", phase=25, weight=1.0, language="triton")
-def grouped_gemm_colmajor(variant: Variant) -> Iterator[Realisation]:
+@triton_move("exact", phase=25, weight=1.0)
+def grouped_gemm_colmajor(module: TritonModule) -> Iterator[ChangedModule]:
     """Let programs that use the same rows and columns run at the same time, by groups of tiles.
 
     Yields groups of several sizes, by rows or by columns.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         if calls_in(function.node, "swizzle2d"):
             continue
@@ -43,11 +39,7 @@ def grouped_gemm_colmajor(variant: Variant) -> Iterator[Realisation]:
                 told = "".join(f"{indent}{line.replace('SIZE', str(size))}\n" for line in lines)
                 end = module.line_span(after)[1]
                 text = module.spliced([((end, end), told)])
-                yield Realisation(
-                    function.name,
-                    f"groups of {size} {way}",
-                    dataclasses.replace(variant, source=text),
-                )
+                yield ChangedModule(function.name, f"groups of {size} {way}", text)
 
 
 def _ways(

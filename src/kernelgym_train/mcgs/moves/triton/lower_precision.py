@@ -5,36 +5,28 @@ In three parts (``tf32x3``), products have most of a float's digits, and infinit
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.triton.module import TritonModule, calls_in, read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
 _PRECISION = ("input_precision", "allow_tf32")
 
 
-@search_move("approximate", phase=22, weight=1.0, language="triton")
-def lower_precision(variant: Variant) -> Iterator[Realisation]:
+@triton_move("approximate", phase=22, weight=1.0)
+def lower_precision(module: TritonModule) -> Iterator[ChangedModule]:
     """Let tensor cores round floats to TF32, once or in three parts.
 
     Yields each precision of each ``tl.dot``.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         for number, call in enumerate(calls_in(function.node, "dot")):
             for precision in ("tf32x3", "tf32"):
                 text = module.edited([(call, _with_precision(module, call, precision))])
-                if text != variant.source:
-                    yield Realisation(
-                        f"dot {number + 1} of {function.name}",
-                        precision,
-                        dataclasses.replace(variant, source=text),
-                        "approximate",
-                    )
+                if text != module.source:
+                    yield ChangedModule(f"dot {number + 1} of {function.name}", precision, text)
 
 
 def _with_precision(module: TritonModule, call: cst.Call, precision: str) -> str:

@@ -74,7 +74,7 @@ def in_blocks(module: TritonModule, function: JitFunction, loop: TritonLoop) -> 
 
 def _factors(module: TritonModule, value: cst.BaseExpression) -> tuple[str, str] | None:
     """Return the names of ``column[:, None] * row[None, :]``, the column's first."""
-    text = re.sub(r"\s+", "", module.text(value))
+    text = module.plain(value)
     for pattern, order in (
         (r"(\w+)\[:,None\]\*(\w+)\[None,:\]", (1, 2)),
         (r"(\w+)\[None,:\]\*(\w+)\[:,None\]", (2, 1)),

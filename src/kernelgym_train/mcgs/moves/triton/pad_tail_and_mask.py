@@ -8,13 +8,12 @@ the rest. Two forms are recognised: ``range(0, K, BLOCK)`` with ``k + arange < K
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import TritonLoop, assignment, loops_of, statements
 from kernelgym_train.mcgs.triton.module import (
     Edit,
@@ -22,18 +21,15 @@ from kernelgym_train.mcgs.triton.module import (
     TritonModule,
     calls_in,
     found_in,
-    read_module,
 )
-from kernelgym_train.mcgs.variant import Variant
 
 
-@search_move("exact", phase=40, weight=0.6, language="triton")
-def pad_tail_and_mask(variant: Variant) -> Iterator[Realisation]:
+@triton_move("exact", phase=40, weight=0.6)
+def pad_tail_and_mask(module: TritonModule) -> Iterator[ChangedModule]:
     """Take the mask of a loop's last block out of all other blocks.
 
     Yields the split of each loop that masks its last block.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         values = _single_values(module, function)
         for loop in loops_of(module, function):
@@ -59,10 +55,8 @@ def pad_tail_and_mask(variant: Variant) -> Iterator[Realisation]:
             tail = data[from_ : call[0]].decode() + rest + data[call[1] : to].decode()
             spliced = [(module.span(node), text) for node, text in [*edits, (loop.call, first)]]
             text = module.spliced([*spliced, ((end, end), tail)])
-            yield Realisation(
-                f"loop {loop.number + 1} of {function.name}",
-                "whole blocks apart",
-                dataclasses.replace(variant, source=text),
+            yield ChangedModule(
+                f"loop {loop.number + 1} of {function.name}", "whole blocks apart", text
             )
 
 
@@ -92,12 +86,8 @@ def _single_values(module: TritonModule, function: JitFunction) -> dict[str, str
     for statement in statements(function.body):
         made = assignment(statement)
         if made is not None:
-            found.setdefault(made[0], []).append(module.text(made[1]))
-    return {name: _plain(texts[0]) for name, texts in found.items() if len(texts) == 1}
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\s+", "", text)
+            found.setdefault(made[0], []).append(module.plain(made[1]))
+    return {name: texts[0] for name, texts in found.items() if len(texts) == 1}
 
 
 def _unmasked(
@@ -150,12 +140,12 @@ def _holds(
         return False
     left = part.left
     if isinstance(left, cst.Subscript):  # ``[:, None]`` moves elements and changes none
-        shape = _plain(module.text(left))[len(_plain(module.text(left.value))) :]
+        shape = module.plain(left)[len(module.plain(left.value)) :]
         if not re.fullmatch(r"\[(:|None)(,(:|None))*\]", shape):
             return False
         left = left.value
-    bound = _plain(module.text(right.comparator))
-    index, v = _plain(module.text(left)), loop.variable
+    bound = module.plain(right.comparator)
+    index, v = module.plain(left), loop.variable
 
     def expanded(text: str) -> str:
         return values.get(text, text)

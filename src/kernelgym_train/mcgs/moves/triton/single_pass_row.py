@@ -8,14 +8,13 @@ of the loops stay, so that what lies behind the row is not read.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import textwrap
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.knobs import appended, knobs_of
 from kernelgym_train.mcgs.triton.loops import (
     TritonLoop,
@@ -31,21 +30,18 @@ from kernelgym_train.mcgs.triton.module import (
     TritonModule,
     calls_in,
     found_in,
-    read_module,
     walk,
 )
-from kernelgym_train.mcgs.variant import Variant
 
 _WARPS = (8, 4, 16, 2)
 
 
-@search_move("reassociates", phase=5, weight=4.0, language="triton", tried_first=True)
-def single_pass_row(variant: Variant) -> Iterator[Realisation]:
+@triton_move("reassociates", phase=5, weight=4.0, tried_first=True)
+def single_pass_row(module: TritonModule) -> Iterator[ChangedModule]:
     """Keep a whole row in registers, instead of reading it in blocks several times.
 
     Yields a function without loops, with several numbers of warps.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         launches = [each for each in module.launches if each.function == function.name]
         loops = loops_of(module, function)
@@ -65,12 +61,7 @@ def single_pass_row(variant: Variant) -> Iterator[Realisation]:
         )
         for number in _WARPS if warps.literals or warps.calls else ():
             text = module.spliced(_joined([*edits, *warps.edits(module, number)]))
-            yield Realisation(
-                function.name,
-                f"{number} warps",
-                dataclasses.replace(variant, source=text),
-                "reassociates",
-            )
+            yield ChangedModule(function.name, f"{number} warps", text)
 
 
 def _joined(edits: list[tuple[tuple[int, int], str]]) -> list[tuple[tuple[int, int], str]]:

@@ -8,14 +8,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.cpp.vectors import fresh
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import (
     TritonLoop,
     assigned,
@@ -29,39 +29,33 @@ from kernelgym_train.mcgs.triton.module import (
     TritonModule,
     calls_in,
     found_in,
-    read_module,
 )
-from kernelgym_train.mcgs.variant import Variant
 
 _LOG2_E = "1.4426950408889634"
 
 
-@search_move("reassociates", phase=10, weight=1.0, language="triton")
-def softmax_math_fusion(variant: Variant) -> Iterator[Realisation]:
+@triton_move("reassociates", phase=10, weight=1.0)
+def softmax_math_fusion(module: TritonModule) -> Iterator[ChangedModule]:
     """Compute a row's maximum and sum in one pass, exponentials to base 2, and reciprocals once.
 
     Yields one pass for two, then exponentials to base 2, then reciprocals.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         loops = loops_of(module, function)
         for first, second in itertools.pairwise(loops):
             text = _online(module, function, first, second)
             if text is not None:
-                changed = dataclasses.replace(variant, source=text)
-                yield Realisation(f"passes of {function.name}", "one pass", changed, "reassociates")
+                yield ChangedModule(f"passes of {function.name}", "one pass", text)
         exps = [call for call in calls_in(function.node, "exp") if len(call.args) == 1]
         if exps and not any(calls_in(call.args[0], "exp") for call in exps):
             text = module.edited(
                 (call, f"tl.exp2(({module.text(call.args[0].value)}) * {_LOG2_E})") for call in exps
             )
-            changed = dataclasses.replace(variant, source=text)
-            yield Realisation(f"exp of {function.name}", "exp2", changed, "reassociates")
+            yield ChangedModule(f"exp of {function.name}", "exp2", text)
         divisions = list(_divisions(module, function))
         if divisions:
-            changed = dataclasses.replace(variant, source=module.edited(divisions))
             place = f"divisions of {function.name}"
-            yield Realisation(place, "by reciprocals", changed, "reassociates")
+            yield ChangedModule(place, "by reciprocals", module.edited(divisions))
 
 
 def _divisions(module: TritonModule, function: JitFunction) -> Iterator[tuple[cst.CSTNode, str]]:
@@ -100,7 +94,7 @@ def _online(
     if first.variable != second.variable or len(first.body) != len(second.body):
         return None
     pairs = zip(first.body[:-1], second.body[:-1], strict=True)
-    if any(_plain(module, one) != _plain(module, two) for one, two in pairs):
+    if any(module.plain(one) != module.plain(two) for one, two in pairs):
         return None
     if any(assignment(each) is None for each in first.body[:-1]):
         return None
@@ -109,10 +103,10 @@ def _online(
         return None
     peak, risen = rising
     one = re.fullmatch(
-        rf"tl\.maximum\({peak},(tl\.max\((\w+),(?:axis=)?-?\d+\))\)", _plain(module, risen)
+        rf"tl\.maximum\({peak},(tl\.max\((\w+),(?:axis=)?-?\d+\))\)", module.plain(risen)
     )
     two = re.fullmatch(
-        r"tl\.sum\(tl\.(exp2?)\((\w+)-(\w+)\),((?:axis=)?-?\d+)\)", _plain(module, summed.value)
+        r"tl\.sum\(tl\.(exp2?)\((\w+)-(\w+)\),((?:axis=)?-?\d+)\)", module.plain(summed.value)
     )
     if one is None or two is None or not isinstance(summed.operator, cst.AddAssign):
         return None
@@ -129,7 +123,7 @@ def _online(
         found = assignment(each)
         if found is None or inner & ({found[0]} | module.names(found[1])):
             return None
-    risen_name, base = (_fresh(name, taken) for name in (f"{peak}_next", f"{peak}_base"))
+    risen_name, base = (fresh(name, taken) for name in (f"{peak}_next", f"{peak}_base"))
     indent = " " * module.column(first.body[-1])
     exp, axis = two[1], two[4]
     lines = [
@@ -145,13 +139,3 @@ def _online(
     merged = data[start : last[0]].decode() + "".join(f"{indent}{line}\n" for line in lines)
     moved = "".join(data[slice(*module.line_span(each))].decode() for each in between)
     return module.spliced([((start, module.block_span(second.node)[1]), moved + merged)])
-
-
-def _plain(module: TritonModule, node: cst.CSTNode) -> str:
-    return re.sub(r"\s+", "", module.text(node))
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name

@@ -8,17 +8,15 @@ half-precision numbers are exact in floats. All compute floats as IEEE does.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.moves.triton.outer_products import in_blocks
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import loops_of
-from kernelgym_train.mcgs.triton.module import TritonModule, calls_in, read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
 _IEEE = 'input_precision="ieee"'
 _FORMS = {
@@ -30,39 +28,29 @@ _FORMS = {
 """Operands of ``tl.dot`` by the shapes of two factors and the axis of their sum."""
 
 
-@search_move("reassociates", phase=20, weight=2.0, language="triton")
-def switch_to_mma_or_wgmma(variant: Variant) -> Iterator[Realisation]:
+@triton_move("reassociates", phase=20, weight=2.0)
+def switch_to_mma_or_wgmma(module: TritonModule) -> Iterator[ChangedModule]:
     """Compute sums of products by tensor cores.
 
     Yields dot products in place of sums, then operands without conversion.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         for number, call in enumerate(calls_in(function.node, "sum")):
             operands = _operands(module, call)
             if operands is not None:
                 text = module.edited([(call, f"tl.dot({operands}, {_IEEE})")])
-                yield Realisation(
-                    f"sum {number + 1} of {function.name}",
-                    "tl.dot",
-                    dataclasses.replace(variant, source=text),
-                    "reassociates",
-                )
+                yield ChangedModule(f"sum {number + 1} of {function.name}", "tl.dot", text)
         for loop in loops_of(module, function):
             blocks = in_blocks(module, function, loop)
             if blocks is not None:
-                yield Realisation(
-                    f"loop {loop.number + 1} of {function.name}",
-                    "outer products in blocks",
-                    dataclasses.replace(variant, source=blocks),
-                    "reassociates",
+                yield ChangedModule(
+                    f"loop {loop.number + 1} of {function.name}", "outer products in blocks", blocks
                 )
         for number, call in enumerate(calls_in(function.node, "dot")):
             place = f"dot {number + 1} of {function.name}"
             plain = _unconverted(module, call)
             if plain is not None:
-                changed = dataclasses.replace(variant, source=module.edited([(call, plain)]))
-                yield Realisation(place, "operands as loaded", changed, "reassociates")
+                yield ChangedModule(place, "operands as loaded", module.edited([(call, plain)]))
 
 
 def _operands(module: TritonModule, call: cst.Call) -> str | None:

@@ -7,14 +7,12 @@ for products on recent GPUs.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.loops import tile_of
-from kernelgym_train.mcgs.triton.module import read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.triton.module import TritonModule
 
 _TILES = (
     (128, 128, 64, 8, 4),
@@ -29,13 +27,12 @@ _TILES = (
 """(rows, columns, depth, warps, stages)."""
 
 
-@search_move("reassociates", phase=28, weight=4.0, language="triton", tried_first=True)
-def tensor_core_tile(variant: Variant) -> Iterator[Realisation]:
+@triton_move("reassociates", phase=28, weight=4.0, tried_first=True)
+def tensor_core_tile(module: TritonModule) -> Iterator[ChangedModule]:
     """Set the whole tile of a product at once: its blocks, warps and stages.
 
     Yields each tile for each function that computes one by ``tl.dot``.
     """
-    module = read_module(variant.source)
     knobs = knobs_of(module)
     for function in module.functions.values():
         tile = tile_of(function)
@@ -57,9 +54,8 @@ def tensor_core_tile(variant: Variant) -> Iterator[Realisation]:
                 break  # two sizes are one literal
             rows, columns, depth, warps, stages = sizes
             text = module.spliced(edits)
-            yield Realisation(
+            yield ChangedModule(
                 function.name,
                 f"{rows} by {columns} by {depth}, {warps} warps, {stages} stages",
-                dataclasses.replace(variant, source=text),
-                "reassociates",
+                text,
             )

@@ -7,28 +7,25 @@ from the text is told.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
+from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import assignment, loops_of, statements
-from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule, read_module
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule
 
 
-@search_move("exact", phase=62, weight=0.3, language="triton")
-def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
+@triton_move("exact", phase=62, weight=0.3)
+def vectorize_global_loads(module: TritonModule) -> Iterator[ChangedModule]:
     """Tell the compiler which offsets are contiguous and aligned, so that it loads wide vectors.
 
     Yields each function with hints for all offsets whose form is proven.
     """
-    module = read_module(variant.source)
     for function in module.functions.values():
         edits = list(_hints(module, function))
         if edits:
             text = module.spliced(edits)
-            yield Realisation(function.name, "offsets", dataclasses.replace(variant, source=text))
+            yield ChangedModule(function.name, "offsets", text)
 
 
 def _hints(module: TritonModule, function: JitFunction) -> Iterator[tuple[tuple[int, int], str]]:
@@ -38,7 +35,7 @@ def _hints(module: TritonModule, function: JitFunction) -> Iterator[tuple[tuple[
         made = assignment(statement)
         if made is None:
             continue
-        name, text = made[0], re.sub(r"\s+", "", module.text(made[1]))
+        name, text = made[0], module.plain(made[1])
         found = re.fullmatch(r"(.+)\+tl\.arange\(0,([A-Za-z_]\w*)\)", text)
         if found is None or name in found[1]:
             continue
