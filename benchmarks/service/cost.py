@@ -38,7 +38,7 @@ from typing import Any
 
 from benchmarks.judge.judge_throughput import judge_stream, read_case, unseen, warm_up
 from benchmarks.machine import gpu, machine
-from benchmarks.service.servers import make_keys, real, scripted
+from benchmarks.service.servers import make_keys, real, scripted, wait_for_queue
 from kernelgym import RayEvaluator, RemoteEvaluator
 from kernelgym.judge import LocalEvaluator
 from kernelgym.suites import get_problem
@@ -257,6 +257,7 @@ def run_fairness(options: argparse.Namespace) -> dict[str, Any]:
                 for n in range(QUEUED)
             ]
             queue[0].result()
+            wait_for_queue(url, keys["large"], QUEUED * 9 // 10)
             beside = [ten(f"beside {number}") for number in range(options.rounds)]
             left = sum(not each.done() for each in queue)
             for each in queue:

@@ -15,6 +15,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
+
+import httpx
 
 from kernelgym.interruption import ended_by_sigterm
 from kernelgym.serve.app import VerdictService
@@ -30,8 +33,18 @@ _START_S = 120.0
 
 def make_keys(path: Path, *names: str) -> dict[str, str]:
     """Write a file of keys without limits that a benchmark would meet; return the keys by name."""
-    tenants = [Tenant(name=name, per_minute=10**9, queued=10**6) for name in names]
+    wide: Any = {"roles": ("judge", "admin"), "per_minute": 10**9, "queued": 10**6}
+    tenants = [Tenant(name=name, **wide) for name in names]
     return {tenant.name: add_key(path, tenant) for tenant in tenants}
+
+
+def wait_for_queue(url: str, key: str, least: int) -> None:
+    """Wait until a number of jobs of all keys are queued at a server; the key is an admin's."""
+    headers, queued = {"Authorization": f"Bearer {key}"}, 0.0
+    while queued < least:
+        time.sleep(0.05)
+        text = httpx.get(f"{url}/metrics", headers=headers, timeout=60.0).text
+        queued = sum(float(n) for n in re.findall(r'state="queued"} (\S+)', text))
 
 
 @contextlib.contextmanager

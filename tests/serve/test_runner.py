@@ -94,6 +94,22 @@ def test_equal_tenants_take_turns_and_keep_their_own_order(made) -> None:
     assert judge_all(runner, judge, 9) == wanted
 
 
+def test_tenant_that_comes_is_next_after_the_jobs_that_have_begun(made) -> None:
+    judge = StepByStep()
+    runner = made(judge)
+    first = add(runner, "a", *(f"a{number}" for number in range(4)))
+    runner.start()
+    until(lambda: states(runner, "a", first)[:2] == ["started", "started"] and judge.order)
+    second = add(runner, "b", "b0", "b1")
+    until(lambda: states(runner, "b", second)[0] == "started")
+    judge.permits.release(6)
+    until(lambda: runner.verdicts["correct"] == 6)
+    runner.drain()
+    assert judge.order == ["a0", "b0", "a1", "b1", "a2", "a3"]
+    counts = runner.store.events(runner.store.job("a", first[1]).batch, 0)
+    assert sum(each.kind == "verdict" for each in counts) == 4
+
+
 def test_higher_priority_goes_first(made) -> None:
     judge = StepByStep()
     runner = made(judge, Tenant(name="b", priority=1))

@@ -5,7 +5,8 @@ Contract:
 - one thread does it all; other threads and the evaluator only leave messages in its inbox;
 - twice as many jobs as the evaluator has workers are with it at a time, so that no worker waits;
 - the tenants with the highest priority go first; equal ones take turns, one job each, and the jobs
-  of one tenant keep their order;
+  of one tenant keep their order. When a tenant comes that has no job with the evaluator, jobs of
+  others that are there and have not begun are queued again, so that its first job goes next;
 - an error of the evaluator that is the caller's (`UsageError`) is the job's outcome; any other is
   an `unavailable` verdict;
 - a verdict that cannot be stored, as on a full disk, is kept in memory and stored later;
@@ -147,17 +148,21 @@ class Runner:
 
     def _receive(self) -> None:
         """Handle the messages that are there; wait a moment for the first one."""
+        came = set()
         try:
             message = self._inbox.get(timeout=_TICK_S)
             while True:
                 job, tenant = message
                 if tenant:
                     self._queues.setdefault(tenant, deque()).append(job)
+                    came.add(tenant)
                 elif job:
                     self._land(job)
                 message = self._inbox.get_nowait()
         except queue.Empty:
             pass
+        if came - {each.tenant for each in self._flying.values()}:
+            self._take_back()
 
     def _feed(self) -> None:
         most = 2 * max(1, self.judges.own.capabilities.workers)
@@ -219,6 +224,7 @@ class Runner:
         except CancelledError:  # by `_take_back`
             if name != _CANARY:
                 self.store.queue_again(name)
+                self._queues.setdefault(flying.tenant, deque()).appendleft(name)
             return
         except UsageError as error:
             outcome = _error("usage", str(error))
@@ -268,7 +274,8 @@ class Runner:
                 self.changed(batch)
 
     def _take_back(self) -> None:
-        for each in list(self._flying.values()):
+        """Have the jobs that no worker has begun come back, the last one first."""
+        for each in list(self._flying.values())[::-1]:
             each.verdict.cancel()
 
     def _tick(self) -> None:

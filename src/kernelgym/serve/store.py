@@ -236,9 +236,9 @@ class JobStore:
             batch = f"b_{secrets.token_hex(12)}"
             ids = tuple(f"j_{secrets.token_hex(12)}" for _ in requests)
             db.execute(
-                "INSERT INTO batches (id, tenant, idempotency, body_digest, created, left) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (batch, tenant, idempotency, body_digest, now, len(ids)),
+                "INSERT INTO batches (id, tenant, idempotency, body_digest, created, left, events) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (batch, tenant, idempotency, body_digest, now, len(ids), len(ids)),
             )
             rows = []
             for place, (job, request) in enumerate(zip(ids, requests, strict=True)):
@@ -250,8 +250,8 @@ class JobStore:
                 "VALUES (?, ?, ?, ?, 'queued', ?, ?)",
                 rows,
             )
-            for job in ids:
-                self._tell(db, batch, "queued", job)
+            told = [(batch, number, job) for number, job in enumerate(ids, 1)]
+            db.executemany("INSERT INTO events VALUES (?, ?, 'queued', ?)", told)
         return batch, ids, True
 
     def batch(self, tenant: str, batch: str) -> StoredBatch | None:
