@@ -212,9 +212,9 @@ def test_judge_of_an_mcp_server_ends_with_its_client_in_the_middle_of_a_call(
     kernel.write_text(solve(get_problem(PROBLEM), "cpp", 0).source)
     record = tmp_path / "t.jsonl"
     serve = [*KERNELGYM, "mcp", PROBLEM, "--language", "cpp", "--record", str(record)]
-    client = subprocess.Popen(
-        [sys.executable, "-c", CLIENT, str(kernel), *serve], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", CLIENT, str(kernel), *serve]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    client = subprocess.Popen(command, text=True, **pipes)
     try:
         assert client.stdout is not None
         assert client.stdout.readline().strip() == "correct"
@@ -225,5 +225,6 @@ def test_judge_of_an_mcp_server_ends_with_its_client_in_the_middle_of_a_call(
         wait_gone(below)
     finally:
         client.kill()
-        client.communicate()
+        _, told = client.communicate()  # the server writes to it, too
     assert recorded(record).trajectory.ended == "cut"
+    assert "failed" not in told and "Traceback" not in told, told

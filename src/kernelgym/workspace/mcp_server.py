@@ -112,8 +112,11 @@ async def serve_stdio(session: ToolSession) -> None:
     # The loop can wait for these alone; a file or the null device is at its end at once.
     is_pipe = stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or sys.stdin.isatty()
     lines: Any = await _Lines.of_stdin() if is_pipe else None
-    async with stdio_server(stdin=lines) as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    try:
+        async with stdio_server(stdin=lines) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+    except* BrokenPipeError:
+        pass  # the client was killed during a call, whose answer nothing reads
 
 
 class _Lines:
