@@ -7,6 +7,7 @@ import copy
 import json
 import multiprocessing
 import pickle
+import sys
 import threading
 import time
 
@@ -272,6 +273,12 @@ def test_ruleset_with_a_shipped_name_and_other_fields_is_refused() -> None:
 def test_address_that_is_none_is_refused(url) -> None:
     with pytest.raises(UsageError, match="no address of a verdict service"):
         RemoteEvaluator(url)
+
+
+def test_service_without_httpx_is_a_usage_error_that_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(UsageError, match=r"needs httpx.*pip install 'kernelgym\[serve\]'"):
+        RemoteEvaluator("http://127.0.0.1:9")
 
 
 def test_missing_server_is_a_usage_error_when_it_is_first_asked(monkeypatch) -> None:

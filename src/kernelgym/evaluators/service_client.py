@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import random
 import ssl
 import threading
@@ -65,13 +66,18 @@ class ServiceClient:
         transport: Transport of httpx in place of the network.
 
     Raises:
-        UsageError: If the address is no http or https address.
+        UsageError: If the address is no http or https address, or httpx is not installed.
     """
 
     def __init__(
         self, url: str, key: str | None = None, transport: httpx.BaseTransport | None = None
     ) -> None:
         check_address(url)
+        if importlib.util.find_spec("httpx") is None:
+            raise UsageError(
+                f"asking the verdict service {url} needs httpx, which is not installed: "
+                "pip install 'kernelgym[serve]'"
+            )
         self.url, self.key, self.transport = url.rstrip("/"), key, transport
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
