@@ -6,8 +6,7 @@
 Frameworks exclude each other's versions, so each has an environment, of the version that its extra
 in pyproject.toml names: ``inspect = ["inspect-ai~=0.3.285"]`` is tested with 0.3.285. An
 environment begins as hard links to the one of kernelgym's own requirements, which has torch with
-its bytecode; uv, itself installed by pip, adds the framework in seconds. CONTRIBUTING.md has the
-times.
+its bytecode; uv, itself installed by pip, adds the framework in seconds.
 """
 
 from __future__ import annotations
