@@ -210,6 +210,8 @@ def tested(extra: str) -> bool:
         print(f"{extra} ({name} {version}): NOT RUN, no Python {framework.python} was found")
         return False
     variables = {**os.environ, "KERNELGYM_FRAMEWORK": extra}
+    # Otherwise each of the many programs that the tests start compiles the framework anew.
+    variables["PYTHONDONTWRITEBYTECODE"] = ""
     if framework.beside:
         variables["KERNELGYM_PYTHON_BESIDE"] = f"{of_framework(framework.beside)}/bin/python"
     made_s = cpu_s() - begun_s
