@@ -29,10 +29,14 @@ _BLOCK_S = 0.004
 
 
 def _library(path: Path) -> Any:
-    """Import a built extension by the name that it was built under."""
+    """Import a built extension; its function of initialisation tells its name.
+
+    pybind11 returns the module that it made before for the same full name. The judge builds all
+    libraries under one name, so the folder's name is put before it.
+    """
     found = re.search(rb"PyInit_(\w+)", path.read_bytes())
     assert found is not None, f"{path} is no extension"
-    name = found[1].decode()
+    name = f"{path.parent.name}.{found[1].decode()}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
