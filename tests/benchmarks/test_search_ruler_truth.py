@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.search.linear_gelu import KERNEL, PROBLEM
@@ -10,7 +12,7 @@ from kernelgym import Kernel, LocalEvaluator
 
 
 @pytest.mark.slow
-def test_script_tells_a_kernel_from_one_that_does_an_eighth_of_its_work(tmp_path) -> None:
+def test_script_tells_a_kernel_from_one_that_does_an_eighth_of_its_work(tmp_path: Path) -> None:
     (tmp_path / "problem.py").write_text(PROBLEM.source)
     texts = KERNEL.source, KERNEL.source.replace("k < inner", "k < inner / 8")
     kernels = []
