@@ -35,11 +35,13 @@ from kernelgym_train.mcgs.cpp.scope import (
 )
 from kernelgym_train.mcgs.cpp.summaries import elements_of
 from kernelgym_train.mcgs.cpp.syntax import (
+    arguments_of,
     children,
     declared_name,
     index_node,
     plain_text,
     polynomial_of,
+    sides_of,
     text_of,
     walk,
 )
@@ -112,11 +114,10 @@ class Walk:
             if not self._range_value(node):
                 self._element(node, writes=False)
         elif kind == "assignment_expression":
-            target, value = (node.child_by_field_name(name) for name in ("left", "right"))
-            if target is None or value is None:
+            if (sides := sides_of(node)) is None:
                 raise NotRead(node)
-            self._target(target)
-            self._initial(value)
+            self._target(sides[0])
+            self._initial(sides[2])
         elif kind == "update_expression":
             self._target(node.child_by_field_name("argument") or node)
         elif kind == "call_expression":
@@ -158,12 +159,13 @@ class Walk:
             _, one, other = children(node)
             return self.place(one) if other.type == "null" else None
         if node.type == "binary_expression":
-            left, right = (node.child_by_field_name(name) for name in ("left", "right"))
-            sign = text_of(node.child_by_field_name("operator"))
-            found = None if left is None or sign not in ("+", "-") else self.place(left)
-            if found is None or right is None or found.dims != 1 or found.strided:
+            sides = sides_of(node)
+            if sides is None or sides[1] not in ("+", "-"):
                 return None
-            return self._moved(found, right, sign)
+            found = self.place(sides[0])
+            if found is None or found.dims != 1 or found.strided:
+                return None
+            return self._moved(found, sides[2], sides[1])
         if node.type == "pointer_expression" and text_of(node).startswith("&"):
             element = node.child_by_field_name("argument")
             index = None if element is None else index_node(element)
@@ -275,8 +277,7 @@ class Walk:
 
     def _call(self, node: Node) -> None:
         text, word = plain_text(node.child_by_field_name("function")), called_name(node)
-        given = node.child_by_field_name("arguments")
-        parts = [] if given is None else children(given)
+        parts = arguments_of(node)
         own, types = self._scope.text.own, self._scope.text.types
         if self._scope.is_size(node) or (_LIMIT.fullmatch(text) and not parts):
             return
@@ -362,8 +363,7 @@ class Walk:
             return self._memory(node, name, vector, [] if value is None else children(value))
         made = re.match(r"std::make_unique<([\w:]+)\[\]>", plain_text(value))
         if made and made[1] in self._scope.text.types and value is not None:
-            given = value.child_by_field_name("arguments")
-            return self._memory(node, name, made[1], [] if given is None else children(given))
+            return self._memory(node, name, made[1], arguments_of(value))
         if kind not in self._scope.text.types:
             raise NotRead(node)
         if target.type == "array_declarator":
@@ -451,7 +451,7 @@ class Walk:
         called = node.child_by_field_name("function") if node.type == "call_expression" else None
         if called is not None and _CHECKS.fullmatch(text_of(called)) and not self._returns:
             self.assigned.add(LEAVES)
-            self.value(children(node.child_by_field_name("arguments") or node)[0])
+            self.value(arguments_of(node)[0])
         elif called is not None and called.type == "field_expression":
             owner = owner_of(node, ("assign",))
             place = None if owner is None else self.place(owner)

@@ -295,6 +295,12 @@ def walk_loops(loops: tuple[CppStatement, ...]) -> Iterator[CppLoop]:
             yield from walk_loops(loop.body)
 
 
+def only_inner(loop: CppLoop) -> CppLoop | None:
+    """Return the loop without directives that is another loop's whole body, or None."""
+    inner = loop.body[0] if len(loop.body) == 1 else None
+    return inner if isinstance(inner, CppLoop) and not inner.pragmas else None
+
+
 def inner_loops(loop: CppLoop) -> tuple[CppLoop, ...]:
     """Return the loops directly in a loop's body."""
     return tuple(each for each in loop.body if isinstance(each, CppLoop))

@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.forms import CppPlace
 from kernelgym_train.mcgs.cpp.scope import ACCESSORS, POINTERS, CppScope, Known, owner_of
-from kernelgym_train.mcgs.cpp.syntax import children, plain_text, text_of
+from kernelgym_train.mcgs.cpp.syntax import arguments_of, plain_text, text_of
 
 
 def pointer_of(node: Node, scope: CppScope, known: Mapping[str, Known]) -> CppPlace | None:
@@ -17,7 +17,7 @@ def pointer_of(node: Node, scope: CppScope, known: Mapping[str, Known]) -> CppPl
     text, given = plain_text(node.child_by_field_name("function")), plain_text(node)
     cast = re.fullmatch(r"(?:static|reinterpret)_cast<(?:const)?([\w:]+)\*>", text)
     if cast and cast[1] in scope.text.types:
-        owner = owner_of(_only(node) or node, ("data_ptr",))
+        owner = owner_of((arguments_of(node) or [node])[0], ("data_ptr",))
         return None if owner is None else CppPlace(text_of(owner), cast[1])
     owner = owner_of(node, (*POINTERS, *ACCESSORS))
     if owner is None:
@@ -34,9 +34,3 @@ def pointer_of(node: Node, scope: CppScope, known: Mapping[str, Known]) -> CppPl
     if found and found[1] in scope.text.types and given.endswith("()"):
         return CppPlace(name, found[1], dims=int(found[2]), strided=True)
     return None
-
-
-def _only(call: Node) -> Node | None:
-    given = call.child_by_field_name("arguments")
-    parts = [] if given is None else children(given)
-    return parts[0] if len(parts) == 1 else None

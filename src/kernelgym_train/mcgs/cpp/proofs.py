@@ -5,8 +5,8 @@ Contract: True means that a property is proven. False means only that no proof w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tree_sitter import Node
 
@@ -14,6 +14,7 @@ from kernelgym_train.mcgs.cpp.forms import (
     WHOLE,
     CppAssign,
     CppBuffer,
+    CppElement,
     CppFunction,
     CppLet,
     CppLoop,
@@ -21,34 +22,17 @@ from kernelgym_train.mcgs.cpp.forms import (
     CppStatement,
 )
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import arguments_of, children, identifiers, text_of, walk
 
 
-@dataclass(frozen=True, slots=True)
-class ElementAccess:
-    """One access to an array's element."""
-
-    array: str
-    index: tuple[Polynomial | None, ...]
-    """Subscripts; None for one that is not known."""
-    loops: tuple[CppLoop, ...]
-    """Loops around the access, inside the loop that is examined."""
-    writes: bool
-
-    @property
-    def flat(self) -> Polynomial | None:
-        """The one subscript of an array whose elements lie side by side; None for others."""
-        return self.index[0] if len(self.index) == 1 else None
-
-
-def accesses(body: tuple[CppStatement, ...]) -> list[ElementAccess]:
+def accesses(body: tuple[CppStatement, ...]) -> list[CppElement]:
     """Return every element that statements read or write."""
     return list(_accesses(body, (), {}))
 
 
 def _accesses(
     body: tuple[CppStatement, ...], loops: tuple[CppLoop, ...], numbers: dict[str, Polynomial]
-) -> Iterator[ElementAccess]:
+) -> Iterator[CppElement]:
     """Yield elements, with declared whole numbers put into subscripts."""
     numbers = dict(numbers)
     for statement in body:
@@ -57,7 +41,7 @@ def _accesses(
         elif not isinstance(statement, CppBuffer):
             for each in statement.elements:
                 index = tuple(one and one.replaced(numbers) for one in each.index)
-                yield ElementAccess(each.array, index, (*loops, *each.loops), each.writes)
+                yield dataclasses.replace(each, index=index, loops=(*loops, *each.loops))
         if isinstance(statement, CppLet) and statement.exact is not None:
             numbers[statement.name] = statement.exact.replaced(numbers)
 
@@ -110,7 +94,7 @@ def has_independent_iterations(
     return True
 
 
-def _is_apart(loop: CppLoop, found: list[ElementAccess], dim: int) -> bool:
+def _is_apart(loop: CppLoop, found: list[CppElement], dim: int) -> bool:
     """Return True if each iteration has its own range of one subscript of an array's elements."""
     shared: set[tuple[Polynomial, Polynomial]] = set()
     for access in found:
@@ -210,9 +194,7 @@ def _reduced_by(statement: CppAssign, name: str) -> str | None:
     if statement.operator == "+=":
         return None if name in identifiers(value) else "+"
     if statement.operator == "=" and value.type == "call_expression":
-        called = text_of(value.child_by_field_name("function"))
-        given = value.child_by_field_name("arguments")
-        parts = [] if given is None else children(given)
+        called, parts = text_of(value.child_by_field_name("function")), arguments_of(value)
         if called in ("std::max", "std::min") and len(parts) == 2:
             others = [part for part in parts if text_of(part) != name]
             if len(others) == 1 and name not in identifiers(others[0]):
@@ -283,9 +265,7 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
             return called[12:-1]
         if called in ("float", "double"):
             return called
-        given = node.child_by_field_name("arguments")
-        parts = [] if given is None else children(given)
-        kinds = [expression_type(function, part, known) for part in parts]
+        kinds = [expression_type(function, part, known) for part in arguments_of(node)]
         if called in ("std::max", "std::min"):
             return kinds[0] if len(set(kinds)) == 1 else None
         # With a type in angle brackets, or in the name as in sqrtf, the arguments do not decide.

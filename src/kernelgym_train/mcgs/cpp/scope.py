@@ -18,6 +18,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE, CppArray, CppElement, CppPlace, CppSummary
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.syntax import (
+    arguments_of,
     children,
     declared_name,
     identifiers,
@@ -194,8 +195,7 @@ class CppScope:
 
     def passes_own(self, call: Node, name: str, callee: CppScope) -> bool:
         """Return True if a call passes memory of its own for a parameter that is a pointer."""
-        given = call.child_by_field_name("arguments")
-        parts = [] if given is None else children(given)
+        parts = arguments_of(call)
         if len(parts) <= max(callee.pointers.values()):
             return False
         bases = {each: self._base(parts[at]) for each, at in callee.pointers.items()}

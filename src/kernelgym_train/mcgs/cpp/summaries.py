@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.forms import CppElement, CppLoop, CppPlace, CppSummary
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
-from kernelgym_train.mcgs.cpp.proofs import ElementAccess, accesses
+from kernelgym_train.mcgs.cpp.proofs import accesses
 
 
 def elements_of(
@@ -41,7 +41,7 @@ def elements_of(
 
 
 def _moved(
-    access: ElementAccess, place: CppPlace, fixed: Mapping[str, Polynomial]
+    access: CppElement, place: CppPlace, fixed: Mapping[str, Polynomial]
 ) -> tuple[tuple[Polynomial | None, ...], tuple[CppLoop, ...]]:
     """Return the subscripts of an access, and the loops around it, in the caller's terms."""
     # The function's counters are other variables than those of the loops around the call.

@@ -46,6 +46,19 @@ def identifiers(node: Node) -> set[str]:
     return {text_of(each) for each in walk(node) if each.type == "identifier"}
 
 
+def arguments_of(call: Node) -> list[Node]:
+    """Return the arguments of a call; none if the node is no call."""
+    given = call.child_by_field_name("arguments")
+    return [] if given is None else children(given)
+
+
+def sides_of(node: Node) -> tuple[Node, str, Node] | None:
+    """Return left side, operator and right side of an operation or assignment; else None."""
+    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
+    sign = node.child_by_field_name("operator")
+    return None if left is None or right is None else (left, text_of(sign), right)
+
+
 def index_node(node: Node) -> Node | None:
     """Return the one subscript of ``array[subscript]``; None if there are more."""
     indices = node.child_by_field_name("indices")
@@ -74,10 +87,9 @@ def polynomial_of(
         inner = children(node)
         return polynomial_of(inner[0], atom) if len(inner) == 1 else None
     if node.type == "binary_expression":
-        left, right = (node.child_by_field_name(name) for name in ("left", "right"))
-        operator = text_of(node.child_by_field_name("operator"))
-        if left is not None and right is not None and operator in ("+", "-", "*"):
-            one, other = polynomial_of(left, atom), polynomial_of(right, atom)
+        sides = sides_of(node)
+        if sides is not None and (operator := sides[1]) in ("+", "-", "*"):
+            one, other = polynomial_of(sides[0], atom), polynomial_of(sides[2], atom)
             if one is None or other is None:
                 return None
             return (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, indent_of, lines_at
-from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, only_inner
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import BYTES, fresh
@@ -22,10 +22,8 @@ def read_nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 
     None unless the bounds of columns and terms are independent of the row.
     """
-    if len(rows.body) != 1 or rows.step != 1 or any("collapse" in each for each in rows.pragmas):
-        return None
-    (columns,) = rows.body
-    if not isinstance(columns, CppLoop) or columns.pragmas:
+    columns = only_inner(rows)
+    if columns is None or rows.step != 1 or any("collapse" in each for each in rows.pragmas):
         return None
     found = read_accumulation(function, columns)
     if found is None or found.total.type not in BYTES:

@@ -10,7 +10,14 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.forms import FLOATS, NARROW, WHOLE
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.scope import CppScope, Known
-from kernelgym_train.mcgs.cpp.syntax import children, plain_text, polynomial_of, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import (
+    arguments_of,
+    children,
+    plain_text,
+    polynomial_of,
+    text_of,
+    walk,
+)
 
 NARROW_LIMIT = 2**31
 """The first whole number that 32 bits do not hold."""
@@ -55,10 +62,8 @@ def changing(node: Node, scope: CppScope, known: Mapping[str, Known]) -> str | N
     if node.type == "identifier":
         name = text_of(node)
         return None if scope.fixed(name, known) else name
-    inner = node
-    if node.type == "call_expression":
-        inner = node.child_by_field_name("arguments") or node
-    found = (changing(each, scope, known) for each in children(inner))
+    inner = arguments_of(node) if node.type == "call_expression" else children(node)
+    found = (changing(each, scope, known) for each in inner)
     return next((each for each in found if each is not None), None)
 
 

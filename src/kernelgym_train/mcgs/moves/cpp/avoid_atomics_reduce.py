@@ -17,7 +17,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, sides_of, text_of, walk
 from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
 
@@ -68,11 +68,10 @@ def _sums(body: Node, loop: Node) -> tuple[str, list[Node]] | None:
         parts = [] if added is None else children(added)
         if len(parts) != 1 or parts[0].type != "assignment_expression":
             return None
-        target, value = (parts[0].child_by_field_name(name) for name in ("left", "right"))
-        if target is None or value is None or target.type != "identifier":
+        sides = sides_of(parts[0])
+        if sides is None or sides[0].type != "identifier" or sides[1] != "+=":
             return None
-        if text_of(parts[0].child_by_field_name("operator")) != "+=":
-            return None
+        target, _, value = sides
         if "critical" in text_of(node) and any(each.type in _ACTS for each in walk(value)):
             return None  # a function that is called there may need the guard as well
         names.add(text_of(target))

@@ -12,7 +12,13 @@ from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
-from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, directive_of, walk_loops
+from kernelgym_train.mcgs.cpp.forms import (
+    CppFunction,
+    CppLoop,
+    directive_of,
+    only_inner,
+    walk_loops,
+)
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
@@ -53,10 +59,8 @@ def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
 
 def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:
     """Return the inner loop if the loop over its blocks can become outermost, or None."""
-    if len(loop.body) != 1 or any("collapse" in each for each in loop.pragmas):
-        return None
-    (inner,) = loop.body
-    if not isinstance(inner, CppLoop) or inner.pragmas or inner.step != 1:
+    inner = only_inner(loop)
+    if inner is None or inner.step != 1 or any("collapse" in each for each in loop.pragmas):
         return None
     # The loop over blocks evaluates these bounds even if the other loop runs zero times.
     if loop.variable in inner.bounds or not inner.has_plain_bounds:

@@ -9,7 +9,7 @@ from tree_sitter import Node
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import lines_at, rewritten
 from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
-from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
+from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, only_inner
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
@@ -63,10 +63,8 @@ def _terms_outside(found: Accumulation) -> str:
 
 def _swappable(function: CppFunction, loop: CppLoop) -> CppLoop | None:
     """Return the inner loop if two loops may change places."""
-    if len(loop.body) != 1 or loop.pragmas:
-        return None
-    (inner,) = loop.body
-    if not isinstance(inner, CppLoop) or inner.pragmas:
+    inner = only_inner(loop)
+    if inner is None or loop.pragmas:
         return None
     if loop.variable in inner.bounds or inner.variable in loop.bounds:
         return None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
 from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
-from kernelgym_train.mcgs.cpp.forms import CppLoop
+from kernelgym_train.mcgs.cpp.forms import only_inner
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.moves.definition import Realisation, SearchMove, with_flag
@@ -44,10 +44,9 @@ def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
             if loop.pragmas or not has_independent_iterations(function, loop):
                 continue
             choices = [_ALL]
-            inner = loop.body[0] if len(loop.body) == 1 else None
+            inner = only_inner(loop)
             if (
-                isinstance(inner, CppLoop)
-                and not inner.pragmas
+                inner is not None
                 and loop.variable not in inner.bounds
                 and inner.has_plain_bounds  # OpenMP evaluates them before the outer loop
                 and has_independent_iterations(function, inner)

@@ -16,7 +16,14 @@ from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops, walk_loops
 from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type, is_total
-from kernelgym_train.mcgs.cpp.syntax import children, identifiers, root_of, text_of, walk
+from kernelgym_train.mcgs.cpp.syntax import (
+    arguments_of,
+    identifiers,
+    root_of,
+    sides_of,
+    text_of,
+    walk,
+)
 from kernelgym_train.mcgs.cpp.vectors import fresh
 from kernelgym_train.mcgs.moves.definition import Realisation, search_move
 from kernelgym_train.mcgs.variant import Variant
@@ -82,8 +89,7 @@ def _is_exp_of_float(function: CppFunction, node: Node, known: dict[str, str]) -
     if node.type != "call_expression":
         return False
     called = text_of(node.child_by_field_name("function"))
-    given = node.child_by_field_name("arguments")
-    parts = [] if given is None else children(given)
+    parts = arguments_of(node)
     if len(parts) != 1 or expression_type(function, parts[0], known) != "float":
         return False
     return called in ("std::exp", "std::expf", "expf")
@@ -102,12 +108,10 @@ def _reciprocals(
     def product(node: Node) -> str | None:
         if node.type != "binary_expression":
             return None
-        if text_of(node.child_by_field_name("operator")) != "/":
+        sides, kind = sides_of(node), expression_type(function, node, known)
+        if sides is None or sides[1] != "/" or kind not in ("float", "double"):
             return None
-        left, right = (node.child_by_field_name(name) for name in ("left", "right"))
-        kind = expression_type(function, node, known)
-        if left is None or right is None or kind not in ("float", "double"):
-            return None
+        left, _, right = sides
         if not identifiers(right) or identifiers(right) & inside:
             return None
         if not is_total(function, right, known):
