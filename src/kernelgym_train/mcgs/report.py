@@ -12,15 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.cpp.loops import unread_loops
 from kernelgym_train.mcgs.drawing import gain_chart, graph_drawing
-from kernelgym_train.mcgs.markdown import escaped, markdown_table
 from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.story import way_lines
+from kernelgym_train.mcgs.story import tried, way_of
+from kernelgym_train.mcgs.templates import filled
 from kernelgym_train.mcgs.trials import SearchTrial
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
@@ -40,21 +38,19 @@ def trace(state: SearchState, title: str, best: str) -> str:
         title: Heading: the task and its result.
         best: Key of the best.
     """
-    lines = [f"# {escaped(title)}", "", "## The way to the best", *way_lines(state, best)]
-    lines += ["", "## Evaluations", "", *markdown_table(*_evaluations(state))]
-    for heading, table in (
-        ("Failures", _failures(state)),
-        ("Correct, not timed", _untimed(state)),
-        ("Comparisons", _comparisons(state)),
-    ):
-        if table[1]:
-            lines += ["", f"## {heading}", "", *markdown_table(*table)]
-    ended = f"Ended by: {escaped(state.stopped)}." if state.stopped else "Not ended."
-    refused = (
-        f"{state.duplicates} proposals of known states were refused, and {state.pruned} were left "
-        "out since too little was expected of their moves; they cost nothing."
+    return filled(
+        "trace.md.j2",
+        title=title,
+        state=state,
+        way=way_of(state, best),
+        beside=tried(state, state.start),
+        tables={
+            "Evaluations": _evaluations(state),
+            "Failures": _failures(state),
+            "Correct, not timed": _untimed(state),
+            "Comparisons": _comparisons(state),
+        },
     )
-    return "\n".join([*lines, "", f"{ended} {refused}", ""])
 
 
 def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: str) -> str:
@@ -67,10 +63,8 @@ def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: s
         diff: Difference of the best from the start; empty where the start is the best.
     """
     best = result["best"]["state"]
-    page = Environment(
-        loader=PackageLoader("kernelgym_train.mcgs", ""), autoescape=True, undefined=StrictUndefined
-    )
-    return page.get_template("report.html").render(
+    return filled(
+        "report.html.j2",
         result=result,
         sentence=sentence,
         summary=_summary(state, result),

@@ -1,4 +1,4 @@
-"""`way_lines` and `pull_request`: the way to the best, and the best as a proposed change.
+"""`way_of` and `pull_request`: the way to the best, and the best as a proposed change.
 
 Contract: both follow from the search's state and result alone. A step of the way names its moves in
 words, the times of a call before and after by shape, and what was tried beside it. Keys of states
@@ -14,37 +14,35 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernelgym_train.mcgs.episode import way_to
-from kernelgym_train.mcgs.markdown import escaped, markdown_table
 from kernelgym_train.mcgs.recipes import recipe_of
 from kernelgym_train.mcgs.state import SearchState
+from kernelgym_train.mcgs.templates import filled
 from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.variant import MoveStep, steps_in_words
 
-_MOST_BESIDE = 8  # trials that are told beside one step
 _MOST_MESSAGE = 160  # characters
 _NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 
-def way_lines(state: SearchState, best: str) -> list[str]:
-    """Return the way from the start to the best as lines of Markdown.
+def way_of(state: SearchState, best: str) -> list[dict[str, Any]]:
+    """Return the steps from the start to the best, as ``trace.md.j2`` tells them.
 
     Args:
         state: The search.
         best: Key of the best.
     """
-    if best == state.start:
-        return ["No kernel was confirmed to be faster than the start.", *_beside(state, best, "")]
-    lines: list[str] = []
+    found = []
     before = state.start
-    for number, key in enumerate(way_to(state, best), 1):
+    for key in way_to(state, best) if best != state.start else ():
         added, removed = _changes(state, before, key)
-        lines += ["", f"### Step {number}: {escaped(_words(added, removed))}", ""]
-        lines += _recipes(state, added)
-        lines += [f"Made from {_made_from(number)}{_when(state, key)}.", ""]
-        lines += _times(state, before, key)
-        lines += _beside(state, before, key)
+        value, reach = _measured(state, key)
+        step = {"words": _words(added, removed), "added": _recipes(state, added)}
+        step |= {"when": _when(state, key), "beside": tried(state, before, key)}
+        step["rows"] = [] if value is None else _times(state, before, key, reach)
+        step["told"] = "" if value is None else _interval(value, reach)
+        found.append(step)
         before = key
-    return lines[:-1] if lines and not lines[-1] else lines
+    return found
 
 
 def pull_request(
@@ -75,50 +73,17 @@ def pull_request(
                 f"{shape['over_reference']:.3g}" if shape["over_reference"] else "",
             )
         )
-    head = ("shape", "role", "start, ms", "now, ms", "over the start", "over the reference")
-    busy = "yes (host_busy): other programs ran meanwhile" if result["host_busy"] else "no"
-    machine = [(name, str(said)) for name, said in result["context"].items()]
-    commands = [command] if command else []
-    commands.append(f"kernelgym-train --backend mcgs --worker {control}")
-    fence = "`" * (1 + max([2, *map(len, re.findall("`+", diff))]))
-    return "\n".join(
-        [
-            f"# {escaped(result['task'])}: {_factor(result)} as fast",
-            "",
-            "## What changed",
-            "",
-            *(_recipes(state, steps) or ["The text, as the difference below shows.", ""]),
-            f"Risk: {result['risk']}. The exported file was judged correct on inputs that no "
-            "earlier verdict used.",
-            "",
-            "## Times",
-            "",
-            f"All shapes together: {_factor(result)} as fast as the start, by a comparison in "
-            "turns with its 95 % interval.",
-            "",
-            *markdown_table(head, rows),
-            "",
-            f"Host busy: {busy}; in {result['busy_share']:.0%} of all verdicts and rounds.",
-            "",
-            "## Machine",
-            "",
-            *markdown_table(("what", "value"), machine),
-            "",
-            "## Repeat it",
-            "",
-            "The search, and the verdict on the best alone:" if command else "The verdict alone:",
-            "",
-            "```sh",
-            *commands,
-            "```",
-            "",
-            "## Change",
-            "",
-            f"{fence}diff",
-            diff.rstrip("\n"),
-            fence,
-            "",
-        ]
+    return filled(
+        "pull_request.md.j2",
+        result=result,
+        factor=_factor(result),
+        steps=_recipes(state, steps),
+        rows=rows,
+        machine=[(name, str(said)) for name, said in result["context"].items()],
+        command=command,
+        control=control,
+        fence="`" * (1 + max([2, *map(len, re.findall("`+", diff))])),
+        diff=diff,
     )
 
 
@@ -141,19 +106,9 @@ def _words(added: Sequence[MoveStep], removed: Sequence[MoveStep]) -> str:
     return ", ".join(told) or "another text"
 
 
-def _recipes(state: SearchState, steps: Sequence[MoveStep]) -> list[str]:
-    """Return what each move does, as a list."""
+def _recipes(state: SearchState, steps: Sequence[MoveStep]) -> list[tuple[MoveStep, str]]:
     language = state.variants[state.start].language
-    told = [
-        f"- **{escaped(step.move)}** ({escaped(step.choice)}). "
-        f"{escaped(recipe_of(step.move, language))}".rstrip()
-        for step in steps
-    ]
-    return [*told, ""] if told else []
-
-
-def _made_from(number: int) -> str:
-    return "the start" if number == 1 else f"step {number - 1}"
+    return [(step, recipe_of(step.move, language)) for step in steps]
 
 
 def _when(state: SearchState, key: str) -> str:
@@ -163,24 +118,15 @@ def _when(state: SearchState, key: str) -> str:
     return ", after the search, by taking back steps that gain nothing"
 
 
-def _times(state: SearchState, before: str, key: str) -> list[str]:
-    """Return the times before and after a step by shape, with the speedup over the start."""
-    value, reach = _measured(state, key)
-    if value is None:
-        return []
-    lines = []
-    if times := state.times.get(key):
-        old = state.times.get(before, {})
-        rows = []
-        for name, (start_ms, own_ms) in times.items():
-            # The start was timed beside this state, any other one in a round of its own.
-            old_ms = start_ms if before == state.start else old.get(name, (0.0, 0.0))[1]
-            gain = math.log(start_ms / own_ms)
-            rows.append((name, _ms(old_ms, reach), _ms(own_ms, reach), _interval(gain, reach)))
-        head = ("shape", "before, ms", "after, ms", "times as fast as the start")
-        lines += [*markdown_table(head, rows), ""]
-    told = _interval(value, reach)
-    return [*lines, f"All shapes together: {told} times as fast as the start.", ""]
+def _times(state: SearchState, before: str, key: str, reach: float) -> list[tuple[str, ...]]:
+    """Return the times of a call before and after a step, by shape."""
+    rows, old = [], state.times.get(before, {})
+    for name, (start_ms, own_ms) in state.times.get(key, {}).items():
+        # The start was timed beside this state, any other one in a round of its own.
+        old_ms = start_ms if before == state.start else old.get(name, (0.0, 0.0))[1]
+        gain = math.log(start_ms / own_ms)
+        rows.append((name, _ms(old_ms, reach), _ms(own_ms, reach), _interval(gain, reach)))
+    return rows
 
 
 def _measured(state: SearchState, key: str) -> tuple[float | None, float]:
@@ -212,19 +158,14 @@ def _interval(value: float, reach: float) -> str:
     return f"{middle:.3g} ({low:.3g} to {high:.3g})"
 
 
-def _beside(state: SearchState, node: str, chosen: str) -> list[str]:
-    """Return what else was made from a state, and why it was not taken."""
+def tried(state: SearchState, node: str, chosen: str = "") -> list[tuple[str, str]]:
+    """Return what else was tried from a state, in words, with its outcome; the best first."""
     trials = [t for t in state.evaluated if t.node == node and t.proposed != chosen]
-    if not trials:
-        return []
     trials.sort(key=lambda trial: -_value(state, trial))
-    lines = ["Tried beside it:" if chosen else "Tried from it:", ""]
-    for trial in trials[:_MOST_BESIDE]:
-        words = _words(*_changes(state, node, trial.proposed))
-        lines.append(f"- {escaped(words)}: {escaped(_why(state, trial, chosen))}")
-    if len(trials) > _MOST_BESIDE:
-        lines.append(f"- {len(trials) - _MOST_BESIDE} more, all slower or failed")
-    return [*lines, ""]
+    return [
+        (_words(*_changes(state, node, trial.proposed)), _why(state, trial, chosen))
+        for trial in trials
+    ]
 
 
 def _value(state: SearchState, trial: SearchTrial) -> float:

@@ -1,0 +1,45 @@
+"""Texts that a search writes for readers: prompts, traces, reports, proposed changes.
+
+`filled` fills a template of this folder. Values of ``*.html.j2`` are escaped. In ``*.md.j2`` the
+filters ``md`` and ``table`` escape what kernels, compilers, models and users wrote.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+_MARKUP = frozenset("\\|`*_<>&[]#")
+
+
+def filled(template: str, **values: object) -> str:
+    """Return a template's text with these values."""
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("kernelgym_train.mcgs", "templates"),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    found.filters |= {"md": escaped, "table": markdown_table}
+    return found
+
+
+def escaped(text: str) -> str:
+    """Return a text as one line of Markdown without markup."""
+    line = " ".join(text.split())
+    return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in line)
+
+
+def markdown_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
+    """Return a Markdown table, whose cells are escaped and whose head is not."""
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(escaped, row))} |" for row in rows)])
