@@ -41,9 +41,9 @@ from kernelgym_train.launch.assembly import (
 from kernelgym_train.launch.manifest import manifest
 from kernelgym_train.launch.prompts import check_prompts
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
-from kernelgym_train.rollout.evaluation import Evaluation, play_and_score
+from kernelgym_train.rollout.evaluation import score_rollouts
 from kernelgym_train.rollout.huggingface_policy import SamplingRule
-from kernelgym_train.rollout.play import BatchPolicy
+from kernelgym_train.rollout.play import BatchPolicy, play, tasks_of
 from kernelgym_train.run.interrupts import Activity, Interrupts, say_line
 from kernelgym_train.run.runlog import (
     RunLog,
@@ -332,7 +332,7 @@ class HeldOutEvaluation:
             ks: tuple[int, ...],
             name: str,
             retrieval: bool = True,
-        ) -> Evaluation:
+        ) -> dict[str, float]:
             observer = training_observer(
                 self._config,
                 self._judge.capabilities.device,
@@ -345,28 +345,23 @@ class HeldOutEvaluation:
             asked = policy(SamplingRule(sampling.max_new_tokens, temperature, sampling.top_p))
             if isinstance(asked, BatchPolicy):
                 asked = SharingPolicy(asked, self._share)
-            return await play_and_score(
+            rollouts = await play(
+                tasks_of(step, self._problems, samples),
                 asked,
-                self._problems,
                 self._judge,
                 observer,
                 episode_rules(self._config),
-                samples=samples,
-                pass_at=ks,
-                seed=self._config.run.seed,
-                step=step,
-                again=self._again,
-                name=name,
+                seed=f"{name}/{self._config.run.seed}",
                 at_once=sampling.at_once,
             )
+            return score_rollouts(rollouts, pass_at=ks, again=self._again, name=name)
 
-        found = await played(chosen.temperature, chosen.samples, chosen.pass_at, "eval")
-        metrics = dict(found.metrics)
+        settings = (chosen.temperature, chosen.samples, chosen.pass_at)
+        metrics = await played(*settings, "eval")
         if chosen.greedy:
-            metrics |= (await played(0.0, 1, (1,), "greedy")).metrics
+            metrics |= await played(0.0, 1, (1,), "greedy")
         if chosen.without_retrieval:
-            settings = (chosen.temperature, chosen.samples, chosen.pass_at)
-            metrics |= (await played(*settings, "without_retrieval", retrieval=False)).metrics
+            metrics |= await played(*settings, "without_retrieval", retrieval=False)
         metrics["time/eval_s"] = time.monotonic() - started
         self.last = metrics
         self._log.evaluation(step, metrics, **self.facts)

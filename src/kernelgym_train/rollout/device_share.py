@@ -10,6 +10,7 @@ Independent of the backend: `DeviceHold` is told when the model works.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -68,20 +69,32 @@ class DeviceHold:
 
 
 class SharingPolicy:
-    """A batch policy whose generations hold the device lock.
+    """A batch policy whose generations hold the device lock, and whose time is measured.
 
     Args:
         policy: The policy.
         share: Holds the lock.
+        during: Context of each generation, such as what a run says it is doing.
     """
 
-    def __init__(self, policy: BatchPolicy, share: DeviceHold) -> None:
-        self._policy, self._share = policy, share
+    def __init__(
+        self,
+        policy: BatchPolicy,
+        share: DeviceHold,
+        during: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        self._policy, self._share, self._during = policy, share, during
+        self.seconds = 0.0
+        """Seconds of all generations."""
 
     def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
         """Return one completion per request, in their order."""
-        with self._share.held():
-            return self._policy.generate(requests)
+        with self._during(), self._share.held():
+            started = time.monotonic()
+            try:
+                return self._policy.generate(requests)
+            finally:
+                self.seconds += time.monotonic() - started
 
 
 def _synchronise(device: str) -> None:

@@ -11,6 +11,7 @@ An answer depends on which others it was generated with, so a run does not repea
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +27,8 @@ from kernelgym_train.config.sections import ModelConfig
 from kernelgym_train.models import load_model, load_tokenizer, model_device
 from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.huggingface_policy import HFPolicy, SamplingRule
-from kernelgym_train.rollout.play import BatchPolicy
-from kernelgym_train.types import Completion, Key, PromptTooLong, SampleRequest
+from kernelgym_train.rollout.play import AwaitedAnswer, BatchPolicy, generate_each, settle
+from kernelgym_train.types import Completion, Key, SampleRequest
 
 MAX_TOKENS = 4096
 """Most tokens of an answer, if not given."""
@@ -45,7 +46,7 @@ class BatchedAnswers:
 
     def __init__(self, policy: BatchPolicy, threads: ThreadPoolExecutor, batch: int) -> None:
         self._policy, self._threads, self._batch = policy, threads, batch
-        self._waiting: list[tuple[SampleRequest, asyncio.Future[Completion]]] = []
+        self._waiting: list[AwaitedAnswer] = []
         self._working: asyncio.Task[None] | None = None
 
     async def sample(self, request: SampleRequest) -> Completion:
@@ -66,35 +67,13 @@ class BatchedAnswers:
                 await asyncio.sleep(0)  # tasks that are ready now add theirs
                 group = self._waiting[: self._batch]
                 del self._waiting[: self._batch]
-                await self._generate([each for each in group if not each[1].done()])
+                live = [each for each in group if not each[1].done()]
+                requests = [request for request, _ in live]
+                loop = asyncio.get_running_loop()
+                work = functools.partial(generate_each, self._policy, requests)
+                settle(live, await loop.run_in_executor(self._threads, work))
         finally:
             self._working = None
-
-    async def _generate(
-        self, group: list[tuple[SampleRequest, asyncio.Future[Completion]]]
-    ) -> None:
-        requests = [request for request, _ in group]
-        if not requests:
-            return
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.run_in_executor(self._threads, self._policy.generate, requests)
-        except Exception as error:
-            refused: Sequence[int] = range(len(group))
-            if isinstance(error, PromptTooLong) and error.places:
-                refused = error.places
-            for place in refused:
-                _settle(group[place][1], error)
-            await self._generate([each for each in group if not each[1].done()])
-            return
-        for (_, answer), completion in zip(group, found, strict=True):
-            if not answer.done():
-                answer.set_result(completion)
-
-
-def _settle(answer: asyncio.Future[Completion], error: Exception) -> None:
-    if not answer.done():
-        answer.set_exception(error)
 
 
 class HFEvalPolicy(EvalPolicy):

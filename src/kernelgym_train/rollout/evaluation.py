@@ -17,72 +17,13 @@ It trains nothing and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from kernelgym import Evaluator, UsageError
+from kernelgym import Evaluator
 from kernelgym.benchmark.numbers.metrics import pass_metrics, speed_metrics
 from kernelgym.benchmark.numbers.outcomes import by_problem, measured_again, outcome_of
-from kernelgym.episodes.episode import EpisodeConfig
-from kernelgym.prompts.observer import Observer
-from kernelgym.types import Problem
 from kernelgym_train.credit.credit import counts
 from kernelgym_train.metrics.step_metrics import rollout_metrics
-from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
 from kernelgym_train.types import Rollout
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What an evaluation came to."""
-
-    metrics: dict[str, float]
-    rollouts: tuple[Rollout, ...]
-
-
-async def play_and_score(
-    policy: Policy | BatchPolicy,
-    problems: Sequence[Problem],
-    evaluator: Evaluator,
-    observer: Observer,
-    rules: EpisodeConfig | None = None,
-    *,
-    samples: int = 4,
-    pass_at: Sequence[int] = (1, 4),
-    seed: int | str = 0,
-    step: int = 0,
-    again: Evaluator | None = None,
-    name: str = "eval",
-    at_once: int | None = None,
-) -> Evaluation:
-    """Play problems and return how it went.
-
-    Args:
-        policy: Gives the answers.
-        problems: What is played.
-        evaluator: Judges them.
-        observer: What the policy reads.
-        rules: How episodes are scored and end.
-        samples: Episodes of each problem.
-        pass_at: Values of k.
-        seed: Of the sampling.
-        step: Stands in the keys.
-        again: Measures the fastest kernels a second time; must not remember the first. None to
-            believe the first measurement.
-        name: First part of the metrics' names.
-        at_once: Most episodes that are played at the same time; None for all.
-
-    Raises:
-        UsageError: If an argument makes no sense.
-    """
-    if not problems:
-        raise UsageError("there is no problem to evaluate on")
-    if samples < 1 or not all(1 <= k <= samples for k in pass_at):
-        raise UsageError(f"pass@k needs 1 <= k <= samples, got {list(pass_at)} of {samples}")
-    tasks = tasks_of(step, problems, samples)
-    rollouts = await play(
-        tasks, policy, evaluator, observer, rules, seed=f"{name}/{seed}", at_once=at_once
-    )
-    return score_rollouts(rollouts, pass_at=pass_at, again=again, name=name)
 
 
 def score_rollouts(
@@ -91,8 +32,16 @@ def score_rollouts(
     pass_at: Sequence[int] = (1,),
     again: Evaluator | None = None,
     name: str = "eval",
-) -> Evaluation:
-    """Return what episodes came to; see `play_and_score`."""
+) -> dict[str, float]:
+    """Return rates, speeds and shares of episodes under names such as ``eval/pass@1``.
+
+    Args:
+        rollouts: Sampled episodes of problems.
+        pass_at: Values of k for pass@k.
+        again: Evaluator that measures the best turn of each episode once more; None for the first
+            measurement.
+        name: First part of the names.
+    """
     rollouts = tuple(rollouts)
     played = [rollout.trajectory for rollout in rollouts if counts(rollout)]
     outcomes = [outcome_of(each) for each in played]
@@ -108,4 +57,4 @@ def score_rollouts(
         metrics |= pass_metrics(f"{name}/level_{level}", some, pass_at, intervals=False)
     best = [measured_again(each, again) for each in played]
     metrics |= speed_metrics(name, best)
-    return Evaluation(metrics, rollouts)
+    return metrics

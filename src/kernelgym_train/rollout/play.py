@@ -28,7 +28,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from kernelgym import UsageError
 from kernelgym.episodes.episode import Episode, EpisodeConfig
@@ -63,6 +63,10 @@ class BatchPolicy(Protocol):
 
     def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
         """Return one completion per request, in their order."""
+
+
+AwaitedAnswer: TypeAlias = "tuple[SampleRequest, asyncio.Future[Completion]]"
+"""A request, and the future of its completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +227,7 @@ class _Barrier:
 
     def __init__(self, policy: BatchPolicy, live: int) -> None:
         self._policy, self._live = policy, live
-        self._waiting: list[tuple[SampleRequest, asyncio.Future[Completion]]] = []
+        self._waiting: list[AwaitedAnswer] = []
 
     async def __call__(self, request: SampleRequest) -> Completion:
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -242,26 +246,45 @@ class _Barrier:
         # Not in this call: the caller may be handling an exception or a cancellation.
         asyncio.get_running_loop().call_soon(self._generate, asked)
 
-    def _generate(self, asked: list[tuple[SampleRequest, asyncio.Future[Completion]]]) -> None:
-        asked = [(request, answer) for request, answer in asked if not answer.done()]
-        if not asked:
-            return
-        try:
-            found = self._policy.generate([request for request, _ in asked])
-            if len(found) != len(asked):
-                raise RuntimeError(f"{len(found)} completions for {len(asked)} requests")
-        except (KeyboardInterrupt, SystemExit):
-            raise  # ends the event loop, and with it the play
-        except BaseException as error:
-            refused = set(range(len(asked)))
-            if isinstance(error, PromptTooLong) and error.places:
-                refused &= set(error.places)
-            for place in refused:
-                asked[place][1].set_exception(error)
-            self._generate(asked)  # the requests without an answer
-            return
-        for (_, answer), completion in zip(asked, found, strict=True):
-            answer.set_result(completion)
+    def _generate(self, asked: list[AwaitedAnswer]) -> None:
+        live = [each for each in asked if not each[1].done()]
+        settle(live, generate_each(self._policy, [request for request, _ in live]))
+
+
+def generate_each(
+    policy: BatchPolicy, requests: Sequence[SampleRequest]
+) -> list[Completion | BaseException]:
+    """Return a completion for each request, or the error that came in its place.
+
+    Where some prompts are too long, the others are generated without them.
+    """
+    if not requests:
+        return []
+    try:
+        found = policy.generate(requests)
+        if len(found) != len(requests):
+            raise RuntimeError(f"{len(found)} completions for {len(requests)} requests")
+        return [*found]
+    except (KeyboardInterrupt, SystemExit):
+        raise  # ends the event loop, and with it the play
+    except BaseException as error:
+        refused = set(range(len(requests)))
+        if isinstance(error, PromptTooLong) and error.places:
+            refused &= set(error.places)
+        left = [each for place, each in enumerate(requests) if place not in refused]
+        others = iter(generate_each(policy, left))
+        return [error if place in refused else next(others) for place in range(len(requests))]
+
+
+def settle(asked: Sequence[AwaitedAnswer], found: Sequence[Completion | BaseException]) -> None:
+    """Give each request that still waits what was found for it."""
+    for (_, answer), each in zip(asked, found, strict=True):
+        if answer.done():
+            continue
+        if isinstance(each, BaseException):
+            answer.set_exception(each)
+        else:
+            answer.set_result(each)
 
 
 def _agree(evaluator: Evaluator, observer: Observer) -> None:

@@ -1,4 +1,4 @@
-"""Policies whose time is measured.
+"""A policy of streams whose time is measured; that of batches is a `SharingPolicy`.
 
 Contract: answers pass unchanged. `seconds` is the time in which at least one answer was asked for
 and not given yet; what is left of a play's time was spent on verdicts alone. Time decides nothing.
@@ -8,41 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
 
-from kernelgym_train.rollout.device_share import DeviceHold
-from kernelgym_train.rollout.play import BatchPolicy, Policy
+from kernelgym_train.rollout.play import Policy
 from kernelgym_train.types import Completion, SampleRequest
-
-
-class TimedBatches:
-    """A batch policy under the device lock, whose time is measured.
-
-    Args:
-        policy: The policy.
-        share: Holds the device lock.
-        during: Tells the activity of the run during a block.
-        what: What is said while the policy works.
-    """
-
-    def __init__(
-        self,
-        policy: BatchPolicy,
-        share: DeviceHold,
-        during: Callable[[str], AbstractContextManager[None]],
-        what: str,
-    ) -> None:
-        self._policy, self._share, self._during, self._what = policy, share, during, what
-        self.seconds = 0.0
-
-    def generate(self, requests: Sequence[SampleRequest]) -> Sequence[Completion]:
-        """Return one completion per request, in their order."""
-        with self._during(self._what), self._share.held():
-            started = time.monotonic()
-            try:
-                return self._policy.generate(requests)
-            finally:
-                self.seconds += time.monotonic() - started
 
 
 class TimedStream:

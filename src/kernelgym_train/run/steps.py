@@ -43,9 +43,9 @@ from kernelgym_train.metrics.guards import (
 )
 from kernelgym_train.metrics.retrieval_metrics import retrieval_metrics
 from kernelgym_train.metrics.step_metrics import advantage_metrics, distributions, rollout_metrics
-from kernelgym_train.rollout.device_share import DeviceHold
+from kernelgym_train.rollout.device_share import DeviceHold, SharingPolicy
 from kernelgym_train.rollout.play import BatchPolicy, Policy, play, tasks_of
-from kernelgym_train.rollout.policy_timing import TimedBatches, TimedStream
+from kernelgym_train.rollout.policy_timing import TimedStream
 from kernelgym_train.rollout.records import bare_record
 from kernelgym_train.rollout.refill import Refill
 from kernelgym_train.rollout.sampling import ProblemSampler
@@ -334,11 +334,11 @@ class Steps:
         self.sampler.seed_epoch += 1
         self._first, self._recent = [], []
 
-    def _timed(self, policy: Policy | BatchPolicy, step: int) -> TimedBatches | TimedStream:
+    def _timed(self, policy: Policy | BatchPolicy, step: int) -> SharingPolicy | TimedStream:
         if not isinstance(policy, BatchPolicy):
             return TimedStream(policy)
-        during = self.activity.during
-        return TimedBatches(policy, self.device_share, during, f"sampling answers of step {step}")
+        told = f"sampling answers of step {step}"
+        return SharingPolicy(policy, self.device_share, lambda: self.activity.during(told))
 
     def _metrics(self, every: list[Rollout], credit: Credit, fill: Refill) -> dict[str, float]:
         found = rollout_metrics(every) | advantage_metrics(credit.samples)

@@ -8,16 +8,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from kernelgym import UsageError, Verdict
+from kernelgym import Verdict
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_KERNELS, ScriptedEvaluator, reply, verdict
 from kernelgym.types import Status
-from kernelgym_train.rollout.evaluation import (
-    Evaluation,
-    play_and_score,
-    score_rollouts,
-)
+from kernelgym_train.rollout.evaluation import score_rollouts
+from kernelgym_train.rollout.play import play, tasks_of
 from kernelgym_train.types import Completion, Rollout, SampleRequest
 from support import played
 
@@ -47,7 +44,7 @@ def episodes(*outcomes: str) -> list[Rollout]:
 
 
 def test_pass_rates_of_first_answers_and_of_episodes() -> None:
-    found = score_rollouts(episodes("r wr ww ww", "ww ww ww ww"), pass_at=(1, 2)).metrics
+    found = score_rollouts(episodes("r wr ww ww", "ww ww ww ww"), pass_at=(1, 2))
     assert found["eval/pass@1"] == pytest.approx((0.25 + 0.0) / 2)
     assert found["eval/pass@1_within"] == pytest.approx((0.5 + 0.0) / 2)
     assert found["eval/pass@2"] == pytest.approx(0.5 / 2)
@@ -56,24 +53,24 @@ def test_pass_rates_of_first_answers_and_of_episodes() -> None:
 
 
 def test_levels_apart() -> None:
-    found = score_rollouts(episodes("r r", "w w", "r w")).metrics
+    found = score_rollouts(episodes("r r", "w w", "r w"))
     assert found["eval/level_1/pass@1"] == 0.5 and found["eval/level_2/pass@1"] == 0.5
 
 
 def test_lost_episodes_are_left_out() -> None:
     result = score_rollouts(episodes("r x", "x x"), pass_at=(1, 2))
-    assert result.metrics["eval/pass@1"] == 1.0
-    assert "eval/pass@2" not in result.metrics, "no problem has two episodes left"
-    assert result.metrics["eval/problems"] == 1.0
-    assert result.metrics["eval/infra/fail_rate"] == 0.75
+    assert result["eval/pass@1"] == 1.0
+    assert "eval/pass@2" not in result, "no problem has two episodes left"
+    assert result["eval/problems"] == 1.0
+    assert result["eval/infra/fail_rate"] == 0.75
 
 
 def test_episodes_cut_by_a_policy_are_left_out() -> None:
     result = score_rollouts(episodes("r r- -", "- w-"), pass_at=(1,))
-    assert result.metrics["eval/pass@1"] == result.metrics["eval/fast_0"] == 1.0
-    assert result.metrics["eval/problems"] == 1.0
-    assert result.metrics["eval/infra/fail_rate"] == 0.8
-    assert result.metrics["eval/kernel/correct_rate"] == 1.0
+    assert result["eval/pass@1"] == result["eval/fast_0"] == 1.0
+    assert result["eval/problems"] == 1.0
+    assert result["eval/infra/fail_rate"] == 0.8
+    assert result["eval/kernel/correct_rate"] == 1.0
 
 
 def test_the_fastest_is_measured_again() -> None:
@@ -84,14 +81,12 @@ def test_the_fastest_is_measured_again() -> None:
     observer = Observer("triton", "cpu", "kernelbench", max_turns=2, examples="zero_shot")
     judge = ScriptedEvaluator(lucky, ruleset="kernelbench")
     again = ScriptedEvaluator([verdict("correct", speedup=1.1)], ruleset="kernelbench")
-    options = {"samples": 1, "pass_at": (1,)}
     rules = EpisodeConfig(stop_when="never")
-    found = asyncio.run(
-        play_and_score(policy, PROBLEMS[:1], judge, observer, rules, again=again, **options)
-    )
+    rollouts = asyncio.run(play(tasks_of(0, PROBLEMS[:1], 1), policy, judge, observer, rules))
+    found = score_rollouts(rollouts, again=again)
     assert len(again.judged) == 1
-    assert found.metrics["eval/speedup_mean"] == pytest.approx(1.1)
-    assert (found.metrics["eval/fast_1"], found.metrics["eval/fast_1.5"]) == (1.0, 0.0)
+    assert found["eval/speedup_mean"] == pytest.approx(1.1)
+    assert (found["eval/fast_1"], found["eval/fast_1.5"]) == (1.0, 0.0)
 
 
 class Repeating:
@@ -111,24 +106,6 @@ def test_every_problem_is_played_as_often_as_asked() -> None:
     judge = ScriptedEvaluator(ruleset="kernelbench")
     observer = Observer("triton", "cpu", "kernelbench", examples="zero_shot")
     policy = Repeating(["<KERNEL>class ModelNew: ...</KERNEL>"])
-    found = asyncio.run(play_and_score(policy, PROBLEMS, judge, observer, samples=4))
-    assert Counter(each.key.problem for each in found.rollouts) == {0: 4, 1: 4, 2: 4}
-    assert found.metrics["eval/pass@4"] == 1.0
-    for arguments in ({"samples": 0}, {"samples": 2, "pass_at": (4,)}):
-        with pytest.raises(UsageError):
-            asyncio.run(play_and_score(policy, PROBLEMS, judge, observer, **arguments))
-    with pytest.raises(UsageError, match="no problem"):
-        asyncio.run(play_and_score(policy, [], judge, observer))
-
-
-def test_evaluation_is_awaited_inside_a_loop() -> None:
-    judge = ScriptedEvaluator(ruleset="kernelbench")
-    observer = Observer("triton", "cpu", "kernelbench", examples="zero_shot")
-    policy = Repeating(["<KERNEL>class ModelNew: ...</KERNEL>"])
-
-    async def both() -> list[Evaluation]:
-        parts = (play_and_score(policy, PROBLEMS, judge, observer, name=name) for name in "ab")
-        return await asyncio.gather(*parts)
-
-    one, other = asyncio.run(both())
-    assert one.metrics["a/pass@1"] == other.metrics["b/pass@1"] == 1.0
+    rollouts = asyncio.run(play(tasks_of(0, PROBLEMS, 4), policy, judge, observer))
+    assert Counter(each.key.problem for each in rollouts) == {0: 4, 1: 4, 2: 4}
+    assert score_rollouts(rollouts, pass_at=(1, 4))["eval/pass@4"] == 1.0
