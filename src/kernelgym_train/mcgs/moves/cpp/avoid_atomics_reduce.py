@@ -15,25 +15,22 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced
-from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import FLOATS, WHOLE
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, parsed, sides_of, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _LOOP = re.compile(r"#\s*pragma\s+omp\s+parallel\s+for(\s+schedule\([^()]*\))?\s*")
 _ACTS = ("call_expression", "assignment_expression", "update_expression", "lambda_expression")
 _ALONE = re.compile(r"#\s*pragma\s+omp\s+(atomic(\s+update)?|critical)\s*")
 
 
-@search_move("reassociates", phase=5, weight=2.0)
-def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
+@extension_move("reassociates", phase=5, weight=2.0)
+def avoid_atomics_reduce(cpp: str) -> Iterator[ChangedText]:
     """Give each thread a sum of its own with OpenMP's reduction, in place of an atomic addition.
 
     Yields a reduction for each parallel loop whose atomic additions are all to one number.
     """
-    file = file_of(variant)
-    root = parsed(file.cpp)
+    root = parsed(cpp)
     if any(node.is_error for node in walk(root)):
         return
     count = 0
@@ -52,8 +49,7 @@ def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
             name, alone = found
             edits = [(directive, f"{text_of(directive).rstrip()} reduction(+:{name})\n")]
             edits += [(each, "") for each in alone]
-            changed = with_cpp(variant, replaced(file.cpp, edits))
-            yield Realisation(f"loop {count}", f"reduction of {name}", changed, "reassociates")
+            yield ChangedText(f"loop {count}", f"reduction of {name}", replaced(cpp, edits))
 
 
 def _sums(body: Node, loop: Node) -> tuple[str, list[Node]] | None:

@@ -8,6 +8,7 @@ address is not aligned, they are plain stores.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 
 from tree_sitter import Node
 
@@ -18,7 +19,6 @@ from kernelgym_train.mcgs.cpp.editing import (
     rewritten,
     with_text_above,
 )
-from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
@@ -30,40 +30,23 @@ from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried
 from kernelgym_train.mcgs.cpp.syntax import identifiers, index_node, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _HELPER = "store_past_caches"
-_TEXT = f"""\
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-static inline void {_HELPER}(float* to, const float* from, int64_t count) {{
-  int64_t at = 0;
-#if defined(__SSE2__)
-  for (; at < count && reinterpret_cast<uintptr_t>(to + at) % 16 != 0; ++at) to[at] = from[at];
-  for (; at + 4 <= count; at += 4) _mm_stream_ps(to + at, _mm_loadu_ps(from + at));
-#endif
-  for (; at < count; ++at) to[at] = from[at];
-#if defined(__SSE2__)
-  _mm_sfence();  // before another thread may read
-#endif
-}}
-"""
+_TEXT = files(__package__).joinpath(f"{_HELPER}.h").read_text("utf-8")
 _BLOCK = 256
 _SIMD = "#pragma omp simd"
 
 
-@search_move("exact", phase=64, weight=0.4)
-def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=64, weight=0.4)
+def cache_policy_cg(cpp: str) -> Iterator[ChangedText]:
     """Write results past the caches, so that these keep what is read again.
 
     Yields streaming stores for each loop that only fills an output.
     """
-    file = file_of(variant)
-    if _HELPER in file.cpp:
+    if _HELPER in cpp:
         return
-    for function, loop in each_loop(file.cpp):
+    for function, loop in each_loop(cpp):
         store = _store(function, loop)
         if store is None:
             continue
@@ -73,8 +56,8 @@ def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
             if directive is None:
                 continue
             edits.append((directive, "\n"))  # the directive moves to the inner loop
-        cpp = with_text_above(replaced(file.cpp, edits), loop.node, _TEXT)
-        yield Realisation(loop.name, "streamed", with_cpp(variant, cpp))
+        text = with_text_above(replaced(cpp, edits), loop.node, _TEXT)
+        yield ChangedText(loop.name, "streamed", text)
 
 
 def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:

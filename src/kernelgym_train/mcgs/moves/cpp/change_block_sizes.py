@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import for_head, lines_at, replaced
 from kernelgym_train.mcgs.cpp.forms import (
     CppFunction,
     CppLoop,
@@ -23,28 +22,27 @@ from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _BLOCKS = (64, 32, 128, 256)
 _SCHEDULES = ("schedule(dynamic, 1)", "schedule(static, 8)", "schedule(dynamic, 16)")
 _PLAIN = re.compile(r"#pragma omp parallel for(?: num_threads\(\d+\))?")
 
 
-@search_move("exact", phase=33, weight=0.7)
-def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=33, weight=0.7)
+def change_block_sizes(cpp: str) -> Iterator[ChangedText]:
     """Cut a loop into blocks that fit a cache, or give threads other shares of a loop.
 
     Yields block sizes for each nest of two loops, then schedules.
     """
-    for function in read_functions(file_of(variant).cpp):
+    for function in read_functions(cpp):
         for loop in walk_loops(function.loops):
             inner = _inner(function, loop)
             if inner is not None:
                 for block in _BLOCKS:
                     text = _blocked(function, loop, inner, block)
-                    changed = with_edits(variant, [(loop.node, text)])
-                    yield Realisation(loop.name, f"blocks of {block}", changed)
+                    changed = replaced(cpp, [(loop.node, text)])
+                    yield ChangedText(loop.name, f"blocks of {block}", changed)
         for loop in function.loops:
             directive = directive_of(loop)
             if len(loop.pragmas) != 1 or not _PLAIN.fullmatch(loop.pragmas[0]):
@@ -53,8 +51,8 @@ def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
                 plain = loop.pragmas[0]
                 for schedule in _SCHEDULES:
                     new = text_of(directive).replace(plain, f"{plain} {schedule}")
-                    changed = with_edits(variant, [(directive, new)])
-                    yield Realisation(f"{loop.name} threads", schedule, changed)
+                    changed = replaced(cpp, [(directive, new)])
+                    yield ChangedText(f"{loop.name} threads", schedule, changed)
 
 
 def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:

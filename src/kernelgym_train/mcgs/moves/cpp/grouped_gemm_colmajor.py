@@ -14,15 +14,13 @@ from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
 from kernelgym_train.mcgs.cpp.editing import for_head, replaced, rewritten, with_lines_above
-from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import CppArray, CppFunction, CppLoop, inner_loops
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 from kernelgym_train.mcgs.cpp.proofs import accesses, is_guarded
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of, walk
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +37,19 @@ class _Operand:
     choice: str
 
 
-@search_move("exact", phase=15, weight=1.0)
-def grouped_gemm_colmajor(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=15, weight=1.0)
+def grouped_gemm_colmajor(cpp: str) -> Iterator[ChangedText]:
     """Copy an operand of a product so that elements that are used together lie together.
 
     Yields a copy of each operand whose elements lie side by side along the other loop.
     """
-    file = file_of(variant)
-    for function in read_functions(file.cpp):
+    for function in read_functions(cpp):
         for outermost in function.loops:
             for around, found in _accumulations(function, outermost, ()):
                 for operand in _operands(function, around, found):
-                    cpp = _copied(file.cpp, outermost, around, found, operand)
-                    changed = with_cpp(variant, cpp)
+                    text = _copied(cpp, outermost, around, found, operand)
                     target = f"{found.elements.name} {operand.name}"
-                    yield Realisation(target, operand.choice, changed)
+                    yield ChangedText(target, operand.choice, text)
 
 
 def _accumulations(

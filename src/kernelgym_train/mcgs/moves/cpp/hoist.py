@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_before
-from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp, with_edits
 from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppBuffer,
@@ -27,29 +26,25 @@ from kernelgym_train.mcgs.cpp.forms import (
 from kernelgym_train.mcgs.cpp.loops import read_functions
 from kernelgym_train.mcgs.cpp.proofs import accesses, carried, expression_type, is_guarded, is_total
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 
-@search_move("exact", phase=10, weight=1.5)
-def hoist(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=10, weight=1.5)
+def hoist(cpp: str) -> Iterator[ChangedText]:
     """Compute before a loop what does not change in it, and once what two loops both compute.
 
     Yields calls that two loops share, then calls that do not change in a loop.
     """
-    file = file_of(variant)
-    for function in read_functions(file.cpp):
+    for function in read_functions(cpp):
         for around in walk_loops(function.loops):
             for first, second in _neighbours(around.body):
                 edits = _kept(function, around, first, second)
                 if edits:
-                    changed = with_edits(variant, edits)
-                    yield Realisation(f"{first.name} {second.name}", "keep", changed)
+                    yield ChangedText(f"{first.name} {second.name}", "keep", replaced(cpp, edits))
         for loop in walk_loops(function.loops):
-            text = _before(function, file.cpp, loop)
+            text = _before(function, cpp, loop)
             if text is not None:
-                changed = with_cpp(variant, text)
-                yield Realisation(loop.name, "before the loop", changed)
+                yield ChangedText(loop.name, "before the loop", text)
 
 
 def _neighbours(body: tuple[CppStatement, ...]) -> Iterator[tuple[CppLoop, CppLoop]]:

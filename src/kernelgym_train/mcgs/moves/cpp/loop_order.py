@@ -7,23 +7,21 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation, read_accumulation
-from kernelgym_train.mcgs.cpp.editing import lines_at, rewritten
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import lines_at, replaced, rewritten
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, only_inner
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.proofs import has_independent_iterations
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 
-@search_move("exact", phase=30, weight=2.0)
-def loop_order(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=30, weight=2.0)
+def loop_order(cpp: str) -> Iterator[ChangedText]:
     """Swap loops so that the innermost one walks through memory in steps of one element.
 
     Yields sums with the loop over terms outside, and nests with their loops swapped.
     """
-    for function, loop in each_loop(file_of(variant).cpp):
+    for function, loop in each_loop(cpp):
         accumulation = None if loop.pragmas else read_accumulation(function, loop)
         if accumulation is not None and accumulation.terms.has_plain_bounds:
             choice, text = "terms outside", _terms_outside(accumulation)
@@ -32,7 +30,7 @@ def loop_order(variant: Variant) -> Iterator[Realisation]:
             text = f"{inner.head} {{ {loop.head} {text_of(inner.body_node)} }}"
         else:
             continue
-        yield Realisation(loop.name, choice, with_edits(variant, [(loop.node, text)]))
+        yield ChangedText(loop.name, choice, replaced(cpp, [(loop.node, text)]))
 
 
 def _terms_outside(found: Accumulation) -> str:

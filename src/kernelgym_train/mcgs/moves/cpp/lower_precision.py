@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
 from kernelgym_train.mcgs.cpp.forms import (
     CppAssign,
     CppFunction,
@@ -25,27 +24,26 @@ from kernelgym_train.mcgs.cpp.forms import (
 from kernelgym_train.mcgs.cpp.loops import read_functions, unread_loops
 from kernelgym_train.mcgs.cpp.proofs import expression_type
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _LARGEST, _SMALLEST = 3.4e38, 1.2e-38  # of a float that is no infinity, and has all its digits
 _LIMITS = {"DBL_MAX": "FLT_MAX", "DBL_MIN": "FLT_MIN", "M_PI": "static_cast<float>(M_PI)"}
 _NEED_ONE_TYPE = ("std::max", "std::min")
 
 
-@search_move("approximate", phase=7, weight=1.0)
-def lower_precision(variant: Variant) -> Iterator[Realisation]:
+@extension_move("approximate", phase=7, weight=1.0)
+def lower_precision(cpp: str) -> Iterator[ChangedText]:
     """Compute in floats what loops compute in doubles.
 
     Yields floats for each function that computes in doubles.
     """
-    if unread_loops(file_of(variant).cpp):
+    if unread_loops(cpp):
         return  # all loops of a function change together
-    for function in read_functions(file_of(variant).cpp):
+    for function in read_functions(cpp):
         edits = _edits(function)
-        changed = with_edits(variant, edits)
-        if edits and _compiles(file_of(changed).cpp, function):
-            yield Realisation(function.name, "float", changed, "approximate")
+        changed = replaced(cpp, edits)
+        if edits and _compiles(changed, function):
+            yield ChangedText(function.name, "float", changed)
 
 
 def _statements(function: CppFunction) -> list[CppStatement]:

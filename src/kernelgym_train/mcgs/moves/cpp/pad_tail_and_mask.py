@@ -8,29 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import for_head, lines_at
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import for_head, lines_at, replaced
 from kernelgym_train.mcgs.cpp.forms import CppLoop
 from kernelgym_train.mcgs.cpp.loops import innermost_loops
 from kernelgym_train.mcgs.cpp.syntax import identifiers, root_of, text_of
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _WIDTHS = (16, 64)
 
 
-@search_move("exact", phase=45, weight=0.5)
-def pad_tail_and_mask(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=45, weight=0.5)
+def pad_tail_and_mask(cpp: str) -> Iterator[ChangedText]:
     """Split a loop into whole vectors and a tail, so that the first part needs no mask.
 
     Yields each width, for all innermost loops that can be split.
     """
-    loops = [loop for loop in innermost_loops(file_of(variant).cpp) if _splits(loop)]
+    loops = [loop for loop in innermost_loops(cpp) if _splits(loop)]
     for width in _WIDTHS if loops else ():
         taken = identifiers(root_of(loops[0].node))
-        changed = with_edits(variant, [(loop.node, _split(loop, width, taken)) for loop in loops])
-        yield Realisation("innermost", f"{width} wide", changed)
+        changed = replaced(cpp, [(loop.node, _split(loop, width, taken)) for loop in loops])
+        yield ChangedText("innermost", f"{width} wide", changed)
 
 
 def _splits(loop: CppLoop) -> bool:

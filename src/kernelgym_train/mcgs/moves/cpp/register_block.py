@@ -13,34 +13,32 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
-from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
 """Tiles: (rows, vectors a row, elements a vector)."""
 
 
-@search_move("exact", phase=31, weight=3.0)
-def register_block(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=31, weight=3.0)
+def register_block(cpp: str) -> Iterator[ChangedText]:
     """Keep a tile of sums in vector registers while the loop over terms runs.
 
     Yields every size of tile for each nest that is recognised.
     """
-    for function, rows in each_loop(file_of(variant).cpp):
+    for function, rows in each_loop(cpp):
         found = _nest(function, rows)
         if found is None:
             continue
         for height, vectors, lanes in _TILES:
             text = _tile(function, rows, found, height, vectors, lanes)
-            changed = with_edits(variant, [(rows.node, text)])
-            yield Realisation(rows.name, f"{height} x {vectors} x {lanes}", changed)
+            changed = replaced(cpp, [(rows.node, text)])
+            yield ChangedText(rows.name, f"{height} x {vectors} x {lanes}", changed)
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:

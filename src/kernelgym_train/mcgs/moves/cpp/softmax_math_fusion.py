@@ -8,11 +8,11 @@ between -87 and 88, and it returns the value at the nearer end outside of them, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import replaced, rewritten, with_lines_above, with_text_above
-from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop, inner_loops, walk_loops
 from kernelgym_train.mcgs.cpp.loops import each_loop, read_functions
 from kernelgym_train.mcgs.cpp.proofs import carried, expression_type, is_total
@@ -25,63 +25,37 @@ from kernelgym_train.mcgs.cpp.syntax import (
     walk,
 )
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _HELPER = "exp_by_polynomial"
-_TEXT = f"""\
-static inline float {_HELPER}(float x) {{
-  const float least = -87.0f, most = 88.0f;
-  x = x > least ? x : least;
-  x = x < most ? x : most;
-  const float scaled = x * 1.44269504f;
-  const int whole = static_cast<int>(scaled + (scaled < 0.0f ? -0.5f : 0.5f));
-  const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
-  float sum = 1.0f / 5040.0f;
-  sum = sum * r + 1.0f / 720.0f;
-  sum = sum * r + 1.0f / 120.0f;
-  sum = sum * r + 1.0f / 24.0f;
-  sum = sum * r + 1.0f / 6.0f;
-  sum = sum * r + 0.5f;
-  sum = sum * r + 1.0f;
-  sum = sum * r + 1.0f;
-  const int bits = (whole + 127) << 23;
-  float power;
-  __builtin_memcpy(&power, &bits, sizeof(power));
-  return sum * power;
-}}
-"""
+_TEXT = files(__package__).joinpath(f"{_HELPER}.h").read_text("utf-8")
 
 
-@search_move("approximate", phase=52, weight=1.0)
-def softmax_math_fusion(variant: Variant) -> Iterator[Realisation]:
+@extension_move("approximate", phase=52, weight=1.0)
+def softmax_math_fusion(cpp: str) -> Iterator[ChangedText]:
     """Multiply by a reciprocal in place of dividing, and compute exp by a polynomial.
 
     Yields reciprocals for each loop, then the polynomial for all calls of ``exp``.
     """
-    file = file_of(variant)
-    for function in read_functions(file.cpp):
+    for function in read_functions(cpp):
         known = function.declared_in_loops()
         for loop in walk_loops(function.loops):
-            text = _reciprocals(function, file.cpp, loop, known)
+            text = _reciprocals(function, cpp, loop, known)
             if text is not None:
-                changed = with_cpp(variant, text)
-                yield Realisation(loop.name, "reciprocals", changed, "approximate")
-    if _HELPER in file.cpp:
+                yield ChangedText(loop.name, "reciprocals", text)
+    if _HELPER in cpp:
         return
     calls = [
         node.child_by_field_name("function")
-        for function, loop in each_loop(file.cpp)
+        for function, loop in each_loop(cpp)
         for value in loop.values()
         for node in walk(value)
         if _is_exp_of_float(function, node, function.declared_in_loops())
     ]
     found = [call for call in calls if call is not None]
     if found:
-        cpp = replaced(file.cpp, [(call, _HELPER) for call in found])
-        cpp = with_text_above(cpp, found[0], _TEXT)
-        changed = with_cpp(variant, cpp)
-        yield Realisation("exp", "polynomial", changed, "approximate")
+        text = replaced(cpp, [(call, _HELPER) for call in found])
+        yield ChangedText("exp", "polynomial", with_text_above(text, found[0], _TEXT))
 
 
 def _is_exp_of_float(function: CppFunction, node: Node, known: dict[str, str]) -> bool:

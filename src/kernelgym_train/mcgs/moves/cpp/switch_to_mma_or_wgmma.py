@@ -13,36 +13,34 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.accumulation import Accumulation
-from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move, with_flag
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
+_FLAGS = ("-march=native", "-ffp-contract=fast")
 _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
 """Tiles: (rows, columns, elements a vector)."""
 
 
-@search_move("reassociates", phase=32, weight=2.0)
-def switch_to_mma_or_wgmma(variant: Variant) -> Iterator[Realisation]:
+@extension_move("reassociates", phase=32, weight=2.0)
+def switch_to_mma_or_wgmma(cpp: str) -> Iterator[ChangedText]:
     """Compute a tile of dot products by vector multiply-adds, with partial sums a lane.
 
     Yields every size of tile for each nest that is recognised.
     """
-    for function, rows in each_loop(file_of(variant).cpp):
+    for function, rows in each_loop(cpp):
         found = _nest(function, rows)
         if found is None:
             continue
         for height, width, lanes in _TILES:
             text = _tile(function, rows, found, height, width, lanes)
-            changed = with_edits(variant, [(rows.node, text)])
-            changed = with_flag(changed, "-march=native", "-ffp-contract=fast")
+            changed = replaced(cpp, [(rows.node, text)])
             choice = f"{height} x {width} x {lanes}"
-            yield Realisation(rows.name, choice, changed, "reassociates")
+            yield ChangedText(rows.name, choice, changed, flags=_FLAGS)
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _WARP = """{{
   {declaration}
@@ -37,13 +36,13 @@ _ADDED = {
 }
 
 
-@search_move("reassociates", phase=12, weight=2.0, language="cuda")
-def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
+@extension_move("reassociates", phase=12, weight=2.0, language="cuda")
+def avoid_atomics_reduce(cpp: str) -> Iterator[ChangedText]:
     """Add the values of a warp or a block first, and to memory once.
 
     Yields one addition a warp, then one a block, for each kernel that adds floats so.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), elements_of(text, kernel)
         if launch is None or found is None or len(launch.block) != 1:
@@ -62,8 +61,7 @@ def avoid_atomics_reduce(variant: Variant) -> Iterator[Realisation]:
                 value=text_of(value),
                 added=template.format(place=text_of(place)),
             )
-            changed = with_edits(variant, [(kernel.body, body)])
-            yield Realisation(name, choice, changed, "reassociates")
+            yield ChangedText(name, choice, replaced(cpp, [(kernel.body, body)]))
 
 
 def _addition(found: CudaElements) -> tuple[Node, Node] | None:

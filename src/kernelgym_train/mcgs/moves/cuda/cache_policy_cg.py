@@ -6,30 +6,28 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.syntax import declared_name, index_node, text_of, walk
 from kernelgym_train.mcgs.cuda.elements import written
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaLaunch, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _STREAMED = ("float", "double", "int")
 
 
-@search_move("exact", phase=65, weight=0.6, language="cuda")
-def cache_policy_cg(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=65, weight=0.6, language="cuda")
+def cache_policy_cg(cpp: str) -> Iterator[ChangedText]:
     """Load through the read-only cache, and keep what is written once out of the caches.
 
     Yields ``__restrict__`` for a kernel's pointers, and stores that leave the caches early.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for name, kernel in text.kernels.items():
         apart = all(_are_apart(kernel, each) for each in text.launches if each.kernel == name)
         if apart and (edits := _restricted(kernel)):
-            changed = with_edits(variant, edits)
-            yield Realisation(f"pointers of {name}", "__restrict__", changed)
+            yield ChangedText(f"pointers of {name}", "__restrict__", replaced(cpp, edits))
         if edits := _streaming(kernel):
-            yield Realisation(f"stores of {name}", "__stcs", with_edits(variant, edits))
+            yield ChangedText(f"stores of {name}", "__stcs", replaced(cpp, edits))
 
 
 def _are_apart(kernel: CudaKernel, launch: CudaLaunch) -> bool:

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.syntax import identifiers, plain_text, text_of, walk
 from kernelgym_train.mcgs.cuda.text import CudaConstant, CudaLaunch, CudaText, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, Risk, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.definition import Risk
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 MOST_THREADS = 1024
 _THREADS = (64, 128, 256, 512, 1024, 32)
@@ -26,13 +26,13 @@ _PAIRS = ((32, 8), (32, 4), (16, 16), (32, 32), (64, 4), (8, 32), (8, 8))
 _TOGETHER = ("__shared__", "__shfl", "atomic", "__syncthreads")
 
 
-@search_move("reassociates", phase=30, weight=2.0, language="cuda")
-def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
+@extension_move("reassociates", phase=30, weight=2.0, language="cuda")
+def change_block_sizes(cpp: str) -> Iterator[ChangedText]:
     """Set the number of threads of a block.
 
     Yields each other number of threads.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for constant in text.constants.values():
         launches = [each for each in text.launches if _is_in(constant, each)]
         if not launches:
@@ -47,10 +47,10 @@ def change_block_sizes(variant: Variant) -> Iterator[Realisation]:
                 if edit[0].start_byte != constant.node.start_byte
             ]
             if all(_fits(_with_value(each, constant, value, text)) for each in launches):
-                changed = with_edits(variant, _once(edits))
-                yield Realisation(constant.name, str(value), changed, risk)
+                changed = replaced(text.text, _once(edits))
+                yield ChangedText(constant.name, str(value), changed, risk)
     for launch in text.launches:
-        yield from _literals(variant, text, launch)
+        yield from _literals(text, launch)
 
 
 def _is_in(constant: CudaConstant, launch: CudaLaunch) -> bool:
@@ -80,7 +80,7 @@ def _fits(threads: int | None) -> bool:
     return threads is not None and 32 <= threads <= MOST_THREADS
 
 
-def _literals(variant: Variant, text: CudaText, launch: CudaLaunch) -> Iterator[Realisation]:
+def _literals(text: CudaText, launch: CudaLaunch) -> Iterator[ChangedText]:
     """Yield other literals in the place of those of a launch's block."""
     own = {each.node.start_byte for each in text.constants.values()}
     block = [each for each in launch.block if each.start_byte not in own]
@@ -110,8 +110,8 @@ def _literals(variant: Variant, text: CudaText, launch: CudaLaunch) -> Iterator[
             edits += _followed(launch.grid[number : number + 1], before, after)
         risk = _risk(text, [launch])
         told = " by ".join(map(str, choice))
-        yield Realisation(
-            f"threads of {kernel.name}", told, with_edits(variant, _once(edits)), risk
+        yield ChangedText(
+            f"threads of {kernel.name}", told, replaced(text.text, _once(edits)), risk
         )
 
 

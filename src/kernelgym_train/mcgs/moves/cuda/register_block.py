@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.products import CudaOperand, CudaProduct, product_of
 from kernelgym_train.mcgs.cuda.text import CudaLaunch, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +101,13 @@ _TAKEN = frozenset(
 )
 
 
-@search_move("reassociates", phase=5, weight=3.0, language="cuda", tried_first=True)
-def register_block(variant: Variant) -> Iterator[Realisation]:
+@extension_move("reassociates", phase=5, weight=3.0, language="cuda", tried_first=True)
+def register_block(cpp: str) -> Iterator[ChangedText]:
     """Keep tiles of both matrices in shared memory, and a tile of sums in each thread's registers.
 
     Yields each tile for each product.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for name, kernel in text.kernels.items():
         product = product_of(text, kernel)
         launch = text.only_launch(name)
@@ -119,11 +118,10 @@ def register_block(variant: Variant) -> Iterator[Realisation]:
             if placed is None:
                 continue
             edits = [(kernel.body, _body(product, tile)), *placed]
-            yield Realisation(
+            yield ChangedText(
                 name,
                 f"{tile.rows} by {tile.cols} by {tile.depth}, {tile.threads} threads",
-                with_edits(variant, edits),
-                "reassociates",
+                replaced(cpp, edits),
             )
 
 

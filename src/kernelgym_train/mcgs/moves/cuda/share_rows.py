@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import indent_of
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import indent_of, replaced
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.rows import CudaRowLoop, CudaRows, is_store, rows_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _LANES = 32
 
 
-@search_move("reassociates", phase=6, weight=3.0, language="cuda", tried_first=True)
-def share_rows(variant: Variant) -> Iterator[Realisation]:
+@extension_move("reassociates", phase=6, weight=3.0, language="cuda", tried_first=True)
+def share_rows(cpp: str) -> Iterator[ChangedText]:
     """Let the lanes of a warp share the columns of a row, and combine their sums by shuffles.
 
     Yields one warp a row for each kernel of one thread a row.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), rows_of(text, kernel)
         if launch is None or found is None or len(launch.grid) != 1 or len(launch.block) != 1:
@@ -38,7 +36,7 @@ def share_rows(variant: Variant) -> Iterator[Realisation]:
         if threads is None or threads % _LANES or shared or "lane" in text_of(kernel.node):
             continue
         edits = [(kernel.body, _body(found)), (blocks, f"({text_of(blocks)}) * {_LANES}")]
-        yield Realisation(name, "a warp a row", with_edits(variant, edits), "reassociates")
+        yield ChangedText(name, "a warp a row", replaced(cpp, edits))
 
 
 def _body(found: CudaRows) -> str:

@@ -10,22 +10,21 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cuda.text import CudaKernel, CudaLaunch, CudaText, index_axis, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _OTHER = {"x": "y", "y": "x"}
 
 
-@search_move("exact", phase=10, weight=1.5, language="cuda")
-def swap_thread_axes(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=10, weight=1.5, language="cuda")
+def swap_thread_axes(cpp: str) -> Iterator[ChangedText]:
     """Swap x and y of threads and blocks, so that neighbouring threads access neighbours in memory.
 
     Yields the swap for each kernel with indices along x and y.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for name, kernel in text.kernels.items():
         launch = text.only_launch(name)
         indices = _indices(kernel)
@@ -34,7 +33,7 @@ def swap_thread_axes(variant: Variant) -> Iterator[Realisation]:
         sizes = _sizes(text, launch)
         if sizes is not None:
             edits = [(node, text_of(node)[:-1] + _OTHER[axis]) for node, axis in indices]
-            yield Realisation(name, "x and y", with_edits(variant, [*edits, *sizes]))
+            yield ChangedText(name, "x and y", replaced(cpp, [*edits, *sizes]))
 
 
 def _indices(kernel: CudaKernel) -> list[tuple[Node, str]]:

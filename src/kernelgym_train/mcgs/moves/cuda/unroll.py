@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from kernelgym_train.mcgs.cpp.editing import with_lines_before
-from kernelgym_train.mcgs.cpp.extension import file_of, with_cpp
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.cuda.text import CudaKernel, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _TIMES = (4, 8, 2, 16)
 
@@ -32,16 +30,14 @@ def _before(loop: Node) -> str:
     return text_of(above) if above is not None and above.type == "preproc_call" else ""
 
 
-@search_move("exact", phase=60, weight=0.8, language="cuda")
-def unroll(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=60, weight=0.8, language="cuda")
+def unroll(cpp: str) -> Iterator[ChangedText]:
     """Repeat the body of an innermost loop, so that loads of several iterations overlap.
 
     Yields each number of repetitions, for the innermost loops of each kernel.
     """
-    cpp = file_of(variant).cpp
     for name, kernel in read_cuda(cpp).kernels.items():
         loops = innermost(kernel)
         for times in _TIMES if loops else ():
             lines = [(loop, f"#pragma unroll {times}") for loop in loops]
-            changed = with_cpp(variant, with_lines_before(cpp, lines))
-            yield Realisation(f"loops of {name}", f"{times} times", changed)
+            yield ChangedText(f"loops of {name}", f"{times} times", with_lines_before(cpp, lines))

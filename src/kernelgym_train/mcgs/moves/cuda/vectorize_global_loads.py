@@ -10,13 +10,11 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from kernelgym_train.mcgs.cpp.editing import rewritten
-from kernelgym_train.mcgs.cpp.extension import file_of, with_edits
+from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
 from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
 from kernelgym_train.mcgs.cuda.text import CudaLaunch, CudaText, read_cuda
-from kernelgym_train.mcgs.moves.definition import Realisation, search_move
-from kernelgym_train.mcgs.variant import Variant
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _BYTES = {
     **{"float": 4, "int": 4, "unsigned": 4, "int32_t": 4, "double": 8, "int64_t": 8},
@@ -40,13 +38,13 @@ _BODY = """{{
 }}"""
 
 
-@search_move("exact", phase=20, weight=1.5, language="cuda")
-def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
+@extension_move("exact", phase=20, weight=1.5, language="cuda")
+def vectorize_global_loads(cpp: str) -> Iterator[ChangedText]:
     """Let each thread load and store 16 bytes of an array at once.
 
     Yields the wide form of each elementwise kernel.
     """
-    text = read_cuda(file_of(variant).cpp)
+    text = read_cuda(cpp)
     for name, kernel in text.kernels.items():
         launch, found = text.only_launch(name), elements_of(text, kernel)
         if launch is None or found is None or "WIDTH" in text.text:
@@ -55,8 +53,8 @@ def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
         grid = None if width is None else _fewer_blocks(text, launch, width)
         if width is None or grid is None:
             continue
-        made = with_edits(variant, [(kernel.body, _body(found, width)), grid])
-        yield Realisation(name, f"{width} elements", made)
+        made = replaced(cpp, [(kernel.body, _body(found, width)), grid])
+        yield ChangedText(name, f"{width} elements", made)
 
 
 def _width(found: CudaElements) -> int | None:

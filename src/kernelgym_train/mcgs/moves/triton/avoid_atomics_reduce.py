@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.loops import only
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -37,7 +37,7 @@ def {_NAME}(partials_ptr, total_ptr, count, BLOCK_SUMS: tl.constexpr):
 
 
 @triton_move("reassociates", phase=0, weight=1.5)
-def avoid_atomics_reduce(module: TritonModule) -> Iterator[ChangedModule]:
+def avoid_atomics_reduce(module: TritonModule) -> Iterator[ChangedText]:
     """Add programs' sums in a second stage, in place of atomic additions to one element.
 
     Yields each function whose programs add to one element, with a second stage.
@@ -51,7 +51,7 @@ def avoid_atomics_reduce(module: TritonModule) -> Iterator[ChangedModule]:
             continue
         text = _two_stages(module, function, launches[0], atomics[0])
         if text is not None:
-            yield ChangedModule(function.name, "two stages", text)
+            yield ChangedText(function.name, "two stages", text)
 
 
 def _two_stages(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.knobs import appended
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
@@ -23,7 +23,7 @@ _STORES = ('cache_modifier=".cs"', 'eviction_policy="evict_first"')
 
 
 @triton_move("exact", phase=60, weight=0.3)
-def cache_policy_cg(module: TritonModule) -> Iterator[ChangedModule]:
+def cache_policy_cg(module: TritonModule) -> Iterator[ChangedText]:
     """Say which caches keep the data of a load or a store.
 
     Yields each policy of each load and store that has none.
@@ -35,7 +35,7 @@ def cache_policy_cg(module: TritonModule) -> Iterator[ChangedModule]:
                     continue
                 for policy in policies:
                     text = module.spliced([appended(module, call, policy)])
-                    yield ChangedModule(
+                    yield ChangedText(
                         f"{kind} {number + 1} of {function.name}",
                         f"{policy.split(chr(34))[1]} at {kind} {number + 1}",
                         text,

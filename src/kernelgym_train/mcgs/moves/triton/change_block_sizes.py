@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.knobs import TritonKnob, knobs_of
 from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
 from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule
@@ -24,7 +24,7 @@ _SMALL = (1, 2, 4, 8, 16, 32)
 
 
 @triton_move("reassociates", phase=30, weight=2.0)
-def change_block_sizes(module: TritonModule) -> Iterator[ChangedModule]:
+def change_block_sizes(module: TritonModule) -> Iterator[ChangedText]:
     """Set a block size, the number of warps of a block, or its limit of registers.
 
     Yields each other value of each number.
@@ -35,7 +35,7 @@ def change_block_sizes(module: TritonModule) -> Iterator[ChangedModule]:
             if value != knob.value and (knob.literals or knob.calls):
                 text = module.spliced(knob.edits(module, value))
                 exact = knob.name in ("num_warps", "maxnreg") or "GROUP" in knob.name.upper()
-                yield ChangedModule(
+                yield ChangedText(
                     f"{knob.name} of {knob.function}",
                     f"{knob.name}={value}",
                     text,
@@ -46,7 +46,7 @@ def change_block_sizes(module: TritonModule) -> Iterator[ChangedModule]:
             for number in range(len(function.configs)):
                 text = _only_config(module, function, number)
                 place, choice = f"configurations of {function.name}", f"configuration {number + 1}"
-                yield ChangedModule(place, f"{choice} alone", text, "exact")
+                yield ChangedText(place, f"{choice} alone", text, "exact")
 
 
 def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.loops import loops_of
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
@@ -18,7 +18,7 @@ _OWN_STAGES = (2, 3, 4, 6)
 
 
 @triton_move("exact", phase=31, weight=1.0)
-def enable_async_pipeline(module: TritonModule) -> Iterator[ChangedModule]:
+def enable_async_pipeline(module: TritonModule) -> Iterator[ChangedText]:
     """Begin the loads of later iterations of a loop before they are needed.
 
     Yields numbers of stages of launches, then of single loops.
@@ -38,7 +38,7 @@ def enable_async_pipeline(module: TritonModule) -> Iterator[ChangedModule]:
         for stages in _STAGES:
             if stages != knob.value and (knob.literals or knob.calls):
                 text = module.spliced(knob.edits(module, stages))
-                yield ChangedModule(f"num_stages of {knob.function}", f"num_stages={stages}", text)
+                yield ChangedText(f"num_stages of {knob.function}", f"num_stages={stages}", text)
     for name, loops in loading.items():
         for loop in loops:
             if loop.options or calls_in(loop.node, "dot"):
@@ -46,7 +46,7 @@ def enable_async_pipeline(module: TritonModule) -> Iterator[ChangedModule]:
             for stages in _OWN_STAGES:
                 head = f"tl.range({loop.start}, {loop.end}, {loop.step}, num_stages={stages})"
                 text = module.edited([(loop.call, head)])
-                yield ChangedModule(
+                yield ChangedText(
                     f"loop {loop.number + 1} of {name}",
                     f"loop {loop.number + 1} in {stages} stages",
                     text,

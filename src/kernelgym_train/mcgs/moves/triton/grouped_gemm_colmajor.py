@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.loops import assignment, program_axis
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -23,7 +23,7 @@ _GROUPS = (8, 4, 16, 2)
 
 
 @triton_move("exact", phase=25, weight=1.0)
-def grouped_gemm_colmajor(module: TritonModule) -> Iterator[ChangedModule]:
+def grouped_gemm_colmajor(module: TritonModule) -> Iterator[ChangedText]:
     """Let programs that use the same rows and columns run at the same time, by groups of tiles.
 
     Yields groups of several sizes, by rows or by columns.
@@ -39,7 +39,7 @@ def grouped_gemm_colmajor(module: TritonModule) -> Iterator[ChangedModule]:
                 told = "".join(f"{indent}{line.replace('SIZE', str(size))}\n" for line in lines)
                 end = module.line_span(after)[1]
                 text = module.spliced([((end, end), told)])
-                yield ChangedModule(function.name, f"groups of {size} {way}", text)
+                yield ChangedText(function.name, f"groups of {size} {way}", text)
 
 
 def _ways(

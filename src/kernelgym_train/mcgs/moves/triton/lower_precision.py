@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
 _PRECISION = ("input_precision", "allow_tf32")
 
 
 @triton_move("approximate", phase=22, weight=1.0)
-def lower_precision(module: TritonModule) -> Iterator[ChangedModule]:
+def lower_precision(module: TritonModule) -> Iterator[ChangedText]:
     """Let tensor cores round floats to TF32, once or in three parts.
 
     Yields each precision of each ``tl.dot``.
@@ -26,7 +26,7 @@ def lower_precision(module: TritonModule) -> Iterator[ChangedModule]:
             for precision in ("tf32x3", "tf32"):
                 text = module.edited([(call, _with_precision(module, call, precision))])
                 if text != module.source:
-                    yield ChangedModule(f"dot {number + 1} of {function.name}", precision, text)
+                    yield ChangedText(f"dot {number + 1} of {function.name}", precision, text)
 
 
 def _with_precision(module: TritonModule, call: cst.Call, precision: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.loops import TritonLoop, assignment, loops_of, statements
 from kernelgym_train.mcgs.triton.module import (
     Edit,
@@ -25,7 +25,7 @@ from kernelgym_train.mcgs.triton.module import (
 
 
 @triton_move("exact", phase=40, weight=0.6)
-def pad_tail_and_mask(module: TritonModule) -> Iterator[ChangedModule]:
+def pad_tail_and_mask(module: TritonModule) -> Iterator[ChangedText]:
     """Take the mask of a loop's last block out of all other blocks.
 
     Yields the split of each loop that masks its last block.
@@ -55,7 +55,7 @@ def pad_tail_and_mask(module: TritonModule) -> Iterator[ChangedModule]:
             tail = data[from_ : call[0]].decode() + rest + data[call[1] : to].decode()
             spliced = [(module.span(node), text) for node, text in [*edits, (loop.call, first)]]
             text = module.spliced([*spliced, ((end, end), tail)])
-            yield ChangedModule(
+            yield ChangedText(
                 f"loop {loop.number + 1} of {function.name}", "whole blocks apart", text
             )
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.knobs import appended, knobs_of
 from kernelgym_train.mcgs.triton.loops import (
     TritonLoop,
@@ -37,7 +37,7 @@ _WARPS = (8, 4, 16, 2)
 
 
 @triton_move("reassociates", phase=5, weight=4.0, tried_first=True)
-def single_pass_row(module: TritonModule) -> Iterator[ChangedModule]:
+def single_pass_row(module: TritonModule) -> Iterator[ChangedText]:
     """Keep a whole row in registers, instead of reading it in blocks several times.
 
     Yields a function without loops, with several numbers of warps.
@@ -61,7 +61,7 @@ def single_pass_row(module: TritonModule) -> Iterator[ChangedModule]:
         )
         for number in _WARPS if warps.literals or warps.calls else ():
             text = module.spliced(_joined([*edits, *warps.edits(module, number)]))
-            yield ChangedModule(function.name, f"{number} warps", text)
+            yield ChangedText(function.name, f"{number} warps", text)
 
 
 def _joined(edits: list[tuple[tuple[int, int], str]]) -> list[tuple[tuple[int, int], str]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from kernelgym_train.mcgs.cpp.vectors import fresh
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.loops import (
     TritonLoop,
     assigned,
@@ -35,7 +35,7 @@ _LOG2_E = "1.4426950408889634"
 
 
 @triton_move("reassociates", phase=10, weight=1.0)
-def softmax_math_fusion(module: TritonModule) -> Iterator[ChangedModule]:
+def softmax_math_fusion(module: TritonModule) -> Iterator[ChangedText]:
     """Compute a row's maximum and sum in one pass, exponentials to base 2, and reciprocals once.
 
     Yields one pass for two, then exponentials to base 2, then reciprocals.
@@ -45,17 +45,17 @@ def softmax_math_fusion(module: TritonModule) -> Iterator[ChangedModule]:
         for first, second in itertools.pairwise(loops):
             text = _online(module, function, first, second)
             if text is not None:
-                yield ChangedModule(f"passes of {function.name}", "one pass", text)
+                yield ChangedText(f"passes of {function.name}", "one pass", text)
         exps = [call for call in calls_in(function.node, "exp") if len(call.args) == 1]
         if exps and not any(calls_in(call.args[0], "exp") for call in exps):
             text = module.edited(
                 (call, f"tl.exp2(({module.text(call.args[0].value)}) * {_LOG2_E})") for call in exps
             )
-            yield ChangedModule(f"exp of {function.name}", "exp2", text)
+            yield ChangedText(f"exp of {function.name}", "exp2", text)
         divisions = list(_divisions(module, function))
         if divisions:
             place = f"divisions of {function.name}"
-            yield ChangedModule(place, "by reciprocals", module.edited(divisions))
+            yield ChangedText(place, "by reciprocals", module.edited(divisions))
 
 
 def _divisions(module: TritonModule, function: JitFunction) -> Iterator[tuple[cst.CSTNode, str]]:

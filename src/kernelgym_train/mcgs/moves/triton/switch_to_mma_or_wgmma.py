@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.moves.triton.outer_products import in_blocks
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
 from kernelgym_train.mcgs.triton.loops import loops_of
 from kernelgym_train.mcgs.triton.module import TritonModule, calls_in
 
@@ -29,7 +29,7 @@ _FORMS = {
 
 
 @triton_move("reassociates", phase=20, weight=2.0)
-def switch_to_mma_or_wgmma(module: TritonModule) -> Iterator[ChangedModule]:
+def switch_to_mma_or_wgmma(module: TritonModule) -> Iterator[ChangedText]:
     """Compute sums of products by tensor cores.
 
     Yields dot products in place of sums, then operands without conversion.
@@ -39,18 +39,18 @@ def switch_to_mma_or_wgmma(module: TritonModule) -> Iterator[ChangedModule]:
             operands = _operands(module, call)
             if operands is not None:
                 text = module.edited([(call, f"tl.dot({operands}, {_IEEE})")])
-                yield ChangedModule(f"sum {number + 1} of {function.name}", "tl.dot", text)
+                yield ChangedText(f"sum {number + 1} of {function.name}", "tl.dot", text)
         for loop in loops_of(module, function):
             blocks = in_blocks(module, function, loop)
             if blocks is not None:
-                yield ChangedModule(
+                yield ChangedText(
                     f"loop {loop.number + 1} of {function.name}", "outer products in blocks", blocks
                 )
         for number, call in enumerate(calls_in(function.node, "dot")):
             place = f"dot {number + 1} of {function.name}"
             plain = _unconverted(module, call)
             if plain is not None:
-                yield ChangedModule(place, "operands as loaded", module.edited([(call, plain)]))
+                yield ChangedText(place, "operands as loaded", module.edited([(call, plain)]))
 
 
 def _operands(module: TritonModule, call: cst.Call) -> str | None:

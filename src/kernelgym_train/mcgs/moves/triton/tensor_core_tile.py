@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.knobs import knobs_of
 from kernelgym_train.mcgs.triton.loops import tile_of
 from kernelgym_train.mcgs.triton.module import TritonModule
@@ -28,7 +28,7 @@ _TILES = (
 
 
 @triton_move("reassociates", phase=28, weight=4.0, tried_first=True)
-def tensor_core_tile(module: TritonModule) -> Iterator[ChangedModule]:
+def tensor_core_tile(module: TritonModule) -> Iterator[ChangedText]:
     """Set the whole tile of a product at once: its blocks, warps and stages.
 
     Yields each tile for each function that computes one by ``tl.dot``.
@@ -54,7 +54,7 @@ def tensor_core_tile(module: TritonModule) -> Iterator[ChangedModule]:
                 break  # two sizes are one literal
             rows, columns, depth, warps, stages = sizes
             text = module.spliced(edits)
-            yield ChangedModule(
+            yield ChangedText(
                 function.name,
                 f"{rows} by {columns} by {depth}, {warps} warps, {stages} stages",
                 text,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.moves.triton_move import ChangedModule, triton_move
+from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.loops import assignment, loops_of, statements
 from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule
 
 
 @triton_move("exact", phase=62, weight=0.3)
-def vectorize_global_loads(module: TritonModule) -> Iterator[ChangedModule]:
+def vectorize_global_loads(module: TritonModule) -> Iterator[ChangedText]:
     """Tell the compiler which offsets are contiguous and aligned, so that it loads wide vectors.
 
     Yields each function with hints for all offsets whose form is proven.
@@ -25,7 +25,7 @@ def vectorize_global_loads(module: TritonModule) -> Iterator[ChangedModule]:
         edits = list(_hints(module, function))
         if edits:
             text = module.spliced(edits)
-            yield ChangedModule(function.name, "offsets", text)
+            yield ChangedText(function.name, "offsets", text)
 
 
 def _hints(module: TritonModule, function: JitFunction) -> Iterator[tuple[tuple[int, int], str]]:
