@@ -323,7 +323,7 @@ def _how_timed(judged: JudgedState) -> dict[str, Any]:
 def _tell(session: SearchSession, key: str, said: str) -> None:
     state = session.state
     if state.evaluations % _STATE_EVERY == 0:
-        session.folder.write_state(plain_state(state))
+        session.folder.write("search_state.json", plain_state(state))
     told = f"{said:>24}  {state.steps(key)}"
     session.say(f"{state.evaluations:4d}  {session.seconds:6.0f} s  {told}")
 

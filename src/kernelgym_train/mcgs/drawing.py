@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.state import SearchState
@@ -140,15 +141,8 @@ def _shown(graph: SearchGraph, best: str) -> set[str]:
 
 def _depths(graph: SearchGraph, shown: set[str]) -> dict[str, int]:
     """Return the length of each node's longest way from the start."""
+    parents = {key: [p for p in graph.nodes[key].parents if p in shown] for key in shown}
     depth: dict[str, int] = {}
-    left = sorted(shown, key=lambda key: graph.nodes[key].created)
-    while left:
-        waiting = []
-        for key in left:
-            parents = [parent for parent in graph.nodes[key].parents if parent in shown]
-            if all(parent in depth for parent in parents):
-                depth[key] = max((depth[parent] + 1 for parent in parents), default=0)
-            else:
-                waiting.append(key)
-        left = waiting
+    for key in TopologicalSorter(parents).static_order():
+        depth[key] = max((depth[parent] + 1 for parent in parents[key]), default=0)
     return depth

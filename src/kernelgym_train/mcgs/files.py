@@ -206,28 +206,12 @@ class SearchFolder:
         else:
             write_records(path, [record])
 
-    def write_pull_request(self, text: str | None) -> None:
-        """Write the best as a proposed change; remove an earlier one if there is none."""
-        self._write_or_remove("pull_request.md", text)
-
-    def write_solution(self, found: Mapping[str, Any] | None) -> None:
-        """Write the best as flashinfer-bench has it; remove an earlier one if there is none."""
-        self._write_or_remove("flashinfer.json", None if found is None else _json(found))
-
-    def _write_or_remove(self, name: str, text: str | None) -> None:
-        if text is None:
+    def write(self, name: str, content: str | Mapping[str, Any] | None) -> None:
+        """Write a text, or data as JSON; remove the file if there is none."""
+        if content is None:
             (self.path / name).unlink(missing_ok=True)
         else:
-            write_whole(self.path / name, text)
-
-    def write_state(self, state: Mapping[str, Any]) -> None:
-        """Write the search's state."""
-        write_whole(self.path / "search_state.json", _json(state))
-
-    def write_report(self, trace: str, page: str) -> None:
-        """Write the evaluations for a reader, as Markdown and as an HTML page."""
-        write_whole(self.path / "trace.md", trace)
-        write_whole(self.path / "report.html", page)
+            write_whole(self.path / name, content if isinstance(content, str) else _json(content))
 
 
 def write_result_of_all(outdir: Path, result: Mapping[str, Any]) -> None:

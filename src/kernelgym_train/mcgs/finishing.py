@@ -96,9 +96,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "version": VERSION,
         "task": task.name,
         "problem": task.problem.id,
-        "speedup": ratio[0],
-        "speedup_low": ratio[1],
-        "speedup_high": ratio[2],
+        **_claim(*ratio),
         "undecided": _undecided(state) if best is None else None,
         "over_reference": over,
         "shapes": _shapes(session, kernel, ratio[0], over["speedup"], gains),
@@ -223,12 +221,7 @@ def _undecided(state: SearchState) -> dict[str, Any] | None:
     """Return the state whose last comparison with the start did not decide."""
     for duel in reversed(state.duels):
         if duel.first == state.start and duel.decided == "neither" and duel.ratio > 1.0:
-            return {
-                "state": duel.key,
-                "speedup": duel.ratio,
-                "speedup_low": duel.low,
-                "speedup_high": duel.high,
-            }
+            return {"state": duel.key, **_claim(duel.ratio, duel.low, duel.high)}
     return None
 
 
@@ -255,15 +248,14 @@ def write_result(session: SearchSession, result: Mapping[str, Any]) -> None:
         control = str(folder.best.with_name("control.json"))
         proposed = pull_request(state, result, diff, session.config.command, control)
     folder.write_result(result)
-    folder.write_pull_request(proposed)
+    folder.write("pull_request.md", proposed)
     best = state.variants[result["best"]["state"]]
     kind = session.evaluator.capabilities.device_kind
-    folder.write_solution(solution_of(session.task, best, kind))
+    folder.write("flashinfer.json", solution_of(session.task, best, kind))
     folder.write_episode(way)
-    folder.write_state(plain_state(state))
-    folder.write_report(
-        trace(state, said, result["best"]["state"]), report(state, result, said, diff)
-    )
+    folder.write("search_state.json", plain_state(state))
+    folder.write("trace.md", trace(state, said, result["best"]["state"]))
+    folder.write("report.html", report(state, result, said, diff))
 
 
 def _shapes(
@@ -323,6 +315,10 @@ def _judged_again(session: SearchSession, kernel: Kernel) -> Verdict:
     return verdict
 
 
+def _claim(ratio: float, low: float, high: float) -> dict[str, float]:
+    return {"speedup": ratio, "speedup_low": low, "speedup_high": high}
+
+
 def _plain(step: MoveStep) -> list[str]:
     return [step.move, step.target, step.choice]
 
@@ -334,12 +330,7 @@ def _best_without(session: SearchSession) -> dict[str, Any] | None:
         if node.value > 0 and state.risks[node.key] != "approximate":
             most = session.rounds_left(_MOST_ROUNDS)
             found = session.compare("confirmed", state.start, node.key, most)
-            return {
-                "speedup": found.ratio,
-                "speedup_low": found.low,
-                "speedup_high": found.high,
-                "state": node.key,
-            }
+            return {**_claim(found.ratio, found.low, found.high), "state": node.key}
     return None
 
 

@@ -148,14 +148,9 @@ class _Call:
     def _functions(self, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
         """Return the names of bound functions, and where they are listed."""
         node = self._value(node)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return (node.value,), self._span(node)
-        if isinstance(node, ast.List | ast.Tuple):
-            items = [item.value for item in node.elts if isinstance(item, ast.Constant)]
-            names = tuple(item for item in items if isinstance(item, str))
-            if names and len(names) == len(node.elts):
-                return names, self._span(node)
-        return (), None
+        given = _literals(node)
+        names = (given,) if isinstance(given, str) else given
+        return (tuple(names), self._span(node)) if node is not None and names else ((), None)
 
     def _span(self, node: ast.expr) -> _Span:
         assert node.end_lineno is not None and node.end_col_offset is not None
@@ -188,11 +183,21 @@ class _Call:
         node = self._value(node)
         if node is None:
             return (), None
-        items = [item for item in getattr(node, "elts", ()) if isinstance(item, ast.Constant)]
-        texts = [item.value for item in items if isinstance(item.value, str)]
-        if not isinstance(node, ast.List) or len(texts) != len(node.elts):
+        texts = _literals(node)
+        if not isinstance(texts, list):
             raise UsageError(f"{argument} of load_inline must be a list of string literals")
         return tuple(word for text in texts for word in text.split()), self._span(node)
+
+
+def _literals(node: ast.expr | None) -> str | list[str] | None:
+    """Return a string literal, or those of a list or tuple; None of any other expression."""
+    try:
+        found = None if node is None else ast.literal_eval(node)
+    except ValueError:
+        return None
+    if isinstance(found, list | tuple) and all(isinstance(each, str) for each in found):
+        return [*found]
+    return found if isinstance(found, str) else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -20,6 +20,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from typing import Any
 
 from kernelgym_train.mcgs.bottleneck_priors import strongest, weighed_by_bottlenecks
@@ -217,26 +218,14 @@ def _open_values(around: SelectionContext) -> dict[str, float]:
     Without recursion: a search may be deeper than Python's stack.
     """
     nodes, own = around.graph.nodes, _scale(around.graph)
+    children = {key: _children(around, node) for key, node in nodes.items()}
     found: dict[str, float] = {}
-    done: set[str] = set()
-    stack = [(around.graph.start, False)]
-    while stack:
-        key, is_ready = stack.pop()
-        node = nodes[key]
-        if key in done:
+    for key in TopologicalSorter(children).static_order():  # children first
+        if around.is_over(nodes[key]):
             continue
-        if not is_ready:
-            if around.is_over(node):
-                done.add(key)
-                continue
-            stack.append((key, True))
-            stack += [(child, False) for child in _children(around, node) if child not in done]
-            continue
-        done.add(key)
-        around.is_over(node)  # kept for the next selections, if it is
-        below = [_DISCOUNT * found[child] for child in _children(around, node) if child in found]
-        if not around.is_spent(node):
-            below.append(own(node))
+        below = [_DISCOUNT * found[child] for child in children[key] if child in found]
+        if not around.is_spent(nodes[key]):
+            below.append(own(nodes[key]))
         if below:
             found[key] = max(below)
     return found

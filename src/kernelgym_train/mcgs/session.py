@@ -95,11 +95,11 @@ def rules_for(
     more = (WRITTEN_KNOB, *launch_choices(task.spec, start.language))
     if PARALLELISE.id in known:
         more = (*more, parallelise(len(os.sched_getaffinity(0))))
-        if moves:
-            more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
-        return RuleProposer(start, approximate=approximate, moves=moves or None, more=more)
     if moves:
         more = tuple(move for move in more if move.id in {*moves, WRITTEN_KNOB.id})
+    made = functools.partial(RuleProposer, start, approximate=approximate, moves=moves or None)
+    if PARALLELISE.id in known:
+        return made(more=more)
     item_bytes = _HALF_BYTES if _HALF.search(task.problem.source) else _FLOAT_BYTES
     listed = listed_choices(task.spec)
 
@@ -112,14 +112,7 @@ def rules_for(
             knob.value in (None, *listed.get(knob.name, (knob.value,))) for knob in knobs_of(module)
         )
 
-    return RuleProposer(
-        start,
-        approximate=approximate,
-        moves=moves or None,
-        more=more,
-        fits=fitting,
-        partly=True,
-    )
+    return made(more=more, fits=fitting, partly=True)
 
 
 class SearchSession:

@@ -120,7 +120,8 @@ def _when(state: SearchState, key: str) -> str:
 
 def _times(state: SearchState, before: str, key: str, reach: float) -> list[tuple[str, ...]]:
     """Return the times of a call before and after a step, by shape."""
-    rows, old = [], state.times.get(before, {})
+    rows: list[tuple[str, ...]] = []
+    old = state.times.get(before, {})
     for name, (start_ms, own_ms) in state.times.get(key, {}).items():
         # The start was timed beside this state, any other one in a round of its own.
         old_ms = start_ms if before == state.start else old.get(name, (0.0, 0.0))[1]

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from kernelgym import Kernel
 from kernelgym_train.mcgs.source_forms import is_read, normal, read_flags, rendered
 
@@ -123,10 +125,7 @@ def plain_variant(variant: Variant) -> dict[str, Any]:
 
 def variant_of(data: Mapping[str, Any]) -> Variant:
     """Return the kernel variant that `plain_variant` made a JSON object of."""
-    return Variant(
-        data["source"],
-        data["language"],
-        tuple(data["flags"]),
-        tuple((name, value) for name, value in data.get("launch", [])),
-        tuple(MoveStep(**step) for step in data["applied"]),
-    )
+    return _VARIANT.validate_python(data)
+
+
+_VARIANT = TypeAdapter(Variant)

@@ -21,6 +21,10 @@ _RETRIES = 3
 _OPTION = re.compile(
     r"--(endpoint|api-key-env|api|model|max-tokens|temperature|timeout-s|tpm|rpm)\b"
 )
+_GIVEN = (
+    *("model", "endpoint", "api_key_env", "max_tokens", "temperature", "reasoning_effort"),
+    *("rpm", "tpm"),
+)
 _SERVED = ("openai", "tinker")
 
 
@@ -74,21 +78,12 @@ def _policy(settings: SearchSettings) -> EvalPolicy:
         return CommandPolicy(target, settings.llm_timeout_s)
     if kind == "replay" and not (Path(target) / PLAN_FILE).exists():
         return SearchReplayPolicy(Path(target))
-    given: dict[str, Any] = {
-        "model": settings.llm_model or None,
-        "endpoint": settings.llm_endpoint or None,
-        "api_key_env": settings.llm_api_key_env,
-        "max_tokens": settings.llm_max_tokens,
-        "temperature": settings.llm_temperature,
-        "reasoning_effort": settings.llm_reasoning_effort,
-        "rpm": settings.llm_rpm,
-        "tpm": settings.llm_tpm,
-    }
+    given: dict[str, Any] = {name: getattr(settings, f"llm_{name}") for name in _GIVEN}
     if kind == "openai":
         given |= {"api": settings.llm_api, "retries": _RETRIES}
     if kind in _SERVED:
         given["timeout_s"] = settings.llm_timeout_s
-    known = {name: value for name, value in given.items() if value is not None}
+    known = {name: value for name, value in given.items() if value not in (None, "")}
     language = settings.language
     if not language and settings.kernel:
         language = read_kernel(Path(settings.kernel), "").language
