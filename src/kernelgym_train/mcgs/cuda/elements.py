@@ -41,6 +41,12 @@ class CudaElements:
     """Statements for one element."""
 
     @property
+    def begin(self) -> str:
+        """Return the index as it is declared."""
+        (declared,) = self.declaration.children_by_field_name("declarator")
+        return text_of(declared.child_by_field_name("value"))
+
+    @property
     def is_alone(self) -> bool:
         """Whether the body names no other thread: no shuffles, barriers, atomics or own numbers."""
         return not any(_TOGETHER.search(text_of(each)) for each in self.body)

@@ -1,7 +1,8 @@
-"""Texts that a search writes for readers: prompts, traces, reports, proposed changes.
+"""Texts that a search writes: prompts, traces, reports, proposed changes, bodies of CUDA kernels.
 
-`filled` fills a template of this folder. Values of ``*.html.j2`` are escaped. In ``*.md.j2`` the
-filters ``md`` and ``table`` escape what kernels, compilers, models and users wrote.
+`filled` fills a template of this folder or of ``moves/cuda``. Values of ``*.html.j2`` are escaped.
+In ``*.md.j2`` the filters ``md`` and ``table`` escape what kernels, compilers, models and users
+wrote.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 _MARKUP = frozenset("\\|`*_<>&[]#")
 
@@ -22,7 +23,12 @@ def filled(template: str, **values: object) -> str:
 @functools.cache
 def _environment() -> Environment:
     found = Environment(
-        loader=PackageLoader("kernelgym_train.mcgs", "templates"),
+        loader=ChoiceLoader(
+            [
+                PackageLoader("kernelgym_train.mcgs", "templates"),
+                PackageLoader("kernelgym_train.mcgs.moves", "cuda"),
+            ]
+        ),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,

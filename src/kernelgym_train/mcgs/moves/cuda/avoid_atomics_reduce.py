@@ -12,28 +12,7 @@ from kernelgym_train.mcgs.cpp.syntax import children, identifiers, text_of, walk
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
-
-_WARP = """{{
-  {declaration}
-  float partial = 0.0f;
-  if ({index} < {count}) {{
-    {before}
-    partial = {value};
-  }}
-  for (int offset = 16; offset > 0; offset /= 2)
-    partial += __shfl_down_sync(0xffffffffu, partial, offset);
-  {added}
-}}"""
-_ADDED = {
-    "a warp": "if (threadIdx.x % 32 == 0) atomicAdd({place}, partial);",
-    "a block": """__shared__ float partials[32];
-  if (threadIdx.x % 32 == 0) partials[threadIdx.x / 32] = partial;
-  __syncthreads();
-  if (threadIdx.x == 0) {{
-    for (int warp = 1; warp < blockDim.x / 32; ++warp) partial += partials[warp];
-    atomicAdd({place}, partial);
-  }}""",
-}
+from kernelgym_train.mcgs.templates import filled
 
 
 @extension_move("reassociates", phase=12, weight=2.0, language="cuda")
@@ -52,15 +31,9 @@ def avoid_atomics_reduce(cpp: str) -> Iterator[ChangedText]:
         if added is None or threads is None or threads % 32:
             continue
         place, value = added
-        for choice, template in _ADDED.items():
-            body = _WARP.format(
-                declaration=text_of(found.declaration),
-                index=found.index,
-                count=found.count,
-                before="\n    ".join(text_of(each) for each in found.body[:-1]),
-                value=text_of(value),
-                added=template.format(place=text_of(place)),
-            )
+        for choice in ("a warp", "a block"):
+            values = {"found": found, "choice": choice, "place": place, "value": value}
+            body = filled("avoid_atomics_reduce.cu.j2", text=text_of, **values).strip()
             yield ChangedText(name, choice, replaced(cpp, [(kernel.body, body)]))
 
 

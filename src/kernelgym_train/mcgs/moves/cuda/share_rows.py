@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.cpp.editing import indent_of, replaced
+from kernelgym_train.mcgs.cpp.editing import replaced
 from kernelgym_train.mcgs.cpp.syntax import text_of
-from kernelgym_train.mcgs.cuda.rows import CudaRowLoop, CudaRows, is_store, rows_of
+from kernelgym_train.mcgs.cuda.rows import is_store, rows_of
 from kernelgym_train.mcgs.cuda.text import read_cuda
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
+from kernelgym_train.mcgs.templates import filled
 
 _LANES = 32
 
@@ -35,45 +36,8 @@ def share_rows(cpp: str) -> Iterator[ChangedText]:
         shared = any(size.start_byte == blocks.start_byte for size in others)
         if threads is None or threads % _LANES or shared or "lane" in text_of(kernel.node):
             continue
-        edits = [(kernel.body, _body(found)), (blocks, f"({text_of(blocks)}) * {_LANES}")]
+        loops = {loop.node.id: loop for loop in found.loops}
+        values = {"found": found.elements, "loops": loops, "is_store": is_store}
+        body = filled("share_rows.cu.j2", text=text_of, **values).strip()
+        edits = [(kernel.body, body), (blocks, f"({text_of(blocks)}) * {_LANES}")]
         yield ChangedText(name, "a warp a row", replaced(cpp, edits))
-
-
-def _body(found: CudaRows) -> str:
-    elements = found.elements
-    (declared,) = elements.declaration.children_by_field_name("declarator")
-    begin = text_of(declared.child_by_field_name("value"))
-    loops = {loop.node.id: loop for loop in found.loops}
-    parts = []
-    for statement in elements.body:
-        if statement.id in loops:
-            parts += [_shared(loops[statement.id]), *_combined(loops[statement.id])]
-        elif is_store(statement):
-            parts.append(f"if (lane == 0) {{ {text_of(statement)} }}")
-        else:
-            parts.append(text_of(statement))
-    lines = [
-        "{",
-        f"  const {elements.kind} {elements.index} = ({begin}) / {_LANES};",
-        f"  const int lane = threadIdx.x % {_LANES};",
-        f"  if ({elements.index} < {elements.count}) {{",
-        *(f"    {indent_of(part, 4)}" for part in parts),
-        "  }",
-        "}",
-    ]
-    return "\n".join(lines)
-
-
-def _shared(loop: CudaRowLoop) -> str:
-    """Return a loop over every 32nd column, beginning with the lane's own."""
-    body = loop.node.child_by_field_name("body")
-    head = f"for (int {loop.variable} = lane; {loop.variable} < {loop.bound}; "
-    return f"{head}{loop.variable} += {_LANES}) {text_of(body)}"
-
-
-def _combined(loop: CudaRowLoop) -> Iterator[str]:
-    """Yield loops that combine the lanes' values of each number that a loop changed."""
-    for name, how in loop.combined:
-        other = f"__shfl_xor_sync(0xffffffffu, {name}, offset)"
-        value = f"{name} + {other}" if how == "+" else f"{how}({name}, {other})"
-        yield f"for (int offset = 16; offset > 0; offset /= 2) {name} = {value};"

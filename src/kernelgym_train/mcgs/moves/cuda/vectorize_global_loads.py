@@ -15,27 +15,12 @@ from kernelgym_train.mcgs.cpp.syntax import text_of
 from kernelgym_train.mcgs.cuda.elements import CudaElements, elements_of, written
 from kernelgym_train.mcgs.cuda.text import CudaLaunch, CudaText, read_cuda
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
+from kernelgym_train.mcgs.templates import filled
 
 _BYTES = {
     **{"float": 4, "int": 4, "unsigned": 4, "int32_t": 4, "double": 8, "int64_t": 8},
     **{"half": 2, "__half": 2, "at::Half": 2, "c10::Half": 2, "__nv_bfloat16": 2, "nv_bfloat16": 2},
 }
-_BODY = """{{
-  constexpr int WIDTH = {width};
-  const {kind} first = ({begin}) * WIDTH;
-  if (first + WIDTH <= {count} && (({addresses}) & 15) == 0) {{
-    {loads}
-    #pragma unroll
-    for (int lane = 0; lane < WIDTH; ++lane) {{
-      {lanes}
-    }}
-    {stores}
-  }} else {{
-    for ({kind} {index} = first; {index} < {count} && {index} < first + WIDTH; ++{index}) {{
-      {single}
-    }}
-  }}
-}}"""
 
 
 @extension_move("exact", phase=20, weight=1.5, language="cuda")
@@ -85,20 +70,6 @@ def _fewer_blocks(text: CudaText, launch: CudaLaunch, width: int) -> tuple[Node,
 def _body(found: CudaElements, width: int) -> str:
     accesses = found.accesses()
     stored = {name for statement in found.body for name in written(statement)}
-    loads, stores, addresses = [], [], []
-    for name in accesses:
-        element = found.kernel.pointers[name].element
-        addresses.append(f"reinterpret_cast<unsigned long long>({name})")
-        loads.append(f"__align__(16) {element} {name}_own[WIDTH];")
-        loads.append(
-            f"*reinterpret_cast<uint4*>({name}_own) = "
-            f"*reinterpret_cast<const uint4*>({name} + first);"
-        )
-        if name in stored:
-            stores.append(
-                f"*reinterpret_cast<uint4*>({name} + first) = "
-                f"*reinterpret_cast<uint4*>({name}_own);"
-            )
     own = {node.id: f"{name}_own[lane]" for name, nodes in accesses.items() for node in nodes}
 
     def lane(node: Node) -> str | None:
@@ -107,16 +78,13 @@ def _body(found: CudaElements, width: int) -> str:
         is_index = node.type == "identifier" and text_of(node) == found.index
         return "(first + lane)" if is_index else None
 
-    (declared,) = found.declaration.children_by_field_name("declarator")
-    return _BODY.format(
+    return filled(
+        "vectorize_global_loads.cu.j2",
+        found=found,
         width=width,
-        kind=found.kind,
-        begin=text_of(declared.child_by_field_name("value")),
-        count=found.count,
-        addresses=" | ".join(addresses),
-        loads="\n    ".join(loads),
-        lanes="\n      ".join(rewritten(each, lane) for each in found.body),
-        stores="\n    ".join(stores),
-        index=found.index,
-        single="\n      ".join(text_of(each) for each in found.body),
-    )
+        addresses=" | ".join(f"reinterpret_cast<unsigned long long>({name})" for name in accesses),
+        elements={name: found.kernel.pointers[name].element for name in accesses},
+        stored=[name for name in accesses if name in stored],
+        lanes=[rewritten(each, lane) for each in found.body],
+        text=text_of,
+    ).strip()
