@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.page import models, service, verdicts
+from benchmarks.page import languages, models, service, verdicts
 
-__all__ = ["ELSEWHERE", "RESULTS", "SECTIONS", "ResultTable", "Section"]
+__all__ = ["ELSEWHERE", "LANGUAGES", "RESULTS", "SECTIONS", "ResultTable", "Section"]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -296,7 +296,39 @@ SECTIONS = (
     ),
 )
 
+_LANGUAGES = "python -m benchmarks.languages.run --device cuda:0 --out FILE"
+LANGUAGES = (
+    ResultTable(
+        "languages_h100.json",
+        _LANGUAGES,
+        languages.kernels,
+        "One kernel of each problem in each language, in fp16 by `strict`, on one GPU in one run: "
+        "8192 rows of 4096 numbers for RMSNorm and softmax, a product of 2048 by 2048 by 2048 for "
+        'the linear layer. They are plain kernels, not the best of their language. "At least" is '
+        "the lower end of the speedup's 95 % interval; the share is of the bandwidth in the GPU's "
+        "data sheet.",
+    ),
+    ResultTable(
+        "languages_h100.json",
+        _LANGUAGES,
+        languages.verdict_times,
+        "Seconds of a verdict on each language's sample: the first of a new evaluator with an "
+        "empty cache; a source never seen, by a running worker; a source seen before; and each of "
+        "sixteen sources never seen, given at once to four workers.",
+    ),
+    ResultTable(
+        "redteam_languages_h200.json",
+        "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
+        verdicts.red_team,
+        "What became of these languages' entries of the red team's corpus.",
+    ),
+)
+"""Tables of docs/languages.md."""
+
 ELSEWHERE = {
+    "languages_h100.json": "kernels and verdicts in each language, on "
+    "[the page on languages](languages.md)",
+    "redteam_languages_h200.json": "the red team's corpus in four languages, on the same page",
     "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",

@@ -1,6 +1,8 @@
 """Write docs/performance.md from benchmarks/results: one section for each question of a user.
 
-Run ``python -m benchmarks.tables`` after a result file changes; ``--check`` compares the page with
+The tables of docs/languages.md are written between two comments of that page.
+
+Run ``python -m benchmarks.tables`` after a result file changes; ``--check`` compares the pages with
 what would be written, and ends with exit code 1 if they differ. Every figure is read from a file in
 ``benchmarks/results``. Below each table stand its machine, date, result file and command.
 
@@ -17,11 +19,13 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sections import ELSEWHERE, RESULTS, SECTIONS, ResultTable
+from benchmarks.sections import ELSEWHERE, LANGUAGES, RESULTS, SECTIONS, ResultTable
 
-__all__ = ["PAGE", "differences", "page"]
+__all__ = ["LANGUAGES_PAGE", "PAGE", "differences", "languages_page", "page"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+LANGUAGES_PAGE = PAGE.with_name("languages.md")
+_BEGIN, _END = "<!-- written by python -m benchmarks.tables -->", "<!-- until here -->"
 
 INTRODUCTION = """\
 # Performance
@@ -63,8 +67,7 @@ def page() -> str:
         parts.append(f"## {section.question}")
         for answer in section.tables:
             if data := there.get(answer.result):
-                about = textwrap.fill(answer.about, 120, break_on_hyphens=False)
-                parts += [about, answer.rows(data), provenance(answer, data)]
+                parts += _told(answer, data)
         facts = [(each, there[each.result]) for each in section.sentences if each.result in there]
         lines = [f"- {each.rows(data)}\n  {provenance(each, data)}" for each, data in facts]
         parts += ["\n".join(lines)] if lines else []
@@ -73,23 +76,43 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def differences(written: str) -> list[str]:
+def _told(answer: ResultTable, data: Any) -> list[str]:
+    """Return a table with the text above it and its provenance."""
+    about = textwrap.fill(answer.about, 120, break_on_hyphens=False)
+    return [about, answer.rows(data), provenance(answer, data)]
+
+
+def languages_page(written: str) -> str:
+    """Return the page on languages with its tables as the result file would have them."""
+    before, begin, rest = written.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    parts = []
+    for answer in LANGUAGES:
+        path = RESULTS / answer.result
+        parts += _told(answer, json.loads(path.read_text())) if path.is_file() else []
+    return before + "\n\n".join([begin, *parts, end]) + after
+
+
+def differences(written: str, wanted: str) -> list[str]:
     """Return the lines in which a page differs from what would be written."""
-    lines = difflib.unified_diff(written.splitlines(), page().splitlines(), lineterm="", n=0)
+    lines = difflib.unified_diff(written.splitlines(), wanted.splitlines(), lineterm="", n=0)
     return [line for line in lines if not line.startswith(("---", "+++", "@@"))]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
-    if not parser.parse_args().check:
-        PAGE.write_text(page())
-        return 0
-    found = differences(PAGE.read_text())
-    if found:
-        print("\n".join(found))
-        print("docs/performance.md is out of date; run `python -m benchmarks.tables`")
-    return 1 if found else 0
+    check, late = parser.parse_args().check, False
+    pages = {PAGE: page(), LANGUAGES_PAGE: languages_page(LANGUAGES_PAGE.read_text())}
+    for path, text in pages.items():
+        found = differences(path.read_text(), text)
+        if not check:
+            path.write_text(text)
+        elif found:
+            print("\n".join(found))
+            print(f"docs/{path.name} is out of date; run `python -m benchmarks.tables`")
+            late = True
+    return 1 if late else 0
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def compiler(monkeypatch):
         result = CompileResult(2, ())
 
         def __init__(self, device, rules, timing, memory_bytes):
-            type(self).target = rules.front_end
+            type(self).target, type(self).precision = rules.front_end, rules.precision
 
         def __enter__(self):
             return self
@@ -41,6 +41,15 @@ def test_compile_only_of_a_kernel_that_compiles_exits_0_and_says_no_verdict(run,
     code, out, err = run(*COMPILE)
     assert (code, err, compiler.target) == (0, "", "hip:gfx942")
     assert "compiled for gfx942: 2 launches" in out and "no verdict" in out
+    assert compiler.precision == "own"
+
+
+def test_compile_only_in_another_precision_compiles_for_it(run, folder, compiler):
+    compiler.result = CompileResult(1, ())
+    arguments = [*COMPILE, "--precision", "fp16", "--language", "tilelang", "--arch", "sm_90a"]
+    code, out, err = run(*arguments)
+    assert (code, err, compiler.precision) == (0, "", "fp16")
+    assert "compiled for sm_90a: 1 kernel\n" in out
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.env import context_cost
-from benchmarks.sections import ELSEWHERE, RESULTS, SECTIONS
+from benchmarks.sections import ELSEWHERE, LANGUAGES, RESULTS, SECTIONS
 from kernelgym.cli.redteam import RedteamCommand
 from kernelgym.prompts.observer import HISTORY_TOKENS
 
@@ -21,12 +21,19 @@ LONGEST = 250  # lines: a reader looks for an answer, raw tables are in benchmar
 
 
 def test_page_is_what_the_results_say() -> None:
-    assert tables.differences(WRITTEN) == [], "run `python -m benchmarks.tables`"
+    assert tables.differences(WRITTEN, tables.page()) == [], "run `python -m benchmarks.tables`"
+
+
+def test_tables_of_the_page_on_languages_are_what_the_results_say() -> None:
+    written = tables.LANGUAGES_PAGE.read_text()
+    wanted = tables.languages_page(written)
+    assert tables.differences(written, wanted) == [], "run `python -m benchmarks.tables`"
+    assert "| `triton` | softmax | correct |" in wanted and "| new source |" in wanted
 
 
 def test_changed_figure_is_found() -> None:
     assert "| 98.4 |" in WRITTEN
-    found = tables.differences(WRITTEN.replace("| 98.4 |", "| 98.5 |"))
+    found = tables.differences(WRITTEN.replace("| 98.4 |", "| 98.5 |"), tables.page())
     assert len(found) == 2 and "| 98.5 |" in found[0] and "| 98.4 |" in found[1]
 
 
@@ -38,7 +45,7 @@ def test_page_is_short_and_names_every_result_file() -> None:
     assert not shown & set(ELSEWHERE)
 
 
-@pytest.mark.parametrize("command", sorted({answer.command for answer in ANSWERS}))
+@pytest.mark.parametrize("command", sorted({answer.command for answer in (*ANSWERS, *LANGUAGES)}))
 def test_command_and_its_options_exist(command: str) -> None:
     if command.startswith("git "):
         return  # a program of an earlier commit, whose feature is gone

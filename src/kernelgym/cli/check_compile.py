@@ -16,7 +16,7 @@ from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
 from kernelgym.errors import UnsupportedLanguage, UsageError
 from kernelgym.languages import LANGUAGES, language
-from kernelgym.rulesets import ruleset
+from kernelgym.rulesets import precise_rules
 from kernelgym.types import Kernel
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ def compile_kernel(command: CheckCommand) -> int:
     from kernelgym.judge import LocalEvaluator
     from kernelgym.judging_memory import parse_bytes
 
-    rules = dataclasses.replace(ruleset(command.ruleset), front_end=target, cuda_on_cpu=True)
+    rules = precise_rules(command.ruleset, command.precision)
+    rules = dataclasses.replace(rules, front_end=target, cuda_on_cpu=True)
     problem = judging.problem_at(command.problem, sizes=command.sizes)
     kernel = Kernel(judging.read_text(command.file, "kernel file"), entry.name)
     memory = parse_bytes(command.memory)
@@ -87,8 +88,11 @@ def compile_kernel(command: CheckCommand) -> int:
         print(json.dumps({**told, "complaints": complaints, "note": _NO_VERDICT}))
         return 0 if found.compiled else 1
     if found.compiled:
-        what = "launches" if entry.is_interpreted("cpu") else "extensions"
-        print_text(f"compiled for {command.arch}: {found.launches} {what}", "bold green")
+        one, many = ("kernel", "kernels") if entry.half else ("extension", "extensions")
+        if entry.is_interpreted("cpu"):
+            one, many = "launch", "launches"
+        what = f"{found.launches} {one if found.launches == 1 else many}"
+        print_text(f"compiled for {command.arch}: {what}", "bold green")
     else:
         print_text(f"not compiled for {command.arch}", "bold red")
     for complaint in complaints:

@@ -195,7 +195,6 @@ def _print_case(title: str, outcome: RedTeamOutcome) -> None:
     said = _said(outcome)
     speed = f" {verdict.speedup_low:.2f}x" if verdict.timed else ""
     because = f" (open: {entry.open})" if entry.open else ""
-    because += f" (never run before: {entry.never_run})" if entry.never_run else ""
     style = "dim" if outcome.result == "open" else "bold red"
     print_text(f"{title}: {entry.name}{because}", style)
     print_text(f"  {entry.what}")

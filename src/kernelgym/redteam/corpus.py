@@ -65,9 +65,6 @@ class CorpusEntry:
     finding that says so."""
     open: str = ""
     """Reason why the judge cannot catch the exploit; empty if the judge must."""
-    never_run: str = ""
-    """What was done in place of running the kernel, if it never ran: a surprising verdict may then
-    come from the kernel itself. Empty if it did run."""
 
     @property
     def kernel(self) -> Kernel:

@@ -14,7 +14,6 @@ comments::
 Exploits may add ``accepted_if`` (``"correct"``, or ``"speedup > 1.5"``: correct, timed and
 ``speedup_low`` above that), ``caught_by`` (statuses or codes of which one is expected) and
 ``open`` (why the judge cannot catch it). Honest files have no ``class``. Either kind may add
-``never_run``, which says of a kernel that was never launched what was done with it instead, and
 ``style``, which tells what it has in common with others: ``kernelgym redteam --sample`` judges one
 kernel of each. An exploit's style is its class unless it says so, an honest kernel's its slug.
 
@@ -98,7 +97,6 @@ def read_entry(
         faster_than=threshold,
         caught_by=fields.strings("caught_by"),
         open=fields.text("open"),
-        never_run=fields.text("never_run"),
     )
 
 
@@ -170,7 +168,7 @@ class _Fields:
     """Fields of a corpus file's header; unknown fields are refused."""
 
     def __init__(self, header: Mapping[str, Any], kind: str) -> None:
-        known = ["problem", "devices", "what", "style", "never_run"]
+        known = ["problem", "devices", "what", "style"]
         if kind == "exploit":
             known += ["class", "accepted_if", "caught_by", "open"]
         for name in header:
