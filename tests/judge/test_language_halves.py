@@ -305,3 +305,8 @@ def test_tilelang_error_quotes_the_kernel_s_line(tmp_path: Any) -> None:
     told = tilelang.describe_error(raised.value, str(kernel))
     assert told["compile"] is True and told["text"].endswith("--> kernel.py:2\n    parse()")
     assert tilelang.describe_error(ValueError("of torch"), str(kernel)) == {}
+    source = "def func():\n    __call__()\ndef __call__():\n    raise ValueError('shape[0]')\n"
+    exec(compile(source, "/site/tilelang/jit/adapter/tvm_ffi.py", "exec"), inner)
+    with pytest.raises(ValueError) as raised:
+        scope["main"](inner["func"])
+    assert tilelang.describe_error(raised.value, str(kernel)) == {}  # of a launch's arguments

@@ -23,7 +23,8 @@ import torch
 
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
 _ERROR = re.compile(r"\b(error|Error)\b")
-_LAUNCHES = frozenset({"counted", "func", "tvm_ffi_wrapper"})
+_LAUNCH = "func"
+"""Name of an adapter's function, which launches a kernel."""
 _LONGEST = 8000
 
 _compiled: list[str] | None = None
@@ -200,20 +201,18 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
 
     Nothing for errors at a launch, and for errors outside of TileLang.
     """
-    lines, compiles = [], False
+    lines, inside = [], list[str]()
     for frame, line in walk_tb(error.__traceback__):
         code = frame.f_code
         if code.co_filename == source_file:
             lines.append(line)
-        inside = f"{os.sep}tilelang{os.sep}" in code.co_filename
-        compiles |= inside and code.co_name not in _LAUNCHES
-        if inside and code.co_name in _LAUNCHES:
-            compiles = isinstance(error, TileLangBuildFailed)
-    if not (compiles or isinstance(error, TileLangBuildFailed)):
+        if f"{os.sep}tilelang{os.sep}" in code.co_filename:
+            inside.append(code.co_name)
+    built = isinstance(error, TileLangBuildFailed)
+    # Arguments that do not fit are refused below a launch, in frames named after C++ functions.
+    if not (built or (inside and _LAUNCH not in inside)):
         return {}
-    text = str(error)
-    if not isinstance(error, TileLangBuildFailed):
-        text = _without_own_frames(text)
+    text = str(error) if built else _without_own_frames(str(error))
     if lines:
         quoted = linecache.getline(source_file, lines[-1]).rstrip()
         text = f"{text}\n  --> kernel.py:{lines[-1]}\n{quoted}"
