@@ -5,9 +5,8 @@ Run ``python -m benchmarks.languages.run --device cuda:0 [--parts PARTS] [--lang
 off goes on; a FILE of another GPU is refused.
 
 `kernels`: the three problems of `problems` in fp16, by the kernels of `kernels` and by three of the
-red team's corpus, each judged under ``strict``: status, speedup with its lower bound, kernel time,
-and for the norm and the softmax the share of the device's memory bandwidth (one read and one write
-of the tensor). All are built before any is timed, and one worker times them.
+red team's corpus, each judged under ``strict``: status, speedup with its lower bound and kernel
+time. All are built before any is timed, and one worker times them.
 `verdicts`: how long a verdict on a language's sample takes, and its stages: the first one, which
 starts a worker with an empty cache; one on a source never seen, which compiles to other code; and
 one on a source seen before.
@@ -35,7 +34,6 @@ from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.languages import LANGUAGES, check_language
-from kernelgym.prompts.hardware import known_gpu
 from kernelgym.redteam.corpus import RedTeamOutcome
 from kernelgym.testing import SAMPLE_PROBLEM
 from kernelgym.types import Job, Kernel, Problem, Verdict
@@ -44,8 +42,8 @@ PARTS = ("kernels", "verdicts", "batch", "corpus")
 FOLDER = Path(__file__).parent
 CORPUS = FOLDER.parents[1] / "tests" / "adversarial"
 PROBLEMS = ("linear_gelu", "rmsnorm", "softmax")
-MOVED = ("rmsnorm", "softmax")
-"""Problems whose kernels read their input once and write as much."""
+MOVED_BYTES = {"rmsnorm": 2 * 8192 * 4096 * 2, "softmax": 2 * 8192 * 4096 * 2}
+"""Bytes of the problems whose kernels read their input once and write as much."""
 OF_THE_CORPUS = {
     "softmax gluon": "softmax_row_a_program.gluon",
     "softmax tilelang": "fp16_softmax_fragments.tilelang",
@@ -142,8 +140,6 @@ def varied(sample: str, part: float) -> str:
 
 def judge_kernels(run: Run, languages: Sequence[str]) -> None:
     """Judge the kernels of the three problems in several languages."""
-    hardware = known_gpu(gpu(run.options.device).get("gpu", ""))
-    rows, columns, size = 8192, 4096, 2
     names = [(language, name) for language in languages for name in PROBLEMS]
     names = [each for each in names if run.wants("kernels", " ".join(each))]
     jobs = [
@@ -156,12 +152,8 @@ def judge_kernels(run: Run, languages: Sequence[str]) -> None:
         for (language, name), job in zip(names, jobs, strict=True):
             if not run.wants("kernels", f"{language} {name}"):
                 return
-            found = described(judge.evaluate(job.problem, job.kernel))
-            peak = hardware.bandwidth_gb_s if hardware is not None else 0.0
-            if name in MOVED and found["kernel_ms"] and peak:
-                moved = 2 * rows * columns * size / (found["kernel_ms"] * 1e-3)
-                found["share_of_bandwidth"] = moved / (peak * 1e9)
-            run.keep("kernels", f"{language} {name}", found)
+            verdict = judge.evaluate(job.problem, job.kernel)
+            run.keep("kernels", f"{language} {name}", described(verdict))
 
 
 def judge_samples(run: Run, language: str) -> None:

@@ -5,9 +5,13 @@ Contract: a function is given the content of ``languages_h100.json`` and returns
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from benchmarks.languages.run import MOVED_BYTES
 from benchmarks.table_rows import number, percent, table
+from kernelgym.languages import LANGUAGES
+from kernelgym.prompts.hardware import known_gpu
 
 __all__ = ["kernels", "verdict_times"]
 
@@ -15,14 +19,22 @@ _PROBLEMS = {"rmsnorm": "RMSNorm", "softmax": "softmax", "linear_gelu": "linear 
 _KINDS = ("first", "new_source", "seen_before")
 
 
+def _in_order(result: tuple[str, Any]) -> tuple[int, str]:
+    """Return the place of a language's result in tables: languages as in `LANGUAGES`."""
+    language, _, problem = result[0].partition(" ")
+    return list(LANGUAGES).index(language), problem
+
+
 def kernels(data: Any) -> str:
     """Return what became of each language's kernel of the three problems."""
-    rows = []
-    for key, found in data["kernels"].items():
+    known, rows = known_gpu(data["machine"]["gpu"]), []
+    peak = known.bandwidth_gb_s if known is not None else math.inf
+    for key, found in sorted(data["kernels"].items(), key=_in_order):
         language, problem = key.split(" ")
         speeds = [found["speedup"], found["speedup_low"]]
         cells = [f"{speed:.2f}" if speed else "-" for speed in speeds]
-        share = found.get("share_of_bandwidth")
+        moved, milliseconds = MOVED_BYTES.get(problem), found["kernel_ms"]
+        share = moved / (milliseconds * 1e6) / peak if moved and milliseconds else None
         cells.append(percent(share) if share else "-")
         rows.append([f"`{language}`", _PROBLEMS[problem], found["status"], *cells])
     head = ["language", "problem", "status", "speedup", "at least", "share of bandwidth"]
@@ -32,7 +44,7 @@ def kernels(data: Any) -> str:
 def verdict_times(data: Any) -> str:
     """Return seconds of verdicts on each language's sample."""
     rows = []
-    for language, found in data["verdicts"].items():
+    for language, found in sorted(data["verdicts"].items(), key=_in_order):
         batch = data.get("batch", {}).get(language)
         cells = [number(found[kind]["s"]) for kind in _KINDS]
         rows.append([f"`{language}`", *cells, number(batch["s_a_kernel"]) if batch else "-"])

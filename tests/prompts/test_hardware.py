@@ -8,7 +8,9 @@ from kernelgym.errors import UnknownName
 from kernelgym.prompts.hardware import GPUS, Hardware, hardware_of, known_gpu
 
 
-@pytest.mark.parametrize("name", [*GPUS, "nvidia h100", "rtx_4090", "amd instinct_mi300x"])
+@pytest.mark.parametrize(
+    "name", [*GPUS, "nvidia h100", "rtx_4090", "amd instinct_mi300x", "NVIDIA H100 80GB HBM3"]
+)
 def test_a_known_name_brings_all_facts(name: str) -> None:
     facts = known_gpu(name)
     assert facts is not None and facts.name.startswith(("NVIDIA ", "AMD "))
@@ -22,6 +24,12 @@ def test_a_known_name_brings_all_facts(name: str) -> None:
 def test_lanes_of_a_wave_are_told_of_amd_gpus_alone(architecture: str, told: str) -> None:
     text = str(Hardware("mine", architecture))
     assert ("Lanes of a wave" in text) == bool(told) and told in text
+
+
+def test_name_of_a_driver_brings_the_facts_of_its_card_and_no_other() -> None:
+    assert known_gpu("NVIDIA H100 80GB HBM3") is GPUS["H100"]
+    assert known_gpu("NVIDIA GeForce RTX 4090") is GPUS["RTX 4090"]
+    assert known_gpu("NVIDIA H100 PCIe") is None
 
 
 def test_facts_and_mappings_are_taken_as_they_are() -> None:

@@ -95,9 +95,11 @@ GPUS = {
 
 
 def known_gpu(name: str) -> Hardware | None:
-    """Return the facts of a GPU by its name, or None."""
+    """Return the facts of a GPU by its name, or by the one that its driver tells; or None."""
     wanted = " ".join(name.upper().replace("_", " ").split())
-    wanted = wanted.removeprefix("NVIDIA ").removeprefix("AMD ").removeprefix("INSTINCT ")
+    for maker in ("NVIDIA ", "AMD ", "INSTINCT ", "GEFORCE ", "TESLA "):
+        wanted = wanted.removeprefix(maker)
+    wanted = wanted.removesuffix(" 80GB HBM3").removesuffix("-SXM4-80GB")  # H100, A100
     return next((facts for known, facts in GPUS.items() if known == wanted), None)
 
 
