@@ -6,10 +6,7 @@ import contextlib
 import dataclasses
 import os
 import secrets
-import socket
 import subprocess
-import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Sequence
@@ -24,6 +21,7 @@ from kernelgym.errors import JudgeError, UsageError
 from kernelgym.judge.environment import of_trusted
 from kernelgym.judge.outcome import JudgeFailure
 from kernelgym.judge.processes.scratch import remove_folder
+from kernelgym.judge.processes.trusted_process import TrustedProcess, fields_of
 from kernelgym.judge.starvation import Starvation
 from kernelgym.judge.untrusted import protocol
 from kernelgym.rulesets import Ruleset
@@ -60,30 +58,21 @@ class WorkerProcess:
         # The worker limits the kernel's time. This limits the worker's own, and the problem's code.
         self._job_s = 3 * limits.run_s + 3 * limits.build_s + ruleset.timing.budget_s
         self._job_s += _REFERENCE_S + _FIRST_BUILD_S
-        self._socket, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
-        self._errors = tempfile.TemporaryFile()
         # The worker's candidates see this device only, so they make no context on another one.
         own, visible = alone(device, os.environ)
         # -P: a file in the current folder must not be imported in place of a library of the judge.
-        command = [sys.executable, "-P", "-m", "kernelgym.judge.worker"]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno()), str(lifeline)],
-                pass_fds=(theirs.fileno(), lifeline),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                env=_environment(folder, visible),
-                start_new_session=True,
-            )
+        self._process = TrustedProcess(
+            ["-P", "-m", "kernelgym.judge.worker"],
+            _environment(folder, visible),
+            after=[str(lifeline)],
+            pass_fds=[lifeline],
+        )
         os.close(lifeline)
         self._decoder = protocol.Decoder(1 << 30)
         self._jobs = 0
         scratch = folder.absolute() / "scratch" / secrets.token_hex(8)
-        self._finalizer = weakref.finalize(
-            self, _end, self._process, self._socket, self._lifeline, self._errors, scratch
-        )
+        self._finalizer = weakref.finalize(self, _end, self._process, self._lifeline, scratch)
         _living.add(self)
         self._ask(
             {
@@ -114,11 +103,8 @@ class WorkerProcess:
                 allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        answer = self._job(problem, {"kernels": [*map(_fields, kernels)], "seed": seed})
-        if "failed" in answer:
-            return JudgeFailure(answer["failed"], answer["code"])
-        verdicts = answer["verdicts"]
-        return None if verdicts is None else tuple(map(Verdict.from_dict, verdicts))
+        done = self._job("judge", problem, kernels, seed=seed)
+        return tuple(map(Verdict.from_dict, done)) if isinstance(done, list) else done
 
     def build(self, problem: Problem, kernel: Kernel) -> Build | JudgeFailure | None:
         """Have the worker build a kernel's extensions.
@@ -134,10 +120,8 @@ class WorkerProcess:
             UsageError: If the host does not allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        answer = self._job(problem, {"build": _fields(kernel)})
-        if "failed" in answer:
-            return JudgeFailure(answer["failed"], answer["code"])
-        return None if answer["build"] is None else Build.from_dict(answer["build"])
+        done = self._job("build", problem, [kernel])
+        return Build.from_dict(done) if isinstance(done, dict) else done
 
     def compile_only(self, problem: Problem, kernel: Kernel) -> CompileResult | JudgeFailure:
         """Have the worker compile a kernel for its ruleset's GPU without judging it.
@@ -153,11 +137,10 @@ class WorkerProcess:
             UsageError: If the host does not allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        answer = self._job(problem, {"compile": _fields(kernel)})
-        if "failed" in answer:
-            return JudgeFailure(answer["failed"], answer["code"])
-        found = answer["compile"]
-        return CompileResult(found["launches"], tuple(found["complaints"]))
+        done = self._job("compile", problem, [kernel])
+        if isinstance(done, JudgeFailure):
+            return done
+        return CompileResult(done["launches"], tuple(done["complaints"]))
 
     def profile(
         self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float
@@ -171,11 +154,9 @@ class WorkerProcess:
             UsageError: If the host does not allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        asked = {"profile": _fields(kernel), "metrics": list(metrics), "timeout_s": timeout_s}
-        answer = self._job(problem, asked)
-        if "failed" in answer:
-            return JudgeFailure(answer["failed"], answer["code"])
-        return Counters.from_dict(answer["profile"])
+        asked = {"metrics": list(metrics), "timeout_s": timeout_s}
+        done = self._job("profile", problem, [kernel], **asked)
+        return done if isinstance(done, JudgeFailure) else Counters.from_dict(done)
 
     def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:
         """Have the worker prepare a compiled baseline.
@@ -185,42 +166,42 @@ class WorkerProcess:
             JudgeError: If the judge or the problem's own code fails.
             OSError: If the worker is lost; or EOFError.
         """
-        answer = self._job(problem, {"baseline": {"refresh": refresh}})
-        if "failed" in answer:
-            raise JudgeError(answer["failed"])
-        return Baseline.from_dict(answer["baseline"])
+        done = self._job("baseline", problem, refresh=refresh)
+        if isinstance(done, JudgeFailure):
+            raise JudgeError(done.message)
+        return Baseline.from_dict(done)
 
-    def _job(self, problem: Problem, what: dict[str, Any]) -> dict[str, Any]:
+    def _job(
+        self, what: str, problem: Problem, kernels: Sequence[Kernel] = (), **more: Any
+    ) -> Any | JudgeFailure:
         self._jobs += 1
-        answer = self._ask({"job": self._jobs, "problem": _fields(problem), **what})
+        nouns = {"problem": fields_of(problem), "kernels": [*map(fields_of, kernels)]}
+        answer = self._ask({"job": self._jobs, "what": what, **nouns, **more})
         if answer["job"] != self._jobs:
             raise ValueError(f"the answer to job {answer['job']} came for job {self._jobs}")
         if "refused" in answer:
             raise UsageError(answer["refused"])
-        return answer
+        if "failed" in answer:
+            return JudgeFailure(answer["failed"], answer["code"])
+        return answer["done"]
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         deadline, starvation = time.monotonic() + self._job_s, Starvation(self._job_s)
-        starvation.begin(self._process.pid)
+        starvation.begin(self._process.popen.pid)
         try:
-            self._socket.settimeout(self._job_s)
-            protocol.send(self._socket, message)
+            self._process.socket.settimeout(self._job_s)
+            protocol.send(self._process.socket, message)
             while True:
-                self._socket.settimeout(min(max(1e-3, deadline - time.monotonic()), _LOOK_S))
+                self._process.socket.settimeout(
+                    min(max(1e-3, deadline - time.monotonic()), _LOOK_S)
+                )
                 with contextlib.suppress(TimeoutError):
-                    return protocol.receive(self._socket, self._decoder)[0]
+                    return protocol.receive(self._process.socket, self._decoder)[0]
                 deadline += starvation.more_s()
                 if time.monotonic() >= deadline:
                     raise TimeoutError("timed out")
         except EOFError:
-            raise EOFError(self._complaint()) from None
-
-    def _complaint(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"it exited with {self._process.returncode}"
+            raise EOFError(self._process.complaint()) from None
 
     def close(self) -> None:
         """End the worker and all processes that it started."""
@@ -232,7 +213,7 @@ class WorkerProcess:
         For a forked child: the worker belongs to its parent.
         """
         if self._finalizer.detach() is not None:
-            self._socket.close()
+            self._process.socket.close()
             os.close(self._lifeline)
 
 
@@ -252,30 +233,13 @@ def _environment(folder: Path, visible: dict[str, str]) -> dict[str, str]:
     return environment
 
 
-def _end(
-    process: subprocess.Popen[bytes],
-    sock: socket.socket,
-    lifeline: int,
-    errors: Any,
-    scratch: Path,
-) -> None:
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)  # wakes a thread that still waits for an answer
-    sock.close()
+def _end(process: TrustedProcess, lifeline: int, scratch: Path) -> None:
+    process.hang_up()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(1.0)  # an idle worker ends by itself and removes its files
+        process.popen.wait(1.0)  # an idle worker ends by itself and removes its files
     os.close(lifeline)
-    try:
-        process.wait(3.0)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    errors.close()
+    process.end(3.0)
     remove_folder(scratch)
-
-
-def _fields(noun: Problem | Kernel) -> dict[str, Any]:
-    return {f.name: getattr(noun, f.name) for f in dataclasses.fields(noun) if f.init}
 
 
 _living: weakref.WeakSet[WorkerProcess] = weakref.WeakSet()

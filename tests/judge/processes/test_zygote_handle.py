@@ -335,7 +335,7 @@ def _cpu_ticks(pid):
 
 @pytest.mark.slow
 def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
-    process, deadline = for_a_gpu._process, time.monotonic() + 60.0
+    process, deadline = for_a_gpu._process.popen, time.monotonic() + 60.0
     waits, before = False, None
     while not waits and time.monotonic() < deadline and process.poll() is None:
         assert not for_a_gpu.pump(1.0)
@@ -350,10 +350,10 @@ def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
 
 
 def test_one_that_ends_before_says_why(for_a_gpu):
-    for_a_gpu._errors.write(b"ImportError: no torch\n")
-    for_a_gpu._errors.flush()
+    for_a_gpu._process._errors.write(b"ImportError: no torch\n")
+    for_a_gpu._process._errors.flush()
     for_a_gpu.meet((9, 0), "")
-    os.kill(for_a_gpu._process.pid, signal.SIGKILL)
+    os.kill(for_a_gpu._process.popen.pid, signal.SIGKILL)
     with pytest.raises(JudgeError, match="the zygote did not start: ImportError: no torch"):
         for_a_gpu.wait_ready()
 

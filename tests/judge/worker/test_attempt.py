@@ -317,7 +317,7 @@ def test_what_has_begun_to_come_is_waited_for_and_no_second_one_is_started(proce
 def test_what_has_begun_to_come_ends_with_the_others(processes):
     processes.begin("cpp")
     (begun,) = processes._begun.values()
-    pid = begun._process.pid
+    pid = begun._process.popen.pid
     processes.close()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

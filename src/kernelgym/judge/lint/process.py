@@ -12,10 +12,6 @@ import dataclasses
 import os
 import queue
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import weakref
@@ -26,6 +22,7 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.hygiene import Hygiene, read_kept, write_kept
 from kernelgym.judge.environment import of_trusted
+from kernelgym.judge.processes.trusted_process import TrustedProcess, fields_of
 from kernelgym.judge.untrusted import protocol
 from kernelgym.paths import hygiene_folder
 from kernelgym.pretrained import what_is_missing
@@ -52,26 +49,16 @@ class HygieneProcess:
 
     def __init__(self, rules: Ruleset, device: str, memory_bytes: int = 0) -> None:
         self._rules, self._device, self._memory_bytes = rules, device, memory_bytes
-        self._socket, theirs = socket.socketpair()
         self._decoder = protocol.Decoder()
-        self._errors = tempfile.TemporaryFile()
         # -P: otherwise a file in the current folder could replace a library that the judge imports.
-        command = [sys.executable, "-P", "-m", "kernelgym.judge.lint"]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                env=of_trusted() | {"OMP_WAIT_POLICY": "PASSIVE"},
-                start_new_session=True,
-            )
-        self._finalizer = weakref.finalize(self, _end, self._process, self._socket, self._errors)
+        self._process = TrustedProcess(
+            ["-P", "-m", "kernelgym.judge.lint"], of_trusted() | {"OMP_WAIT_POLICY": "PASSIVE"}
+        )
+        self._finalizer = weakref.finalize(self, _end, self._process)
         try:
             self._receive(time.monotonic() + _START_S)
         except (OSError, EOFError, protocol.ProtocolError) as error:
-            text = f"{type(error).__name__} {self._complaint()}".strip()
+            text = f"{type(error).__name__} {self._process.complaint()}".strip()
             self.close()
             raise JudgeError(f"the process that tests problems did not start: {text}") from None
 
@@ -89,9 +76,8 @@ class HygieneProcess:
         """
         found: list[tuple[str, str]] = []
         deadline = time.monotonic() + timeout_s
-        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem) if f.init}
         job = {
-            "problem": fields,
+            "problem": fields_of(problem),
             "ruleset": dataclasses.asdict(self._rules),
             "device": self._device,
             "seconds": timeout_s * _GRACE_S,
@@ -99,7 +85,7 @@ class HygieneProcess:
         }
         untested = None
         try:
-            protocol.send(self._socket, job)
+            protocol.send(self._process.socket, job)
             while "ended" not in (message := self._receive(deadline)):
                 if "reason" in message:
                     found.append((str(message["reason"]), str(message["detail"])))
@@ -117,25 +103,20 @@ class HygieneProcess:
             untested = f"not done after {timeout_s:g} s"
             self.close()
         except (OSError, EOFError, protocol.ProtocolError) as error:
-            untested = f"the testing process was lost: {type(error).__name__} {self._complaint()}"
+            untested = (
+                f"the testing process was lost: {type(error).__name__} {self._process.complaint()}"
+            )
             self.close()
         return _result(problem, self._rules, self._device, found, untested)
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while (message := self._decoder.next()) is None:
-            self._socket.settimeout(max(1e-3, deadline - time.monotonic()))
-            data = self._socket.recv(1 << 16)
+            self._process.socket.settimeout(max(1e-3, deadline - time.monotonic()))
+            data = self._process.socket.recv(1 << 16)
             if not data:
                 raise EOFError
             self._decoder.feed(data)
         return message
-
-    def _complaint(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1][:500] if lines else f"(exit code {self._process.returncode})"
 
     def close(self) -> None:
         """End the process and its children; a second call does nothing."""
@@ -261,11 +242,8 @@ def _how_it_ended(code: int) -> str:
     return f"its process ended with exit code {code}"
 
 
-def _end(process: subprocess.Popen[bytes], sock: socket.socket, errors: Any) -> None:
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)  # else a thread in `recv` would wait until its deadline
-    sock.close()
+def _end(process: TrustedProcess) -> None:
+    process.hang_up()
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    errors.close()
+        os.killpg(process.popen.pid, signal.SIGKILL)
+    process.end()

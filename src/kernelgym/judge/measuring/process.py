@@ -21,6 +21,7 @@ from typing import Any
 
 from kernelgym.errors import JudgeError
 from kernelgym.judge.environment import of_trusted
+from kernelgym.judge.processes.trusted_process import fields_of
 from kernelgym.pretrained import what_is_missing
 from kernelgym.reference_time import ReferenceTime, TimeSetting
 from kernelgym.rulesets import Ruleset
@@ -62,9 +63,8 @@ def measure_reference(
     elif 0 < memory_bytes < needed:
         result = {"message": too_large(problem.id, needed, memory_bytes, device)}
     else:
-        fields = {f.name: getattr(problem, f.name) for f in dataclasses.fields(problem) if f.init}
         job = {
-            "problem": fields,
+            "problem": fields_of(problem),
             "setting": dataclasses.asdict(setting),
             "device": device,
             "trials": trials,

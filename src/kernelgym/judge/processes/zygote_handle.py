@@ -10,10 +10,6 @@ import contextlib
 import json
 import os
 import select
-import socket
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +18,7 @@ from pathlib import Path
 from kernelgym.errors import JudgeError
 from kernelgym.judge.environment import ZYGOTE, header_folders, kept_variables
 from kernelgym.judge.processes.candidate_handle import USUAL, Candidate, CandidateKind
+from kernelgym.judge.processes.trusted_process import TrustedProcess
 from kernelgym.judge.sandbox.paths import (
     compiler_paths,
     driver_paths,
@@ -94,8 +91,6 @@ class Zygote:
         self._wanted: set[CandidateKind] = set()
         self._preloaded: set[str] = set()
         self._decoder = protocol.Decoder()
-        self._errors = tempfile.TemporaryFile()
-        self._control, theirs = socket.socketpair()
         plan = {
             "readable": readable,
             "listable": listable_paths(),
@@ -116,17 +111,12 @@ class Zygote:
                 "variables": header_folders(),
             }
         )
-        program = str(_PROGRAM)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-B", program, str(theirs.fileno()), config],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors,
-                pass_fds=(theirs.fileno(),),
-                env=_clean_environment(family.interpreted, scratch_root),
-                start_new_session=True,
-            )
+        self._process = TrustedProcess(
+            ["-I", "-B", str(_PROGRAM)],
+            _clean_environment(family.interpreted, scratch_root),
+            after=[config],
+        )
+        self._control = self._process.socket
         self.tier = ""
 
     def meet(self, capability: tuple[int, int], shared: str) -> None:
@@ -164,7 +154,7 @@ class Zygote:
         deadline = time.monotonic() + _START_S
         while not self.tier:
             if not self.pump(max(0.0, deadline - time.monotonic())):
-                raise JudgeError(f"the zygote did not start: {self._complaint()}")
+                raise JudgeError(f"the zygote did not start: {self._process.complaint()}")
 
     def take(self, kind: CandidateKind = USUAL) -> Candidate:
         """Return a fresh candidate, one on standby if there is one.
@@ -281,7 +271,7 @@ class Zygote:
             candidate.start(self._control, kind)
         except OSError as error:
             candidate.discard()
-            raise JudgeError(f"the zygote is gone: {error}; {self._complaint()}") from error
+            raise JudgeError(f"the zygote is gone: {error}; {self._process.complaint()}") from error
         return candidate
 
     def pump(self, timeout_s: float) -> bool:
@@ -350,11 +340,6 @@ class Zygote:
         except OSError as error:
             raise JudgeError("the zygote is gone") from error
 
-    def _complaint(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
-
     def close(self) -> None:
         """End the zygote; the operating system ends every candidate with it."""
         for candidate in [*self._all_standing(), *self._coming.values()]:
@@ -363,12 +348,7 @@ class Zygote:
         self._standby.clear()
         self._coming.clear()
         self._control.close()
-        try:
-            self._process.wait(_KILL_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._errors.close()
+        self._process.end(_KILL_S)
 
 
 def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:

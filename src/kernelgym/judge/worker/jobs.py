@@ -50,25 +50,8 @@ def prepare_ahead(worker: Worker, jobs: socket.socket) -> None:
 
 def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
     """Do one job; return the answer's fields."""
-    problem = Problem(**job["problem"])
-    if "baseline" in job:
-        return _prepare(worker, problem, **job["baseline"])
     try:
-        if "build" in job:
-            built = worker.build(Kernel(**job["build"]))
-            return {"build": None if built is None else dataclasses.asdict(built)}
-        if "compile" in job:
-            return {
-                "compile": dataclasses.asdict(
-                    worker.compile_only(problem, Kernel(**job["compile"]))
-                )
-            }
-        if "profile" in job:
-            kernel = Kernel(**job["profile"])
-            counters = worker.profile(problem, kernel, job["metrics"], job["timeout_s"])
-            return {"profile": dataclasses.asdict(counters)}
-        kernels = [Kernel(**fields) for fields in job["kernels"]]
-        verdicts = worker.judge(problem, kernels, job["seed"])
+        return {"done": _do(worker, job)}
     except UsageError as error:
         return {"refused": str(error)}
     except DeviceLost as error:
@@ -76,16 +59,24 @@ def _answer(worker: Worker, job: dict[str, Any]) -> dict[str, Any]:
         return {"failed": str(error), "code": "device_lost"}
     except Exception as error:  # the boundary: an error raised up to here is the judge's failure
         worker.reset()
-        return {"failed": f"{type(error).__name__}: {error}", "code": "judge_failed"}
-    return {"verdicts": None if verdicts is None else [each.to_dict() for each in verdicts]}
+        text = str(error) if isinstance(error, JudgeError) else f"{type(error).__name__}: {error}"
+        return {"failed": text, "code": "judge_failed"}
 
 
-def _prepare(worker: Worker, problem: Problem, refresh: bool) -> dict[str, Any]:
-    """Prepare a compiled baseline; return the answer's fields."""
-    try:
-        return {"baseline": worker.prepare_baseline(problem, refresh).to_dict()}
-    except UsageError as error:
-        return {"refused": str(error)}
-    except Exception as error:  # the boundary, as in `_answer`
-        worker.reset()
-        return {"failed": str(error) if isinstance(error, JudgeError) else repr(error)}
+def _do(worker: Worker, job: dict[str, Any]) -> Any:
+    problem = Problem(**job["problem"])
+    kernels = [Kernel(**fields) for fields in job["kernels"]]
+    match job["what"]:
+        case "baseline":
+            return worker.prepare_baseline(problem, job["refresh"]).to_dict()
+        case "build":
+            built = worker.build(*kernels)
+            return None if built is None else dataclasses.asdict(built)
+        case "compile":
+            return dataclasses.asdict(worker.compile_only(problem, *kernels))
+        case "profile":
+            counters = worker.profile(problem, kernels[0], job["metrics"], job["timeout_s"])
+            return dataclasses.asdict(counters)
+        case _:
+            verdicts = worker.judge(problem, kernels, job["seed"])
+            return None if verdicts is None else [each.to_dict() for each in verdicts]
