@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,11 +32,9 @@ def judges(monkeypatch: pytest.MonkeyPatch) -> list[Judge]:
     made: list[Judge] = []
     real = judging.make_evaluator
 
-    def make(
-        device: str, ruleset: str, workers: int = 1, timing: bool = True, memory: str = ""
-    ) -> Judge:
+    def make(device: str, ruleset: str, *options: Any) -> Judge:
         # Its errors are what a user sees.
-        real(device, ruleset, workers, timing, memory).close()
+        real(device, ruleset, *options).close()
         made.append(Judge(ruleset=ruleset, device=device))
         return made[-1]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kernelgym.cli import index, judging
+from kernelgym.cli import judging
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Verdict
 from support.evals import lines_of
@@ -32,7 +32,6 @@ def terminated(monkeypatch: pytest.MonkeyPatch) -> list[ScriptedEvaluator]:
         return made[-1]
 
     monkeypatch.setattr(judging, "make_evaluator", make)
-    monkeypatch.setattr(index, "make_evaluator", make)
     return made
 
 

@@ -65,9 +65,7 @@ def commands(title: str, endpoint: str = "") -> list[list[str]]:
     return [shlex.split(line.replace("$ENDPOINT", endpoint)) for line in lines]
 
 
-def scripted(
-    device: str, ruleset: object, workers: int = 1, timing: bool = True, memory: str = ""
-) -> ScriptedEvaluator:
+def scripted(device: str, ruleset: object, *_: object) -> ScriptedEvaluator:
     return ScriptedEvaluator(ruleset=ruleset, device=device)  # type: ignore[arg-type]
 
 

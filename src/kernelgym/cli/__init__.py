@@ -27,6 +27,7 @@ from typing import Annotated, Any
 from kernelgym import __version__
 from kernelgym.cli.baseline import BaselineCommand
 from kernelgym.cli.check import CheckCommand
+from kernelgym.cli.console import say
 from kernelgym.cli.device import DeviceCommand
 from kernelgym.cli.eval import EvalCommand
 from kernelgym.cli.export import ExportCommand, RescoreCommand
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with ended_by_sigterm() as interrupted:
             for line in take_working_folder():
-                _say(line)
+                say(line)
             code = _run(list(sys.argv[1:] if argv is None else argv), interrupted)
             sys.stdout.flush()
             return code
@@ -135,15 +136,19 @@ def _run(arguments: list[str], interrupted: InterruptCode) -> int:
     except SystemExit:  # help was printed
         return 0
     except KeyboardInterrupt as interrupt:
-        _say(str(interrupt) or "interrupted")
+        say(str(interrupt) or "interrupted")
         return interrupted.value
     except UsageError as error:
-        _say(f"error: {error}", verbose)
+        if verbose:
+            traceback.print_exc()
+        say(f"error: {error}")
         return 2
     except BrokenPipeError:
         raise
     except Exception as error:
-        _say(f"failed: {type(error).__name__}: {error}", verbose)
+        if verbose:
+            traceback.print_exc()
+        say(f"failed: {type(error).__name__}: {error}")
         return 1
 
 
@@ -226,10 +231,3 @@ def option_names(command: type[Command]) -> tuple[str, ...]:
         for field in dataclasses.fields(command)
         if "Positional" not in str(field.type)
     )
-
-
-def _say(text: str, verbose: bool = False) -> None:
-    if verbose:
-        traceback.print_exc()
-    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
-    print(f"kernelgym: {line}", file=sys.stderr)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -13,7 +11,7 @@ import tyro
 from kernelgym.baseline import Baseline
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.lint import chosen_problems
-from kernelgym.cli.options import MemoryOption
+from kernelgym.cli.options import MemoryOption, ResultsOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import parse_bytes
@@ -22,7 +20,7 @@ from kernelgym.types import Problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class BaselineCommand(MemoryOption):
+class BaselineCommand(MemoryOption, ResultsOption):
     """Compile the references of problems with torch.compile, and print their times.
 
     Rulesets whose baseline is "compile" or "best" time kernels against what is prepared here. With
@@ -41,8 +39,6 @@ class BaselineCommand(MemoryOption):
     """Ruleset whose precision and use of TF32 apply: strict or kernelbench."""
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
-    json: str = ""
-    """Path of a JSON file to which all results are written as well."""
     refresh: bool = False
     """Compile references again that were compiled before, or time those again that are in --out."""
     modes: str = ""
@@ -81,13 +77,10 @@ class BaselineCommand(MemoryOption):
         if self.workers != 1:
             raise UsageError("--workers goes with --modes, such as --modes eager,default")
         rules = precise_rules(self.ruleset, self.precision)
-        if self.json and not Path(self.json).resolve().parent.is_dir():
-            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        self.check_json()
         problems = chosen_problems(self.targets)
         results = _prepare(problems, rules, self.device, self.refresh, self.memory)
-        if self.json:
-            text = json.dumps({"results": [result.to_dict() for result in results]}, indent=2)
-            Path(self.json).write_text(text + "\n", "utf-8")
+        self.write_json({"results": [result.to_dict() for result in results]})
         _print(results, rules, self.device)
         return 0 if all(result.prepared for result in results) else 1
 

@@ -18,16 +18,17 @@ from kernelgym.types import Severity, Status, Verdict
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 LOG_CHARS = 3_000
 """Largest number of characters of a kernel's output that are printed."""
 _PLAIN_WIDTH = 10_000
-_STYLES = {
-    Status.CORRECT: "bold green",
-    Status.WRONG: "bold red",
-    Status.REJECTED: "bold magenta",
-    Status.UNAVAILABLE: "bold yellow",
+STYLES = {
+    **{status.value: "bold red" for status in Status},
+    **{"correct": "bold green", "rejected": "bold magenta", "unavailable": "bold yellow"},
+    **{"running": "green", "died": "red", "unknown": "yellow", "interrupted": "yellow"},
 }
+"""Styles of verdicts' statuses and runs' states."""
 _SEVERITIES = {Severity.HARD: "red", Severity.SOFT: "yellow", Severity.INFO: "dim"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -52,6 +53,12 @@ def visible(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def say(text: str) -> None:
+    """Print one line about the command itself on standard error."""
+    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    print(f"kernelgym: {line}", file=sys.stderr, flush=True)
+
+
 def print_text(text: str, style: str = "") -> None:
     """Print text, with control characters as escapes."""
     console().print(visible(text), style=style or None, soft_wrap=True)
@@ -59,18 +66,7 @@ def print_text(text: str, style: str = "") -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a table; columns of numbers are aligned to the right."""
-    from rich.table import Table
-    from rich.text import Text
-
-    cells = [[visible(str(value)) for value in row] for row in rows]
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
-    for index, column in enumerate(columns):
-        numbers = all(re.fullmatch(r"[-+]?[\d.]+x?|-?", row[index]) for row in cells)
-        table.add_column(column, justify="right" if numbers and cells else "left", overflow="fold")
-    for row in cells:
-        # Statuses of verdicts are coloured in every table.
-        table.add_row(*(Text(value, style=_status_style(value)) for value in row))
-    out = console()
+    out, table = console(), table_of(columns, rows, title)
     if out.is_terminal:
         out.print(table)
         return
@@ -80,9 +76,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     out.file.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
 
 
-def _status_style(value: str) -> str:
-    names = {status.value: status for status in Status}
-    return _STYLES.get(names[value], "red") if value in names else ""
+def table_of(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> Table:
+    """Return a table in which statuses of verdicts and states of runs are coloured."""
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [[visible(str(value)) for value in row] for row in rows]
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for index, column in enumerate(columns):
+        numbers = all(re.fullmatch(r"[-+]?[\d.]+x?|-?", row[index]) for row in cells)
+        table.add_column(column, justify="right" if numbers and cells else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(value, style=STYLES.get(value, "")) for value in row))
+    return table
 
 
 def print_source(source: str, language: str = "python") -> None:
@@ -106,7 +112,7 @@ def print_verdict(verdict: Verdict, *, untimed: str = "") -> None:
     from rich.text import Text
 
     out = console()
-    head = Text(verdict.status.value, style=_STYLES.get(verdict.status, "bold red"))
+    head = Text(verdict.status.value, style=STYLES[verdict.status.value])
     if verdict.trials:
         head.append(f"  {verdict.trials_passed} of {verdict.trials} trials passed", style="default")
     out.print(head, soft_wrap=True)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from kernelgym.cli import judging
 from kernelgym.cli.console import print_source, print_table, print_text
-from kernelgym.cli.judging import check_tools, make_evaluator, problem_at
 from kernelgym.cli.options import Command, MemoryOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.languages import LANGUAGES
+from kernelgym.paths import cache_folder
 
 if TYPE_CHECKING:
-    from kernelgym.types import Evaluator
+    from kernelgym.evaluators.base import EvaluatorBase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +119,7 @@ class IndexBuildCommand(MemoryOption):
         names = self.language or (("cuda",) if archives == {"sakana"} else ())
         for name in names:
             try:
-                check_tools(name, self.device)
+                judging.check_tools(name, self.device)
             except UsageError as error:
                 if self.hold_out:
                     raise
@@ -129,18 +128,12 @@ class IndexBuildCommand(MemoryOption):
                     "--include-unverified"
                 ) from None
 
-    @contextlib.contextmanager
-    def _evaluator(self, timing: bool) -> Iterator[Evaluator]:
-        from kernelgym.evaluators.cached import CachedEvaluator
-
-        inner = make_evaluator(
-            self.device, self.ruleset, self.workers, timing and not self.no_timing, self.memory
+    def _evaluator(self, timing: bool) -> EvaluatorBase:
+        timing = timing and not self.no_timing
+        cache = self.verdict_cache or str(cache_folder() / "verdicts")
+        return judging.open_evaluator(
+            self.device, self.ruleset, self.workers, timing, self.memory, cache
         )
-        evaluator = CachedEvaluator(inner, self.verdict_cache or None, owns=True)
-        try:
-            yield evaluator
-        finally:
-            evaluator.close()
 
 
 def _only_language(folder: str) -> str:
@@ -176,7 +169,7 @@ class IndexQueryCommand(Command):
 
         retrieval = Retrieval(self.folder, k=self.k, model=self.model)
         index = load_index(retrieval, self.language or _only_language(self.folder), self.device)
-        problem = problem_at(self.problem)
+        problem = judging.problem_at(self.problem)
         found = index.search(problem, self.k, same_problem=self.same_problem)
         if self.json:
             rows = [

@@ -5,10 +5,10 @@ A kernel that the ruleset refuses is not run: it gets the same verdict as in an 
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernelgym.answers.screening import screen
 from kernelgym.episodes.episode import refusal, with_findings
@@ -20,6 +20,9 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
+if TYPE_CHECKING:
+    from kernelgym.evaluators.base import EvaluatorBase
+
 ALL_DEVICES = "all"
 """Name that stands for every GPU of this machine."""
 ON_RAY = "ray"
@@ -29,109 +32,85 @@ ON_RAY = "ray"
 def make_evaluator(
     device: str,
     ruleset: str | Ruleset,
-    workers: int = 1,
-    timing: bool = True,
-    memory: str = "",
-) -> Evaluator:
-    """Return the evaluator that commands judge with.
-
-    Args:
-        device: Device on which kernels are judged; ``all`` for every GPU of this machine.
-        ruleset: Rules of the verdicts.
-        workers: Number of kernels judged at the same time on each device.
-        timing: Whether correct kernels are timed.
-        memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
-
-    Raises:
-        UsageError: If an argument is unknown, or the GPUs are not of one kind.
-    """
-    from kernelgym.judge import LocalEvaluator
-
-    if device == ALL_DEVICES:
-        return LocalEvaluator(
-            ruleset=ruleset,
-            workers=workers,
-            timing=timing,
-            devices=ALL_DEVICES,
-            memory_bytes=parse_bytes(memory),
-        )
-    return LocalEvaluator(device, ruleset, workers, timing, memory_bytes=parse_bytes(memory))
-
-
-@contextlib.contextmanager
-def open_evaluator(
-    device: str,
-    ruleset: str | Ruleset,
-    workers: int = 1,
-    timing: bool = True,
-    memory: str = "",
-    verdict_cache: str = "",
-    address: str = "",
-) -> Iterator[Evaluator]:
-    """Make the evaluator that a command judges with, and close it at the end of the block.
-
-    Args:
-        device: Device on which kernels are judged.
-        ruleset: Rules of the verdicts.
-        workers: Number of kernels judged at the same time.
-        timing: Whether correct kernels are timed.
-        memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
-        verdict_cache: Folder in which verdicts are kept; empty to keep none.
-        address: Address of a verdict service that judges, ``ray`` for this machine's Ray cluster;
-            empty to judge on this machine.
-
-    Raises:
-        UsageError: If an argument is unknown, verdicts cannot be kept in the folder, or the service
-            judges otherwise than is asked for.
-    """
-    evaluator: Evaluator
-    if address == ON_RAY:
-        evaluator = on_ray(device, ruleset, workers, timing, memory)
-    elif address:
-        evaluator = _service_at(address, device, find_ruleset(ruleset), timing, memory)
-    else:
-        evaluator = make_evaluator(device, ruleset, workers, timing, memory)
-    try:
-        if verdict_cache:
-            from kernelgym.evaluators.cached import CachedEvaluator
-
-            evaluator = CachedEvaluator(evaluator, verdict_cache, owns=True)
-        yield evaluator
-    finally:
-        evaluator.close()
-
-
-def on_ray(
-    device: str,
-    ruleset: str | Ruleset,
-    workers: int | None,
+    workers: int,
     timing: bool,
     memory: str,
     isolation: str = "auto",
-) -> Evaluator:
-    """Return an evaluator on the Ray cluster that this machine or ``RAY_ADDRESS`` belongs to.
+) -> EvaluatorBase:
+    """Return an evaluator of this machine; `open_evaluator` explains the arguments."""
+    from kernelgym.judge import LocalEvaluator
 
-    Args:
-        device: ``cpu``, or a GPU or ``all`` for the cluster's GPUs.
-        ruleset: Rules of the verdicts.
-        workers: Number of kernels judged at the same time by an actor; None for the usual number.
-        timing: Whether correct kernels are timed.
-        memory: Memory budget, such as ``12GB``.
-        isolation: Sandbox tier.
-    """
-    from kernelgym.evaluators.ray_evaluator import RayEvaluator
-
-    return RayEvaluator(
-        device="cuda" if device == ALL_DEVICES else device,
-        ruleset=ruleset,
-        workers=workers,
-        timing=timing,
+    every = device == ALL_DEVICES
+    return LocalEvaluator(
+        "cpu" if every else device,
+        ruleset,
+        workers,
+        timing,
         isolation=isolation,
+        devices=ALL_DEVICES if every else None,
         memory_bytes=parse_bytes(memory),
     )
 
 
-def _service_at(address: str, device: str, rules: Ruleset, timing: bool, memory: str) -> Evaluator:
+def open_evaluator(
+    device: str,
+    ruleset: str | Ruleset,
+    workers: int | None = 1,
+    timing: bool = True,
+    memory: str = "",
+    verdict_cache: str = "",
+    address: str = "",
+    isolation: str = "auto",
+) -> EvaluatorBase:
+    """Return the evaluator that a command judges with, to be closed by it.
+
+    Args:
+        device: Device on which kernels are judged; ``all`` for every GPU of this machine.
+        ruleset: Rules of the verdicts.
+        workers: Number of kernels judged at the same time on each device; None for the usual one.
+        timing: Whether correct kernels are timed.
+        memory: Memory budget, such as ``12GB``; half of the device's memory if empty.
+        verdict_cache: Folder in which verdicts are kept; empty to keep none.
+        address: Address of a verdict service that judges; ``ray`` for the Ray cluster that this
+            machine or ``RAY_ADDRESS`` belongs to; empty to judge on this machine.
+        isolation: Sandbox tier.
+
+    Raises:
+        UsageError: If an argument is unknown, the GPUs are not of one kind, verdicts cannot be kept
+            in the folder, or the service judges otherwise than is asked for.
+    """
+    evaluator: EvaluatorBase
+    if address == ON_RAY:
+        from kernelgym.evaluators.ray_evaluator import RayEvaluator
+
+        evaluator = RayEvaluator(
+            device="cuda" if device == ALL_DEVICES else device,
+            ruleset=ruleset,
+            workers=workers,
+            timing=timing,
+            isolation=isolation,
+            memory_bytes=parse_bytes(memory),
+        )
+    elif address:
+        evaluator = _service_at(address, device, find_ruleset(ruleset), timing, memory)
+    else:
+        evaluator = make_evaluator(
+            device, ruleset, 1 if workers is None else workers, timing, memory, isolation
+        )
+    if not verdict_cache:
+        return evaluator
+    from kernelgym.evaluators.cached import CachedEvaluator
+
+    try:
+        return CachedEvaluator(evaluator, verdict_cache, owns=True)
+    except UsageError:
+        evaluator.close()
+        raise
+
+
+def _service_at(
+    address: str, device: str, rules: Ruleset, timing: bool, memory: str
+) -> EvaluatorBase:
     """Return the evaluator of a service, after making sure that it judges as is asked for."""
     from kernelgym.evaluators.remote import RemoteEvaluator
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ import tyro
 
 from kernelgym.cli.console import print_table, print_text
 from kernelgym.cli.judging import problem_at
-from kernelgym.cli.options import MemoryOption
+from kernelgym.cli.options import MemoryOption, ResultsOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.hygiene import REASONS, Hygiene
@@ -29,7 +28,7 @@ _CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LintCommand(MemoryOption):
+class LintCommand(MemoryOption, ResultsOption):
     """Test whether problems can be passed without work, and whether their references are sound.
 
     Exit code 0 if every problem passed every test, else 1. Complete results are kept, and used by
@@ -47,8 +46,6 @@ class LintCommand(MemoryOption):
     """Rules of the comparison: strict or kernelbench."""
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
-    json: str = ""
-    """Path of a JSON file to which all results are written as well."""
     workers: int = 1
     """Number of problems tested at the same time."""
     sizes: str = "full"
@@ -68,8 +65,7 @@ class LintCommand(MemoryOption):
             raise UsageError(f"--workers must be at least 1, got {self.workers}")
         if not (math.isfinite(self.timeout) and self.timeout > 0):
             raise UsageError(f"--timeout takes seconds above 0, got {self.timeout}")
-        if self.json and not Path(self.json).resolve().parent.is_dir():
-            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        self.check_json()
         groups = _problems_by_target(self.targets, self.sizes)
         for group in groups:
             if len(group) == 1:  # of a suite, those that fit are tested
@@ -92,9 +88,7 @@ class LintCommand(MemoryOption):
                 found[index] = result
                 advance()
         results = [found[index] for index in range(len(problems))]
-        if self.json:
-            text = json.dumps({"results": [result.to_dict() for result in results]}, indent=2)
-            Path(self.json).write_text(text + "\n", "utf-8")
+        self.write_json({"results": [result.to_dict() for result in results]})
         _print(results, rules, self.device)
         return 0 if all(result.passes and result.tested for result in results) else 1
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import tyro
+
+from kernelgym.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +32,28 @@ class MemoryOption(Command):
     memory: str = ""
     """Memory budget of judging one kernel, such as 12GB; half of the device's memory if not given.
     Problems that need more are refused before anything runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsOption(Command):
+    """Option of commands whose results may be written to a file."""
+
+    json: str = ""
+    """Path of a JSON file to which all results are written as well."""
+
+    def check_json(self) -> None:
+        """Make sure, before any work, that the results' file has a folder."""
+        if self.json and not Path(self.json).resolve().parent.is_dir():
+            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+
+    def write_json(self, results: Mapping[str, Any]) -> None:
+        """Write results to their file, if one was asked for."""
+        if not self.json:
+            return
+        try:
+            Path(self.json).write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {self.json!r}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.options import Command
+from kernelgym.cli.options import ResultsOption
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UnsupportedLanguage, UsageError
 from kernelgym.languages import LANGUAGES
@@ -37,7 +36,7 @@ _SAVE_EVERY_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class RedteamCommand(Command):
+class RedteamCommand(ResultsOption):
     """Judge a corpus of exploits and honest look-alikes; print what was accepted and refused.
 
     Exit code 0 if no exploit was accepted (but those that the corpus calls open), no honest
@@ -56,16 +55,13 @@ class RedteamCommand(Command):
     """Judge only one kernel of each style in each language, as a quick check."""
     workers: int = 1
     """Number of kernels judged at the same time."""
-    json: str = ""
-    """Path of a JSON file to which all results are written as well."""
     jobs_timeout: float = 0.0
     """Wall seconds that one kernel may run, in place of the ruleset's; 0 keeps the ruleset's."""
 
     def run(self) -> int:
         """Judge the corpus; return the exit code."""
         rules = self._rules()
-        if self.json and not Path(self.json).resolve().parent.is_dir():
-            raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        self.check_json()
         entries, problems = load_corpus(Path(self.corpus))
         chosen = select(entries, self.device, self.only)
         if self.sample:
@@ -81,13 +77,11 @@ class RedteamCommand(Command):
                     if self.json and time.monotonic() > saved + _SAVE_EVERY_S:
                         # An interrupted run leaves the results so far in the file.
                         so_far = list(found.values())
-                        report = _report(self.device, rules, so_far, summarise(so_far))
-                        _write(Path(self.json), report)
+                        self.write_json(_report(self.device, rules, so_far, summarise(so_far)))
                         saved = time.monotonic()
         outcomes = [found[index] for index in range(len(chosen))]
         summaries = summarise(outcomes)
-        if self.json:
-            _write(Path(self.json), _report(self.device, rules, outcomes, summaries))
+        self.write_json(_report(self.device, rules, outcomes, summaries))
         _print(outcomes, summaries)
         return 1 if any(outcome.failed for outcome in outcomes) else 0
 
@@ -245,10 +239,3 @@ def _report(
             for outcome in outcomes
         ],
     }
-
-
-def _write(path: Path, report: dict[str, Any]) -> None:
-    try:
-        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None

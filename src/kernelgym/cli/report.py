@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from kernelgym.cli import judging
-from kernelgym.cli.console import print_table, print_text
+from kernelgym.cli.console import print_table, print_text, say
 from kernelgym.cli.options import Command
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
@@ -84,7 +84,7 @@ class ReportCommand(Command):
         else:
             _tell(found)
         if written is not None:
-            print(f"kernelgym: the page is {written}", file=sys.stderr)
+            say(f"the page is {written}")
         return 0
 
 

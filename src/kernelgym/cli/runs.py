@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from kernelgym.cli.console import print_table, print_text, visible
+from kernelgym.cli.console import STYLES, print_table, print_text, table_of
 from kernelgym.cli.options import Command
 from kernelgym.errors import UsageError
 from kernelgym.pace import duration
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _ACTIONS = ("list", "status", "watch", "stop")
 _COLUMNS = ("run", "kind", "state", "step", "figures", "changed")
 _EVERY_S = 2.0
-_STYLES = {"running": "green", "died": "red", "unknown": "yellow", "interrupted": "yellow"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +126,7 @@ def _print_status(state: RunState) -> None:
     print_text(str(state.folder), "bold")
     print_text(f"  kind     {state.kind}")
     held = f" ({state.holder}, since {state.holder.since})" if state.holder is not None else ""
-    print_text(f"  state    {state.condition}{held}", _STYLES.get(state.condition, ""))
+    print_text(f"  state    {state.condition}{held}", STYLES.get(state.condition, ""))
     print_text(f"  step     {step}")
     if figures:
         print_text(f"  figures  {figures}")
@@ -166,20 +165,9 @@ def _watch(folders: Sequence[Path]) -> int:
 
 def _table(states: Sequence[RunState]) -> Table:
     """Return the live table of some runs."""
-    from rich.table import Table
-    from rich.text import Text
-
     running = sum(state.condition == "running" for state in states)
     title = f"{running} of {len(states)} runs are running; Ctrl-C leaves them as they are"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in _COLUMNS:
-        table.add_column(name, overflow="fold")
-    for state in states:
-        style = _STYLES.get(state.condition, "")
-        cells = [Text(visible(cell)) for cell in _cells(state)]
-        cells[2].stylize(style)
-        table.add_row(*cells)
-    return table
+    return table_of(_COLUMNS, map(_cells, states), title)
 
 
 def _stop(folders: Sequence[Path]) -> int:

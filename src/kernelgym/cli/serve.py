@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import functools
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from kernelgym.cli.console import print_table, print_text
-from kernelgym.cli.judging import ON_RAY, on_ray
+from kernelgym.cli.console import print_table, print_text, say
+from kernelgym.cli.judging import ON_RAY, open_evaluator
 from kernelgym.cli.options import MemoryOption
 from kernelgym.errors import UsageError
-from kernelgym.judging_memory import parse_bytes
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Evaluator
 
@@ -118,45 +115,35 @@ class ServeCommand(MemoryOption):
         with contextlib.ExitStack() as stack:
             store = JobStore(Path(self.state))
             stack.callback(store.close)
-            make = functools.partial(self._evaluator, isolation)
+            on_ray = self.workers == ON_RAY
+
+            def make(rules: Ruleset, timing: bool) -> Evaluator:
+                return open_evaluator(
+                    self.device,
+                    rules,
+                    None if isinstance(self.workers, str) else self.workers,
+                    timing,
+                    self.memory,
+                    self.verdict_cache,
+                    ON_RAY if on_ray else "",
+                    isolation,
+                )
+
             evaluator = make(precise_rules(self.ruleset, self.precision), not self.no_timing)
             stack.callback(evaluator.close)
             job = canary(evaluator.capabilities)
             evaluator.submit(job).result()  # raises where the host lacks the sandbox
             keeping = Keeping(self.keep_days, self.max_state_gb)
             # Actors hold the cluster's GPUs, so none would be left for those of other rules.
-            others = None if self.workers == ON_RAY else make
+            others = None if on_ray else make
             service = VerdictService(store, evaluator, others, suites, keys, job, keeping)
             service.any_host = self.insecure
             if store.requeued:
-                _say(f"{store.requeued} jobs that an earlier server had begun are queued again")
+                say(f"{store.requeued} jobs that an earlier server had begun are queued again")
             if self.insecure and not listening.is_loopback:
-                _say("INSECURE: every machine that reaches this one may run code here")
-            run_server(service, listening, lambda url: _say(f"serving verdicts at {url}"))
+                say("INSECURE: every machine that reaches this one may run code here")
+            run_server(service, listening, lambda url: say(f"serving verdicts at {url}"))
         return 0
-
-    def _evaluator(self, isolation: str, rules: Ruleset, timing: bool) -> Evaluator:
-        """Return an evaluator of a ruleset."""
-        from kernelgym.judge import LocalEvaluator
-
-        if self.workers == "ray":
-            evaluator: Evaluator = on_ray(self.device, rules, None, timing, self.memory, isolation)
-        else:
-            devices = "all" if self.device == "all" else None
-            evaluator = LocalEvaluator(
-                "cpu" if devices else self.device,
-                rules,
-                self.workers,
-                timing,
-                isolation=isolation,
-                devices=devices,
-                memory_bytes=parse_bytes(self.memory),
-            )
-        if self.verdict_cache:
-            from kernelgym.evaluators.cached import CachedEvaluator
-
-            evaluator = CachedEvaluator(evaluator, self.verdict_cache, owns=True)
-        return evaluator
 
     def _keys(self) -> int:
         """Add, list or revoke keys."""
@@ -185,7 +172,7 @@ class ServeCommand(MemoryOption):
             expires = last.date().isoformat() if self.expires_days else ""
             key = add_key(path, Tenant(name=name, roles=tuple(roles), expires=expires))
             print(key)
-            _say(f"this is the key of {name!r}; it is shown once and cannot be read from {path}")
+            say(f"this is the key of {name!r}; it is shown once and cannot be read from {path}")
         else:
             rows = [
                 (each.name, ", ".join(each.roles), str(each.priority), each.expires or "never")
@@ -196,7 +183,3 @@ class ServeCommand(MemoryOption):
             else:
                 print_text(f"{path} holds no keys")
         return 0
-
-
-def _say(text: str) -> None:
-    print(f"kernelgym: {text}", file=sys.stderr, flush=True)

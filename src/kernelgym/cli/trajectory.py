@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 
-from kernelgym.cli.console import print_source, print_table, print_text
+from kernelgym.cli.console import print_source, print_table, print_text, say
 from kernelgym.cli.options import Command
 from kernelgym.cli.transcript import (
     print_answer,
@@ -81,7 +80,7 @@ _COLUMNS = ("#", "problem", "language", "device", "turns", "ended", "best", "spe
 
 def note_cut(line: int) -> None:
     """Print on standard error that the last line of a file was left out."""
-    print(f"kernelgym: note: line {line} is incomplete and left out", file=sys.stderr)
+    say(f"note: line {line} is incomplete and left out")
 
 
 def _place(number: int, count: int, option: str, what: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from kernelgym.cli import judging
+from kernelgym.cli.console import say
 from kernelgym.cli.options import JudgingOptions, MemoryOption
 from kernelgym.errors import UsageError
 from kernelgym.languages import check_language
@@ -117,7 +117,7 @@ class WorkspaceCommand(AgentOptions):
 
             def started(url: str) -> None:
                 write_folder(folder, session, url, key)
-                _say(f"the workspace is ready: {folder} (judge at {url})")
+                say(f"the workspace is ready: {folder} (judge at {url})")
 
             serve_tools(session, KeyRing(keys), started)
             turn = session.submission
@@ -168,7 +168,3 @@ def _need(command: str, extra: str, *modules: str) -> None:
         raise UsageError(
             f"`kernelgym {command}` needs {' and '.join(missing)}: pip install 'kernelgym[{extra}]'"
         )
-
-
-def _say(text: str) -> None:
-    print(f"kernelgym: {text}", file=sys.stderr, flush=True)
