@@ -37,8 +37,7 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import keys_of, keys_of_entry
 from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.operators import operators
-from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, solve
-from kernelgym.suites.synthetic.operators import Target
+from kernelgym.suites.synthetic import SyntheticSuite, Target, canonical_form, solve
 from kernelgym.types import Evaluator, Job, Kernel, Problem
 
 EXCLUSIONS = ("none", "1", "1-3", "all")

@@ -9,8 +9,7 @@ from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import precise_rules
-from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, solve
-from kernelgym.suites.synthetic.solve import reaches
+from kernelgym.suites.synthetic import SyntheticSuite, broken_variants, reaches, solve
 from kernelgym.suites.synthetic.source import spec_of
 from kernelgym.types import Job, Problem, Status
 

@@ -18,9 +18,9 @@ from kernelgym.suites.synthetic import (
     Defect,
     SyntheticSuite,
     broken_variants,
+    reaches,
     solve,
 )
-from kernelgym.suites.synthetic.solve import reaches
 from kernelgym.suites.synthetic.source import make_problem, spec_of
 from kernelgym.types import Problem, Status
 

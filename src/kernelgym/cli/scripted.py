@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import cast
 
 from kernelgym.errors import UsageError
 from kernelgym.types import Feedback, Problem
@@ -41,20 +41,20 @@ def scripted_agent(
 
     Args:
         problem: The problem.
-        language: ``triton`` or ``cpp``.
+        language: Language that the suite writes kernels in.
         seed: Seed of the choice of defect and style.
 
     Raises:
-        UsageError: If the suite writes no kernels for the problem or in the language.
+        UsageError: If the suite writes no kernel for the problem in the language.
     """
-    from kernelgym.suites.synthetic import broken_variants, solve
+    from kernelgym.suites.synthetic import Target, broken_variants, solve
 
     if problem.suite != "Synthetic":
         raise UsageError(
             f"the scripted agent knows kernels for the suite Synthetic only, and {problem.id} is "
             "not one of it; choose a problem such as Synthetic/L1/2, or play yourself"
         )
-    target = cast(Literal["triton", "cpp"], language)  # the suite refuses others by name
+    target = cast(Target, language)  # the suite refuses others by name
     broken = broken_variants(problem, target, seed)
     drafts = [(random.Random(seed).choice(broken).kernel, _HASTY)] if broken else []
     drafts.append((solve(problem, target, seed), _CAREFUL))

@@ -16,9 +16,15 @@ from typing import cast
 from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.exclusion import tree_key
 from kernelgym.retrieval.index import Index
-from kernelgym.suites.synthetic import SyntheticSuite, canonical_form, part_of, solve
-from kernelgym.suites.synthetic.operators import Target
-from kernelgym.suites.synthetic.solve import check_target, reaches
+from kernelgym.suites.synthetic import (
+    SyntheticSuite,
+    Target,
+    canonical_form,
+    part_of,
+    reaches,
+    solve,
+)
+from kernelgym.suites.synthetic.solve import check_target
 from kernelgym.suites.synthetic.spec import Preset
 
 _PARTS = ("warmstart", "rl")

@@ -1,8 +1,8 @@
 """The scripted policy: right, wrong and cheating answers, without a model.
 
-Right and wrong kernels are those that the suite Synthetic writes for its own problems, in Triton
-and C++. A cheating answer is the reference under the name ``ModelNew``, without a custom kernel,
-which ruleset strict refuses. The seed of the request decides the answer.
+Right and wrong kernels are those that the suite Synthetic writes for its own problems. A cheating
+answer is the reference under the name ``ModelNew``, without a custom kernel, which ruleset strict
+refuses. The seed of the request decides the answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from kernelgym.benchmark.run.generations import AnswerRequest, Generation
 from kernelgym.benchmark.run.options import PolicyOptions
@@ -27,7 +27,7 @@ class ScriptedPolicy(EvalPolicy):
 
     Args:
         shares: Shares of right, wrong and cheating answers; they sum to 1.
-        language: ``triton`` or ``cpp``.
+        language: Language that the suite writes kernels in.
 
     Raises:
         UsageError: If a share is negative, or they do not sum to 1.
@@ -70,9 +70,9 @@ class ScriptedPolicy(EvalPolicy):
 
 def _kernel(kind: str, problem: Problem, language: str, seed: int) -> tuple[str, Kernel]:
     """Return the thought and the kernel of an answer."""
-    from kernelgym.suites.synthetic import broken_variants, solve
+    from kernelgym.suites.synthetic import Target, broken_variants, solve
 
-    target = cast(Literal["triton", "cpp"], language)  # the suite refuses others by name
+    target = cast(Target, language)  # the suite refuses others by name
     if kind == "cheating":
         source = _MODEL.sub("ModelNew", problem.source)
         return "The reference is right already: I hand it in as it is.", Kernel(source, language)

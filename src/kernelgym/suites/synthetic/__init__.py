@@ -9,7 +9,8 @@ Everything is text made from a seed: nothing here imports PyTorch, runs a proble
 
 from kernelgym.suites.synthetic.broken import BrokenKernel, broken_variants
 from kernelgym.suites.synthetic.canonical import PARTS, Part, part_of
-from kernelgym.suites.synthetic.solve import solve
+from kernelgym.suites.synthetic.operators import Target
+from kernelgym.suites.synthetic.solve import reaches, solve
 from kernelgym.suites.synthetic.style import Defect
 from kernelgym.suites.synthetic.suite import SyntheticSuite, canonical_form, respelled
 
@@ -19,9 +20,11 @@ __all__ = [
     "Defect",
     "Part",
     "SyntheticSuite",
+    "Target",
     "broken_variants",
     "canonical_form",
     "part_of",
+    "reaches",
     "respelled",
     "solve",
 ]
