@@ -15,8 +15,6 @@ from kernelgym.suites.synthetic.spec import MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Style, power_of_two, row_geometry
 from kernelgym.suites.synthetic.triton_parts import StageText, indent, tuple_text
 
-__all__ = ["PRELUDE", "thread_style", "write_cute"]
-
 PRELUDE = tuple(
     '''\
 import operator

@@ -10,8 +10,6 @@ import re
 
 from kernelgym.suites.synthetic.triton_parts import StageText, write_triton
 
-__all__ = ["IMPORTS", "write_gluon"]
-
 IMPORTS = (
     "import torch",
     "import torch.nn as nn",

@@ -15,8 +15,6 @@ from kernelgym.suites.synthetic.spec import ElementStep, RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style, power_of_two, row_geometry
 from kernelgym.suites.synthetic.triton_parts import argument, arguments, indent
 
-__all__ = ["PRELUDE", "tile_style", "write_tiles", "writes"]
-
 PRELUDE = tuple(
     '''\
 import tilelang
