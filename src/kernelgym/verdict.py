@@ -116,7 +116,7 @@ class Timing:
     lower quartile of its windows, without the time that they waited for other programs on the CPU.
     0.0 if the kernel was timed alone."""
     baseline: str = "eager"
-    """Mode that the reference ran in: ``eager`` or ``compile``."""
+    """Mode that the reference ran in, ``eager`` or ``compile``; ``start`` if it is a kernel."""
     floor_ms: float = field(default=0.0, kw_only=True)
     """Time for moving `moved_bytes` at the device's measured bandwidth; 0.0 if unknown."""
     moved_bytes: int = field(default=0, kw_only=True)

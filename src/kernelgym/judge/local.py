@@ -46,6 +46,7 @@ from kernelgym.precision import judged_precisions
 from kernelgym.pretrained import check_models
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.starting_kernel import starting_kernel
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Build, Job, Kernel, Problem, Verdict
 
@@ -421,8 +422,9 @@ class LocalEvaluator(EvaluatorBase):
 
 
 def _reference_kernel(problem: Problem) -> Kernel:
-    """Return the problem's own module as a kernel."""
-    return Kernel(f"{problem.source}\n\nModelNew = Model\n", REFERENCE_LANGUAGE)
+    """Return a kernel that is right: the problem's starting kernel, or its own module."""
+    module = Kernel(f"{problem.source}\n\nModelNew = Model\n", REFERENCE_LANGUAGE)
+    return starting_kernel(problem) or module
 
 
 def _verdict_on(

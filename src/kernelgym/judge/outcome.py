@@ -38,6 +38,8 @@ class JudgedCalls:
     max_rel_error: float = 0.0
     complaint: str = ""
     mismatch: Mismatch | None = None
+    standard: str = "the reference"
+    """Standard that passed calls agree with, in words."""
 
     def add(self, index: int, compared: OutputComparison) -> None:
         """Count one judged call."""
@@ -237,7 +239,7 @@ def _read(outcome: JudgeOutcome) -> _Reading:
     if calls.failed:
         message = f"{calls.failed} of {calls.planned} calls failed; {calls.complaint}"
         return _Reading(Status.WRONG, message, findings, calls.mismatch)
-    message = f"all {calls.planned} calls agree with the reference"
+    message = f"all {calls.planned} calls agree with {calls.standard}"
     if outcome.library is not None:
         findings = (*outcome.library.findings(), *findings)
         if outcome.library.hidden:

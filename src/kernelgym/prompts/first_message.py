@@ -13,11 +13,12 @@ from __future__ import annotations
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym.languages import Language, WorkedExample
 from kernelgym.languages import language as find_language
-from kernelgym.precision import judged_precisions
+from kernelgym.precision import judged_precisions, screening_rules
 from kernelgym.pretrained import models_of, uses_transformers
 from kernelgym.prompts.hardware import Hardware
 from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
+from kernelgym.starting_kernel import starting_kernel
 from kernelgym.types import Problem
 
 EXAMPLE_COUNTS = {"zero_shot": 0, "one_shot": 1, "few_shot": 2}
@@ -193,7 +194,15 @@ def _judgement(
     problem: Problem, rules: Ruleset, entry: Language, device: str, max_turns: int
 ) -> str:
     lines = [_placement(problem, rules, device)]
-    if rules.tolerance == "fp64":
+    starts = starting_kernel(problem) is not None
+    if starts:
+        kind = " times a typical magnitude" if rules.tolerance == "fp64" else ""
+        atol, rtol = screening_rules(problem, rules).tolerances
+        lines.append(
+            "- Outputs must agree with those of the kernel in `STARTING_KERNEL`, which the judge "
+            f"runs on the same inputs, within atol {atol:g}{kind} and rtol {rtol:g}."
+        )
+    elif rules.tolerance == "fp64":
         lines.append("- Outputs are compared with the reference within its own rounding error.")
     else:
         lines.append(
@@ -201,13 +210,13 @@ def _judgement(
                 *rules.tolerances
             )
         )
-    if rules.distributions:
+    if rules.distributions and not starts:
         lines.append(
             "- Floating-point inputs vary in distribution and magnitude from call to call, beyond "
             "what `get_inputs` draws: other means and signs, larger and smaller values, a few "
             "outliers. Shapes, types and structure (triangles, indices, probabilities) stay."
         )
-    if rules.perturb_state:
+    if rules.perturb_state and not starts:
         lines.append(
             "- Parameters and buffers that are not drawn at random (a LayerNorm's ones and zeros, "
             "an identity, a table of positions) are given other values after construction, in "

@@ -3,7 +3,8 @@
 The rows are what TRL takes as conversations: ``messages`` (`SFTTrainer`), ``prompt`` and
 ``completion`` (`SFTTrainer` with the loss on the answer only), ``prompt``, ``chosen`` and
 ``rejected`` (`DPOTrainer`), each a list of ``{"role", "content"}``. Beside them stand
-``problem_id`` and the values that decided; trainers leave those columns aside.
+``problem_id``, the values that decided, and in ``correct_means`` what a correct verdict said;
+trainers leave those columns aside.
 
 The prompt of a row is what the model had read before that turn. It is not in the file but made
 again by the same pure `Observer`, and compared with the digest that was recorded; where they
@@ -32,6 +33,7 @@ from kernelgym.errors import UnknownName, UsageError
 from kernelgym.prompts.observer import Observer, render
 from kernelgym.records.observer_settings import recorded_observer
 from kernelgym.records.trajectories import EpisodeRecord
+from kernelgym.starting_kernel import meaning_of_correct
 from kernelgym.types import (
     GAMMA,
     Kernel,
@@ -119,7 +121,7 @@ def sft_rows(
     rules: ExportRules | None = None,
     observer_of: ObserverOf = recorded_observer,
 ) -> Iterator[Row]:
-    """Yield ``{"messages", "problem_id", "turn", "value"}`` of every example.
+    """Yield ``{"messages", "problem_id", "turn", "value", "correct_means"}`` of every example.
 
     Args:
         records: The episodes, with their problems' sources.
@@ -149,7 +151,7 @@ def preference_rows(
     rules: ExportRules | None = None,
     observer_of: ObserverOf = recorded_observer,
 ) -> Iterator[Row]:
-    """Yield ``{"prompt", "chosen", "rejected", "problem_id", "value_chosen", "value_rejected"}``.
+    """Yield ``{"prompt", "chosen", "rejected", ...}``, with ids and values.
 
     Answers are compared where prompt, problem, language, device, ruleset and reward are the same.
     There the best example is paired with the worst answer that it beats, then the second best with
@@ -181,6 +183,7 @@ def preference_rows(
                 "problem_id": chosen.record.trajectory.problem.id,
                 "value_chosen": chosen.value,
                 "value_rejected": rejected.value,
+                "correct_means": meaning_of_correct(chosen.record.trajectory.problem),
             }
 
 
@@ -288,7 +291,12 @@ def _pairs(answers: Iterable[_Answer], rules: ExportRules) -> Iterator[tuple[_An
 
 def _about(answer: _Answer) -> Row:
     problem_id = answer.record.trajectory.problem.id
-    return {"problem_id": problem_id, "turn": answer.turn.index, "value": answer.value}
+    return {
+        "problem_id": problem_id,
+        "turn": answer.turn.index,
+        "value": answer.value,
+        "correct_means": meaning_of_correct(answer.record.trajectory.problem),
+    }
 
 
 def _plain(messages: Iterable[Message]) -> list[dict[str, str]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from kernelgym.answers.parsing import parse
 from kernelgym.retrieval.operators import operators
 from kernelgym.retrieval.source import MAX_CHARS
+from kernelgym.starting_kernel import kernel_in
 from kernelgym.types import text_digest
 
 NOT_JUDGED = "not judged"
@@ -23,6 +24,7 @@ UNUSABLE = {
     "too_long": f"one of its texts has more than {MAX_CHARS:,} characters",
     "not_text": "one of its texts has lone surrogates, which no file or tokenizer takes",
     "no_answer": "its kernel is not read back as itself when it is given as an answer",
+    "starting_kernel": "what is right there is what a starting kernel gives, right or not",
     "no_operators": "no operators are found in its reference",
 }
 """Reasons for which an entry is left out of an index."""
@@ -95,6 +97,8 @@ def unusable(entry: IndexEntry) -> str:
     read = parse(answer, entry.language)
     if read.kernel is None or read.kernel.source.strip() != entry.kernel.strip():
         return "no_answer"
+    if kernel_in(entry.reference) is not None:
+        return "starting_kernel"
     return "" if operators(entry.reference) else "no_operators"
 
 

@@ -302,7 +302,8 @@ class KernelSpec:
     arguments: tuple[Whole | str, ...] = ()
     """Arguments of the entry in order: names, or arithmetic over axes. If empty: input tensors,
     then outputs that it writes to, then scalars."""
-    reference: SpecReference | None = None
+    reference: SpecReference | Literal["start"] | None = None
+    """Reference that defines the right outputs; ``start`` if the spec's own kernel does."""
     contract: Contract = field(default_factory=Contract)
     launch: SpecLaunch = field(default_factory=SpecLaunch)
     description: str = ""
@@ -320,6 +321,11 @@ class KernelSpec:
         if self.returns == "arguments":
             given += [tensor.name for tensor in tensors if tensor.role == "output"]
         return (*given, *(scalar.name for scalar in self.contract.scalars))
+
+    @property
+    def given_reference(self) -> SpecReference | None:
+        """Reference as code or a problem; None if the spec's own kernel says what is right."""
+        return None if self.reference == "start" else self.reference
 
     @property
     def is_jit(self) -> bool:

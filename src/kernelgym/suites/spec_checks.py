@@ -188,13 +188,21 @@ def _check_init(spec: KernelSpec, tensor: SpecTensor, init: object, where: str) 
 
 
 def _check_reference(spec: KernelSpec) -> None:
-    contract, reference = spec.contract, spec.reference
+    contract, reference = spec.contract, spec.given_reference
     inputs = [*spec.inputs, *(scalar.name for scalar in contract.scalars)]
+    if spec.reference == "start":
+        if not spec.inputs or all(tensor.role == "input" for tensor in contract.tensors):
+            raise UsageError(
+                '"reference": "start" needs an input and an output in contract.tensors: list what '
+                "the kernel reads, and with the role output what it returns or writes"
+            )
+        return
     if reference is None or not (reference.run or reference.problem):
         run = _RUN.format(", ".join(inputs) or "x")
         raise UsageError(
             f'"reference" is missing, which says what is right; add the line "reference": '
-            f'{{"run": "{run}"}}, or "reference": {{"problem": "ID or FILE"}}'
+            f'{{"run": "{run}"}}, or "reference": {{"problem": "ID or FILE"}}; '
+            '"reference": "start" takes the spec\'s own kernel as right'
         )
     if reference.problem:
         if not contract.tensors and (contract.axes or contract.scalars or contract.shapes):

@@ -68,7 +68,7 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
     """
     spec = read(KernelSpec, data)
     spec = dataclasses.replace(spec, source=_text(spec.source, spec.path, folder, "source"))
-    if (given := spec.reference) is not None:
+    if (given := spec.given_reference) is not None:
         if given.problem:
             given = SpecReference(problem=_problem(given.problem, folder))
         else:

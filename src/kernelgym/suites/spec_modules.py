@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelgym.errors import UsageError
+from kernelgym.starting_kernel import NAME as STARTING_NAME
+from kernelgym.starting_kernel import START
 from kernelgym.suites.spec import (
     DTYPES,
     Arange,
@@ -88,13 +90,17 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
     """
     if not spec.contract.tensors:
         return reference
-    run = spec.reference.run if spec.reference is not None else ""
+    run = spec.given_reference.run if spec.given_reference is not None else ""
     held = [*spec.inputs]
     if reference:
         call = f"_forward({', '.join(['self', *held])})"
     else:
         taken = (n if n in held else f"self.spec_{n}" for n in run_parameters(run))
         call = f"run({', '.join(taken)})"
+    body = _body(spec, call)
+    if spec.reference == "start":
+        run = f"{STARTING_NAME} = ({spec.kind!r}, {literal(kernel_source(spec))})"
+        body = _outline(spec)
     scalars = [shape.scalars.get(s.name, s.value) for s in spec.contract.scalars]
     made = list(_inputs(spec, shape))
     return _filled(
@@ -106,10 +112,30 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
         call_bytes=spec.call_bytes(shape),
         reads_files=any("_read_tensor(" in value for _, value in made),
         stored=list(DTYPES.items()),
-        body=_body(spec, call),
+        body=body,
         made=made,
         constructed=repr([*spec.sizes(shape).values(), *scalars]),
     )
+
+
+def _outline(spec: KernelSpec) -> str:
+    """Return statements that give the shapes of the outputs, if the spec's own kernel is right."""
+    names, held = _constructed(spec), [*spec.inputs]
+    outputs = [tensor for tensor in spec.contract.tensors if tensor.role == "output"]
+    used = names_used(tuple(size for tensor in outputs for size in tensor.shape))
+    lines = [
+        f"# Correct means: agrees with {START}. The judge runs {STARTING_NAME} for the",
+        "# values of the outputs; what is computed here is their shapes alone.",
+        f'if {held[0]}.device.type != "meta":',
+        "    raise RuntimeError(",
+        f'        "the right outputs are those of {STARTING_NAME}, which the judge runs; "',
+        '        "this class gives their shapes alone"',
+        "    )",
+        *(f"{name} = self.spec_{name}" for name in used if name in names),
+        *(f"{tensor.name} = {_empty(tensor, held)}" for tensor in outputs),
+        f"return {_one_or_all([*(tensor.name for tensor in outputs), *_copied(spec)])}",
+    ]
+    return "\n".join(lines)
 
 
 def kernel_source(spec: KernelSpec) -> str:
@@ -162,9 +188,11 @@ def _launch(spec: KernelSpec, callee: str) -> tuple[dict[str, str], str]:
 
 def literal(text: str) -> str:
     """Return a string literal that a reader can read."""
-    if '"""' in text or text.endswith(('"', "\\")) or "\r" in text or "\0" in text:
-        return repr(text)
-    return f'{"r" if chr(92) in text else ""}"""{text}"""'
+    for quotes in ('"""', "'''"):
+        odd = quotes in text or text.endswith((quotes[0], "\\")) or "\r" in text or "\0" in text
+        if not odd:
+            return f"{'r' if chr(92) in text else ''}{quotes}{text}{quotes}"
+    return repr(text)
 
 
 def _extension_source(spec: KernelSpec) -> str:

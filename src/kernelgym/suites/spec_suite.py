@@ -26,10 +26,10 @@ def problem_of(spec: KernelSpec, shape: SpecShape) -> Problem:
         UsageError: If the problem that a spec refers to cannot be found, or a file be read.
     """
     reference = ""
-    if spec.reference is not None and spec.reference.problem:
+    if (given := spec.given_reference) is not None and given.problem:
         from kernelgym.suites import get_problem
 
-        reference = get_problem(spec.reference.problem).source
+        reference = get_problem(given.problem).source
     name = spec.shape_name(shape)
     source = problem_source(spec, shape, reference)
     return Problem(f"{spec.name}/{name}", spec.name, 0, name, source, spec.name)

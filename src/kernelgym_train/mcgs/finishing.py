@@ -4,6 +4,8 @@
 
 - ``speedup, speedup_low, speedup_high``: speedup of the best over the start with its 95 % interval,
   by the last decided duel between the two; 1.0 if nothing faster was confirmed;
+- ``correct_means``: what a correct verdict says: ``agrees with the reference``, or ``agrees with
+  the starting kernel``, which is the reference of all times then, too;
 - ``over_reference``: speedup of the best over the problem's reference, by the last verdict;
 - ``shapes``: both speedups at each shape of a kernel spec, with the shape's role and weight. A
   hidden shape has no speedups. The speedup over the start is the mean of the duel's rounds;
@@ -39,6 +41,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelgym import Kernel, UsageError
+from kernelgym.starting_kernel import START, meaning_of_correct
 from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.disassembly import with_assembly
@@ -96,6 +99,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "version": VERSION,
         "task": task.name,
         "problem": task.problem.id,
+        "correct_means": meaning_of_correct(task.problem),
         **_claim(*ratio),
         "undecided": _undecided(state) if best is None else None,
         "over_reference": over,
@@ -339,16 +343,24 @@ def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
     done = f"after {result['evaluations']} evaluations in {result['seconds']:.0f} s"
     if result["host_busy"]:
         done += " on a busy host (host_busy)"
+    if is_by_start(result):
+        done += f" (correct means: {result['correct_means']})"
     if not result["best"]["diff"]:
         told = f"{result['task']}: nothing faster than the start was confirmed {done}"
         if (left := result["undecided"]) is None:
             return f"{told}."
         return f"{told}; undecided: a kernel {interval(left, 'x')} as fast."
     over = result["over_reference"]
-    share = f"{interval(over)} of the reference's speed" if over["speedup"] else "reference untimed"
+    name = START.removeprefix("the ") if is_by_start(result) else "reference"
+    share = f"{interval(over)} of the {name}'s speed" if over["speedup"] else f"{name} untimed"
     return (
         f"{result['task']}: {interval(result, 'x over the start')}, {share}, {done}: {folder.best}"
     )
+
+
+def is_by_start(result: Mapping[str, Any]) -> bool:
+    """Return True if a result's starting kernel says what is right."""
+    return str(result["correct_means"]).endswith(START)
 
 
 def interval(data: Mapping[str, Any], unit: str = "") -> str:

@@ -163,6 +163,7 @@ def _times(state: SearchState) -> _Table:
 def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, str]]:
     over = result["over_reference"]
     rows = [
+        ("correct means", result["correct_means"]),
         ("speedup over the start", _interval(result)),
         ("speedup over the reference", _interval(over)),
         ("evaluations", str(result["evaluations"])),

@@ -4,8 +4,9 @@ The result is an object with ``definition``, ``solution`` and ``workloads``, whi
 `kernelgym.suites.spec_imports` reads as a spec again. A Triton kernel is one source; C++ and CUDA
 are ``kernel.h``, ``kernel.cpp`` or ``kernel.cu``, and ``main.cpp`` with the binding ``torch``.
 
-No result is made for a spec whose reference is a problem of a suite, that changes a tensor in
-place, whose tensors' sizes are arithmetic, or whose axes cannot be told from its inputs' sizes.
+No result is made for a spec whose reference is a problem of a suite or its own kernel, that
+changes a tensor in place, whose tensors' sizes are arithmetic, or whose axes cannot be told from
+its inputs' sizes.
 Compiler flags have no place in that form, and stand in the description. Pure.
 """
 
@@ -98,7 +99,7 @@ def _sizes(spec: KernelSpec) -> dict[str, tuple[str, int]] | None:
 
 
 def _definition(spec: KernelSpec) -> dict[str, Any] | None:
-    reference, contract = spec.reference, spec.contract
+    reference, contract = spec.given_reference, spec.contract
     if reference is None or not reference.run:
         return None
     axes: dict[str, dict[str, Any]] = {}

@@ -15,6 +15,7 @@ import os
 import secrets
 
 from kernelgym import UsageError
+from kernelgym.starting_kernel import meaning_of_correct, standard_of, starting_kernel
 from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import build_key, build_s, is_busy, judge_s
 from kernelgym_train.mcgs.session import SearchSession, turn_logs
@@ -61,10 +62,12 @@ def begin(session: SearchSession) -> None:
     _ask_report(session)
     session.tell_report()
     share = (
-        f"{state.start_speedup:.3g} of the reference's speed"
+        f"{state.start_speedup:.3g} of {standard_of(session.task.problem)}'s speed"
         if state.start_logs
         else ("untimed beside the reference")
     )
+    if starting_kernel(session.task.problem) is not None:
+        share += f"; correct means: {meaning_of_correct(session.task.problem)}"
     session.say(f"start: {share}, noise {state.noise:.1%}")
     if busy:
         session.say(f"warning: {busy}, so gains below that are not seen")

@@ -21,6 +21,7 @@ from typing import Any
 from kernelgym import Kernel, Problem, UsageError
 from kernelgym.evaluators.abilities import Duels
 from kernelgym.evaluators.duel import time_ratio
+from kernelgym.starting_kernel import standard_of
 from kernelgym.types import Evaluator, Verdict
 from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -127,7 +128,8 @@ def repeat(asked: RepeatedEvaluation, evaluator: Evaluator, say: Callable[[str],
         return verdict
     if (timing := verdict.timing) is not None:
         high = f"{timing.speedup_high:.3g}" if timing.speedup_high else "?"
-        say(f"{timing.speedup:.3g} ({timing.speedup_low:.3g} to {high}) of the reference's speed")
+        interval = f"{timing.speedup:.3g} ({timing.speedup_low:.3g} to {high})"
+        say(f"{interval} of {standard_of(task.problem)}'s speed")
     pair = None
     if (duels := evaluator.ability(Duels)) is not None:
         pair = duels.duel_round(task.problem, [task.start, asked.kernel])

@@ -30,6 +30,7 @@ from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judging_memory import judging_bytes, kernel_bytes
 from kernelgym.pretrained import COPIES_OF_WEIGHTS, weight_bytes
+from kernelgym.starting_kernel import starting_kernel
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
 
@@ -157,6 +158,7 @@ class Accelerator:
     def _size(problem: Problem, kernels: int) -> int:
         """Return the bytes that kernels of a problem and its reference take together."""
         size = kernel_bytes(input_bytes(problem), output_bytes(problem))
+        kernels += starting_kernel(problem) is not None  # which has a process, too
         return kernels * (size + Accelerator._weights(problem))
 
     @staticmethod

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kernelgym.judge.reference.starting import StartingModel
 from kernelgym.judge.untrusted.watch.operator_work import (
     COPIES,
     JOINS,
@@ -52,6 +53,8 @@ _WITHOUT_PRODUCTS = re.compile(
 )
 """Names of further operators that sum no products of two tensors' elements."""
 
+_STARTING_WORK = "starting_kernel"
+"""Name under which the work of a starting kernel stands, which no operator has."""
 _LITTLE_WORK = JOINS | {"embedding"}
 """Names of operators that count nothing in whole models. They join the keys and values of a cache,
 which a kernel may leave out, and look up rows of a table, all of which would count as read."""
@@ -110,6 +113,10 @@ class TorchWork:
     @classmethod
     def of(cls, counter: Counter, model: torch.nn.Module | None = None) -> TorchWork:
         """Return the work that a trusted counter counted in calls of a model."""
+        if isinstance(model, StartingModel):
+            # What a kernel computes is not known. It reads its inputs and writes its outputs, as an
+            # operator that took its place would.
+            return cls({_STARTING_WORK: float(model.moved_bytes)}, 0.0, 0.0)
         done = counter.work
         transformers = sys.modules.get("transformers")  # it made its models, so it is imported
         kind = getattr(transformers, "PreTrainedModel", ())
@@ -134,6 +141,9 @@ class TorchWork:
 def counted(model: torch.nn.Module) -> Iterator[Counter]:
     """Count torch's operator work inside calls of a model, not around them."""
     counter = Counter()
+    if isinstance(model, StartingModel):  # its calls of torch only hand tensors to a process
+        yield counter
+        return
     depths = [0]
 
     def enter(*_: object) -> None:

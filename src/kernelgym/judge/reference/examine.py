@@ -48,6 +48,7 @@ from kernelgym.judge.reference.runner import (
     ReferenceRunner,
 )
 from kernelgym.judge.reference.soundness import SoundnessTest
+from kernelgym.judge.reference.starting import StartingModel
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.types import Finding
@@ -133,13 +134,15 @@ def examine(
         own = runner.expect(inputs, _SEED)
     ruleset = ruleset.at(lowest(precisions_of([runner.model.state_dict(), inputs])))
     mutates = own.mutates_inputs
-    watched = _watched(runner, inputs, mutates) if twin else None
+    watched = None
+    if twin and not isinstance(runner.model, StartingModel):  # whose operators are its own
+        watched = _watched(runner, inputs, mutates)
     operation = "" if watched is None else watched.operation
     factors = ruleset.factors_for(operation) if twin else None
     bears_state = partial(_bears_other_state, runner, inputs, own, ruleset, factors)
     varied: dict[str, float] = {}
     smallest_variance = 1.0
-    if ruleset.perturb_state:
+    if ruleset.perturb_state and not isinstance(runner.model, StartingModel):
         anew = construct_anew()
         state = fixed_state(runner.model, anew) | related_state(runner.model, anew)
         if loads_weights:
@@ -162,7 +165,7 @@ def examine(
                     known[variant] = more(variant, found)
                     break
     flaw = None
-    if ruleset.require_custom_kernel:
+    if ruleset.require_custom_kernel or isinstance(runner.model, StartingModel):
         calibration = None if factors is None else Calibration(factors, known.get(GIVEN, ()))
         test = SoundnessTest(runner, partial(build, _SEED), draw, own, ruleset, calibration, _SEED)
         flaw = _flaw(test, usable, runner)

@@ -36,9 +36,16 @@ from kernelgym.judge.reference.runner import (
     ReferenceRunner,
     place,
 )
+from kernelgym.judge.reference.starting import (
+    Construction,
+    StartAnswers,
+    StartingKernelFailed,
+    StartingModel,
+)
 from kernelgym.judge.tensors import DTYPES, bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.pretrained import models_of
 from kernelgym.rulesets import Ruleset
+from kernelgym.starting_kernel import starting_kernel
 from kernelgym.types import Finding, Problem, Severity
 
 _CPU = torch.device("cpu")
@@ -58,9 +65,11 @@ class Reference:
         device: Where the reference runs, such as ``cpu`` or ``cuda:0``.
         shares_device: Whether other workers use the device's memory, too. A run that lacks memory
             may then fit another time, so this says nothing about the problem, and is raised.
+        answers: Has the problem's starting kernel answer, if the problem has one.
 
     Raises:
         JudgeError: If the problem's own code fails; `DeviceFull` if it runs out of memory.
+        StartingKernelFailed: If a starting kernel says what is right, and fails or cannot be run.
     """
 
     def __init__(
@@ -70,9 +79,13 @@ class Reference:
         seeds: Seeds,
         device: str = "cpu",
         shares_device: bool = False,
+        answers: StartAnswers | None = None,
     ) -> None:
         self.problem = problem
         """The problem that this is the reference of."""
+        self.start = starting_kernel(problem)
+        """Kernel whose outputs are right; None if the problem's own model says what is right."""
+        self._answers = answers
         self.seeds = seeds
         """Randomness of the verdict that this reference is made for."""
         self._ruleset = ruleset
@@ -137,7 +150,8 @@ class Reference:
             JudgeError: If the problem's own code fails.
         """
         rules = self._ruleset
-        if rules.tolerance != "fp64" and not rules.distributions and not rules.perturb_state:
+        as_drawn = not rules.distributions and not rules.perturb_state
+        if rules.tolerance != "fp64" and as_drawn and self.start is None:
             return
         with _our_fault("run"):
             self._conditions = self._known_conditions()
@@ -361,6 +375,13 @@ class Reference:
         with torch.no_grad():
             seed_all(seed)
             model = self._names["Model"](*self.init_args)
+            if self.start is not None:
+                if self._answers is None:
+                    raise StartingKernelFailed(
+                        "the right outputs are a starting kernel's, which only a judge runs"
+                    )
+                built = Construction(self.init_args, seed, self.dtype)
+                return StartingModel(model, self.start, built, self._answers)
             placed: torch.nn.Module = place(model, self.device, self.dtype)
             return placed
 

@@ -19,6 +19,7 @@ import torch
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.memory.slots import encode_all, fill
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.reference.starting import Construction
 from kernelgym.judge.session.channel import Channel, Rejected
 from kernelgym.judge.session.compiled_cache import as_file, relocate
 from kernelgym.judge.tensors import bytes_of, tensors_of
@@ -98,24 +99,29 @@ class CandidateModel:
 
     def construct(self, reference: Reference) -> None:
         """Build the kernel's model as the reference's was built."""
-        tensors = tensors_of(reference.init_args)
+        seed = reference.seeds.init()
+        self.build(Construction(reference.init_args, seed, reference.dtype))
+        if reference.state:
+            self._check_names(reference, self.put_state(reference))
+
+    def build(self, built: Construction) -> None:
+        """Build the kernel's model from arguments, a seed and a data type."""
+        tensors = tensors_of(built.init_args)
         size = sum(t.numel() * t.element_size() for t in tensors)
         arena = new_arena(len(tensors), size, _CPU)  # models are built on the CPU, then moved
         with contextlib.closing(arena):
             self._channel.share(arena)
-            arguments = encode_all(reference.init_args, lambda t: fill(arena, t))
+            arguments = encode_all(built.init_args, lambda t: fill(arena, t))
             self._channel.post(
                 {
                     "op": "construct",
                     "args": arguments,
-                    "seed": reference.seeds.init(),
+                    "seed": built.seed,
                     "entry": self._entry,
-                    "dtype": str(reference.dtype or "").removeprefix("torch."),
+                    "dtype": str(built.dtype or "").removeprefix("torch."),
                 }
             )
             self._channel.answer("construct")
-        if reference.state:
-            self._check_names(reference, self.put_state(reference))
 
     def put_state(self, reference: Reference, later: bool = False) -> Any:
         """Copy the reference's values into weights of the kernel that are not drawn freely.

@@ -123,7 +123,12 @@ class CandidateSession:
         self.ended = True
 
     def run(
-        self, batches: list[list[Any]], forward_seeds: list[int], late: int | None = None
+        self,
+        batches: list[list[Any]],
+        forward_seeds: list[int],
+        late: int | None = None,
+        *,
+        fresh: bool = True,
     ) -> list[Any]:
         """Make one call per batch; return the candidate's descriptions of its outputs.
 
@@ -131,11 +136,12 @@ class CandidateSession:
             batches: Inputs of the calls.
             forward_seeds: Seeds set before the calls.
             late: Index of a call whose inputs the candidate writes late, on its current stream.
+            fresh: Whether memory that the candidate allocates holds numbers that are wrong.
         """
         self.buffers.fill(batches, poison=True)
         self.buffers.finish()
         asked = {"seeds": forward_seeds, "late": late, "spoil": self._spoil}
-        self.channel.post({"op": "go", "timed": False, "fresh": True, **asked})
+        self.channel.post({"op": "go", "timed": False, "fresh": fresh, **asked})
         return self._results(self.channel.answer("go"), len(batches))
 
     def timed_run(
@@ -363,6 +369,8 @@ class CandidateSession:
         expected: ExpectedOutput,
         forward_seed: int,
         late: int | None = None,
+        *,
+        fresh: bool = True,
     ) -> tuple[Any, list[torch.Tensor]]:
         """Make one call; return the candidate's claim and its outputs.
 
@@ -373,13 +381,14 @@ class CandidateSession:
             expected: Tells what outputs to reserve memory for.
             forward_seed: Seed set before the call.
             late: 0 to have the inputs written late, on the candidate's current stream.
+            fresh: See `run`.
         """
         self._spoil = list(expected.new) if self.as_layer else []
         if not self.buffers.fits(inputs, expected.output):
             self.buffers.reserve(inputs, expected.output, 1)
         self.buffers.example = (outline(inputs), outline(expected.output))
         self.buffers.make_room(inputs)
-        results = self.run([inputs], [forward_seed], late)
+        results = self.run([inputs], [forward_seed], late, fresh=fresh)
         # Halt the candidate: a thread of it could write to the outputs while they are read.
         self.channel.pause()
         return results[0], [unchanging(view) for view in self.buffers.slots[0].outputs]

@@ -32,6 +32,7 @@ from kernelgym.judge.timing.windows import Untimed
 from kernelgym.judge.untrusted.torch_compile import FOLDER
 from kernelgym.languages import REFERENCE_LANGUAGE
 from kernelgym.rulesets import Ruleset
+from kernelgym.starting_kernel import BASELINE, starting_kernel
 from kernelgym.types import Kernel, Problem
 
 _BUDGET_S = 300.0
@@ -47,8 +48,8 @@ class Baselines:
         ruleset: The rules.
         device: The device that references run on.
         device_lock: The lock on that device.
-        open_process: Opens a fresh process for a problem's own code. Its arguments are the source,
-            and whether the process may start programs.
+        open_process: Opens a fresh process for a language and a source. A third argument says
+            whether the process may start programs.
         called: The caller's name for the device; `device` if empty.
         shares_device: Returns True if other workers use the device's memory.
     """
@@ -59,7 +60,7 @@ class Baselines:
         ruleset: Ruleset,
         device: str,
         device_lock: DeviceLock,
-        open_process: Callable[[str, bool], AbstractContextManager[CandidateSession]],
+        open_process: Callable[[str, str, bool], AbstractContextManager[CandidateSession]],
         called: str = "",
         shares_device: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -70,7 +71,9 @@ class Baselines:
         self._standing: _Standing | None = None
 
     def start(self, stack: ExitStack, reference: Reference) -> tuple[CandidateSession, str]:
-        """Start a baseline; return it, and its kind: ``eager`` or ``compile``.
+        """Start a baseline; return it, and its kind: ``eager``, ``compile`` or ``start``.
+
+        A starting kernel is not compiled by torch, whatever the ruleset asks for.
 
         Args:
             stack: Ends the processes when it is closed.
@@ -81,11 +84,12 @@ class Baselines:
             JudgeError: If the reference fails.
         """
         wanted, problem = self._ruleset.timing.baseline, reference.problem
-        if wanted == "eager":
+        if wanted == "eager" or reference.start is not None:
+            kind = "eager" if reference.start is None else BASELINE
             with self._device_lock.shared():
                 if self._device != "cpu":  # a process with a CUDA context is slow to start
-                    return self._stand(stack, reference), "eager"
-                return self._eager(stack, reference), "eager"
+                    return self._stand(stack, reference), kind
+                return self._eager(stack, reference), kind
         packed = self._kept.find(problem)
         if packed is None:
             raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
@@ -116,6 +120,9 @@ class Baselines:
         Raises:
             JudgeError: If the problem's own code fails.
         """
+        if starting_kernel(problem) is not None:
+            message = "its reference is a starting kernel, which torch does not compile"
+            return Baseline(problem.id, self._called, message=message)
         seeds = Seeds(secrets.token_hex(16))
         packed = None if refresh else self._kept.find(problem)
         try:
@@ -218,11 +225,13 @@ class Baselines:
             standing.stack.close()
 
     def _eager(self, stack: ExitStack, reference: Reference) -> CandidateSession:
-        problem = reference.problem
-        session = stack.enter_context(self._open(problem.source, False))
+        kernel, entry = reference.start, "ModelNew"
+        if kernel is None:
+            kernel, entry = Kernel(reference.problem.source, REFERENCE_LANGUAGE), "Model"
+        session = stack.enter_context(self._open(kernel.language, kernel.source, False))
         session.channel.grant(_BUDGET_S)
         try:
-            session.model.load(problem.source, "Model")
+            session.model.load(kernel.source, entry)
             session.model.await_load()
             session.model.construct(reference)
         except Rejected as end:
@@ -238,7 +247,7 @@ class Baselines:
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
         """Start a compiled reference; call it until all is compiled."""
         problem = reference.problem
-        session = stack.enter_context(self._open(problem.source, True))
+        session = stack.enter_context(self._open(REFERENCE_LANGUAGE, problem.source, True))
         session.channel.grant(_BUDGET_S)
         try:
             session.model.load(problem.source, "Model", packed, compiles=True)

@@ -22,20 +22,25 @@ from kernelgym.judge.evidence.evidence import gather, prepare, with_launches
 from kernelgym.judge.evidence.finite_math import lost_nan
 from kernelgym.judge.evidence.front_end import FrontEnd
 from kernelgym.judge.evidence.inline import InlineWatch, can_be_watched
+from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.outcome import JudgedCalls, JudgeOutcome, RunEnd, TimingOutcome
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.reference import Reference
+from kernelgym.judge.reference.starting import StartingKernelFailed
 from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.advice import config_advice, interpreted_advice
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession
+from kernelgym.judge.session.starting import StartingProcess
 from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.languages import LANGUAGES, REFERENCE_LANGUAGE, is_interpreted
-from kernelgym.types import Finding, Kernel, Severity, Status
+from kernelgym.rulesets import Ruleset
+from kernelgym.starting_kernel import standard_of
+from kernelgym.types import Finding, Kernel, Problem, Severity, Status
 from kernelgym.verdict import CUDA_ON_CPU, INTERPRETER_CHECK
 
 _MOST_FOR_CONFIGS = 8  # calls beyond the planned ones
@@ -59,6 +64,15 @@ class Equipment:
     """Timer of correct kernels."""
     front_end: FrontEnd
     """Check of interpreted launches by Triton's front end."""
+    starting: StartingProcess
+    """Process of the starting kernel of a problem that has one."""
+
+    def reference(self, problem: Problem, ruleset: Ruleset, seeds: Seeds) -> Reference:
+        """Return a problem's reference under some seeds, prepared."""
+        shares_device, answers = self.accelerator.shares_device, self.starting.answer
+        reference = Reference(problem, ruleset, seeds, self.device, shares_device, answers)
+        reference.prepare()
+        return reference
 
     def times(self, kernels: Sequence[Kernel]) -> bool:
         """Return True if correct kernels like these are timed here."""
@@ -119,6 +133,16 @@ class Attempt:
         Raises:
             JudgeError: If the judge fails.
         """
+        try:
+            return self._judged()
+        except StartingKernelFailed as failed:
+            if self._accelerator.on_cuda:
+                with self._accelerator.between_timings():
+                    self._accelerator.canary()
+            end = RunEnd(Status.UNAVAILABLE, str(failed))
+            return tuple(JudgeOutcome(end=end) for _ in self._cases)
+
+    def _judged(self) -> tuple[JudgeOutcome, ...]:
         if self._accelerator.is_alone:
             # Examine the problem before a kernel takes memory: the device may not hold both.
             self._reference()
@@ -148,15 +172,7 @@ class Attempt:
         return self._outcomes
 
     def _reference(self) -> Reference:
-        reference = Reference(
-            self._problem,
-            self._ruleset,
-            self._seeds,
-            self._equipment.device,
-            self._accelerator.shares_device,
-        )
-        reference.prepare()
-        return reference
+        return self._equipment.reference(self._problem, self._ruleset, self._seeds)
 
     def _begin(self, sessions: Sequence[CandidateSession]) -> list[LiveRun]:
         """Send the kernels to their processes, and prepare the reference meanwhile."""
@@ -179,6 +195,7 @@ class Attempt:
         """Run the kernels; hold their device memory until `stack` closes."""
         for outcome in self._outcomes:
             outcome.calls.planned = len(runs[0].reference.plan)
+            outcome.calls.standard = standard_of(self._problem)
         try:
             for number, run in enumerate(runs):
                 with _blamed(number):
@@ -237,7 +254,8 @@ class Attempt:
         self._check_launches(run, outcome)
         if outcome.refusal is not None:
             return
-        if self._must_be_custom and (flaw := reference.flaw) is not None:
+        flaw = reference.flaw
+        if (self._must_be_custom or reference.start is not None) and flaw is not None:
             # A wrong output stays wrong, unless the reference itself is not to be relied on.
             if not outcome.calls.failed or flaw.code == "nondeterministic_reference":
                 outcome.end = RunEnd(Status.UNAVAILABLE, flaw.message, findings=(flaw,))

@@ -28,17 +28,18 @@ from kernelgym.judge.outcome import Circumstances, JudgeOutcome, verdict_of
 from kernelgym.judge.processes.zygote_handle import Zygote
 from kernelgym.judge.profiling.profiler import profile_kernel
 from kernelgym.judge.reference.known_calls import PublicCalls
-from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.retries import Failure, Retry, RetryChange, RetryCondition, retry_for
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launcher import CandidateProcesses
 from kernelgym.judge.session.live_run import JudgedCase
+from kernelgym.judge.session.starting import StartingProcess
 from kernelgym.judge.timing.baseline_store import BaselineStore, device_name
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.judge.timing.timer import Timer
 from kernelgym.judge.worker.attempt import Attempt, Equipment
 from kernelgym.languages import REFERENCE_LANGUAGE, half_of, is_interpreted
 from kernelgym.rulesets import Ruleset
+from kernelgym.starting_kernel import starting_kernel
 from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 
 _Answer = TypeVar("_Answer")
@@ -102,7 +103,7 @@ class Worker:
             ruleset,
             device,
             self._accelerator.device_lock,
-            functools.partial(self._processes.open, REFERENCE_LANGUAGE),
+            self._processes.open,
             self._caller_device,
             lambda: self._accelerator.shares_device,
         )
@@ -115,6 +116,7 @@ class Worker:
             public=PublicCalls(self._accelerator.device),
             timer=timer,
             front_end=FrontEnd(self._processes),
+            starting=StartingProcess(self._processes.open, ruleset),
         )
 
     def judge(
@@ -142,7 +144,7 @@ class Worker:
         seeds = Seeds((seed or secrets.token_hex(16)) if rules.secret_seed else "")
         cases = [JudgedCase(problem, kernel, rules, seeds) for kernel in kernels]
         self._processes.fit(problem)
-        for kernel in kernels:
+        for kernel in (*kernels, *filter(None, [starting_kernel(problem)])):
             self._processes.begin(kernel.language)
             checks = rules.front_end and is_interpreted(kernel.language, self._equipment.device)
             # Both use a plain process; its zygote takes 5 s if it starts only when it is needed.
@@ -232,14 +234,12 @@ class Worker:
         if not self._on_cuda:
             bound_own_memory()
         seeds = Seeds(secrets.token_hex(8))
-        device = self._equipment.device
         told: tuple[str, ...] = ()
         with self._processes.open(kernel.language, kernel.source) as session:
             session.model.load(kernel.source, "ModelNew")
             try:
                 session.model.await_load()
-                reference = Reference(problem, self._ruleset, seeds, device)
-                reference.prepare()
+                reference = self._equipment.reference(problem, self._ruleset, seeds)
                 session.model.construct(reference)
                 for index in range(_MOST_COMPILED_CALLS):
                     session.call(reference, index, explain=False)
@@ -265,8 +265,7 @@ class Worker:
             told: tuple[str, ...] = ()
             try:
                 session.model.await_load()
-                reference = Reference(problem, self._ruleset, seeds, self._equipment.device)
-                reference.prepare()
+                reference = self._equipment.reference(problem, self._ruleset, seeds)
                 session.model.construct(reference)
                 session.call(reference, 0, explain=False)
             except Rejected as end:
@@ -387,7 +386,7 @@ class Worker:
                     # The baseline's kept process takes memory, and the failure may have stopped it
                     # in any state.
                     with accelerator.between_timings():
-                        self._baselines.dismiss()
+                        self._dismiss()
                     stack.enter_context(accelerator.alone())
             yield
 
@@ -474,19 +473,19 @@ class Worker:
         self._accelerator.tidy()
         return prepared
 
-    def reset(self) -> None:
-        """End all processes after a failure of the judge.
-
-        The next job starts new ones.
-        """
-        self._equipment.front_end.end()
+    def _dismiss(self) -> None:
+        """End the processes that are kept between verdicts."""
         self._baselines.dismiss()
+        self._equipment.starting.dismiss()
+
+    def reset(self) -> None:
+        """End all processes after a failure of the judge; the next job starts new ones."""
+        self._dismiss()
         self._processes.reset()
 
     def close(self) -> None:
         """End all processes."""
-        self._equipment.front_end.end()
-        self._baselines.dismiss()
+        self._dismiss()
         self._processes.close()
 
 

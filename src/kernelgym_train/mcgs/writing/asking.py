@@ -31,6 +31,7 @@ from kernelgym.prompts.hardware import Hardware
 from kernelgym.prompts.observer import Observer
 from kernelgym.prompts.parts import Part
 from kernelgym.retrieval.prompt_part import ready_retrieval
+from kernelgym.starting_kernel import standard_of
 from kernelgym.tokens import fit
 from kernelgym.types import Kernel, Message, Reply
 from kernelgym.whole_file import write_whole
@@ -308,7 +309,8 @@ class KernelAsking:
         state = self._session.state
         speedup = math.exp(state.graph.nodes[node].value)
         over = state.start_speedup * speedup
-        standing = f"It is correct, and runs at {over:.2g} of the reference's speed"
+        standard = standard_of(self._session.task.problem)
+        standing = f"It is correct, and runs at {over:.2g} of {standard}'s speed"
         if node != state.start:
             standing += f", {speedup:.2g} times that of the kernel that the search began with"
         return WriterTask(
