@@ -39,7 +39,7 @@ def test_page_lists_every_move_with_its_risk() -> None:
 
 def test_page_commands_have_settings_that_there_are() -> None:
     commands = re.findall(r"^kernelgym-train --backend mcgs (.*)$", PAGE, re.MULTILINE)
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         read_search_settings(spelt_as_settings(shlex.split(command)))
     for name in re.findall(r"`(\w+)=\w*`", PAGE):

@@ -85,7 +85,7 @@ def test_the_command_prepares_what_the_ruleset_asks_for(tmp_path, name, precisio
 class Model:
     """Stands in for a `Reference`."""
 
-    stateful, plan, problem, seeds = False, (), PROBLEM, Seeds("ab")
+    stateful, plan, problem, seeds, start = False, (), PROBLEM, Seeds("ab"), None
 
 
 class Process:
@@ -132,7 +132,8 @@ class Bench:
             def race(self, pairs):
                 return times
 
-        def open_process(_, exec_allowed):
+        def open_process(language, source, exec_allowed):
+            assert language == "torch"
             self.opened.append(Process(exec_allowed, **process))
             return contextlib.nullcontext(self.opened[-1])
 

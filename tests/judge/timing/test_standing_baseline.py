@@ -13,7 +13,7 @@ from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.rulesets import RULESETS
-from kernelgym.types import Problem, Status
+from kernelgym.types import Kernel, Problem, Status
 
 RULES = RULESETS["strict"]
 GONE = Rejected(Status.RUNTIME_ERROR, "it is gone")
@@ -43,8 +43,9 @@ def made():
 @pytest.fixture
 def baselines(tmp_path, made):
     @contextlib.contextmanager
-    def open_process(_, exec_allowed=False):
+    def open_process(language, source, exec_allowed):
         made.append(Process())
+        made[-1].runs = language, source, exec_allowed
         yield made[-1]
         made[-1].ended = True
 
@@ -54,16 +55,16 @@ def baselines(tmp_path, made):
     )
 
 
-def reference(name, secret="5ec2e7", stateful=False, state=()):
+def reference(name, secret="5ec2e7", stateful=False, state=(), start=None):
     problem = Problem(f"Test/{name}", "Test", 1, name, f"# {name}")
-    more = {"stateful": stateful, "state": dict.fromkeys(state)}
+    more = {"stateful": stateful, "state": dict.fromkeys(state), "start": start}
     return SimpleNamespace(problem=problem, seeds=Seeds(secret), **more)
 
 
 def use(baselines, name="a", **more):
     with ExitStack() as stack:
         session, kind = baselines.start(stack, reference(name, **more))
-        assert kind == "eager"
+        assert kind == ("start" if more.get("start") else "eager")
         return session
 
 
@@ -97,6 +98,12 @@ def test_one_that_failed_to_be_built_anew_is_not_taken_for_built(baselines, made
     use(baselines, secret="07e4")
     use(baselines, secret="07e4")
     assert made[0].ended and made[1].asked.count("construct") == 1
+
+
+def test_starting_kernel_is_timed_in_its_own_language(baselines, made):
+    use(baselines)
+    use(baselines, "b", start=Kernel("# kernel", "triton"))
+    assert [each.runs for each in made] == [("torch", "# a", False), ("triton", "# kernel", False)]
 
 
 def test_another_problem_gets_another_process(baselines, made):
