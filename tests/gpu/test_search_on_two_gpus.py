@@ -23,7 +23,7 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import task_of_spec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "triton_softmax.json"
-BUDGET = 7
+BUDGET = 6
 
 
 def gpu_count() -> int:

@@ -40,7 +40,7 @@ class StartingProcess:
         self._kernel: Kernel | None = None
         self._built: Construction | None = None
         self._session: CandidateSession | None = None
-        self._opened, self._fresh = ExitStack(), False
+        self._opened, self._called = ExitStack(), False
 
     def answer(
         self, kernel: Kernel, built: Construction, inputs: list[Any], shapes: Any, seed: int
@@ -53,10 +53,10 @@ class StartingProcess:
         try:
             session = self._ready(kernel, built)
             expected = ExpectedOutput(shapes, None, mutates_inputs=False)
-            # In every other call alone, so that a kernel which reads memory that it has not written
-            # disagrees with itself.
-            self._fresh = not self._fresh
-            said, outputs = session.answered(inputs, expected, seed, fresh=self._fresh)
+            # Not in a model's first call: a kernel that leaves memory unwritten then disagrees with
+            # itself. Filled first, that memory would hold the same in later calls.
+            fresh, self._called = self._called, True
+            said, outputs = session.answered(inputs, expected, seed, fresh=fresh)
             wanted = describe_shape_of(shapes)
             problem = "" if said == "fits" else structure_problem(said, wanted, self._ruleset)
             if problem:
@@ -86,7 +86,7 @@ class StartingProcess:
             session.channel.resume()
         session.channel.grant(self._ruleset.limits.run_s)
         if built is not self._built:
-            self._built = None
+            self._built, self._called = None, False
             session.model.build(built)
             self._built = built
         return session
