@@ -92,15 +92,14 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
         return reference
     run = spec.given_reference.run if spec.given_reference is not None else ""
     held = [*spec.inputs]
-    if reference:
-        call = f"_forward({', '.join(['self', *held])})"
-    else:
-        taken = (n if n in held else f"self.spec_{n}" for n in run_parameters(run))
-        call = f"run({', '.join(taken)})"
-    body = _body(spec, call)
     if spec.reference == "start":
         run = f"{STARTING_NAME} = ({spec.kind!r}, {literal(kernel_source(spec))})"
         body = _outline(spec)
+    elif reference:
+        body = _body(spec, f"_forward({', '.join(['self', *held])})")
+    else:
+        taken = (n if n in held else f"self.spec_{n}" for n in run_parameters(run))
+        body = _body(spec, f"run({', '.join(taken)})")
     scalars = [shape.scalars.get(s.name, s.value) for s in spec.contract.scalars]
     made = list(_inputs(spec, shape))
     return _filled(

@@ -134,7 +134,8 @@ def test_empty_search_has_a_report() -> None:
     result = {
         "task": "t", "speedup": 1.0, "speedup_low": 1.0, "speedup_high": 1.0,
         "over_reference": {"speedup": 0.0},
-        "correct_means": "agrees with the reference", "evaluations": 0, "duplicates": 0, "pruned": 0,
+        "correct_means": "agrees with the reference",
+        "evaluations": 0, "duplicates": 0, "pruned": 0,
         "seconds": 0.0, "stopped": "interrupted", "noise": 0.0, "risk": "exact",
         "without_approximate": None, "host_busy": False, "busy_share": 0.0,
         "context": {}, "best": {"state": "s"},
