@@ -21,8 +21,6 @@ from itertools import islice
 from kernelgym.answers.completeness import Completeness, completeness, is_module
 from kernelgym.answers.python_source import UnreadableSource, read_python
 
-__all__ = ["MODEL_NEW", "MODULE_START", "THINK_TAG", "CodeBlock", "code_blocks", "tidy"]
-
 MODEL_NEW = re.compile(r"^[ \t]*class[ \t]+ModelNew\b", re.MULTILINE)
 """Line that begins the class `ModelNew`."""
 MODULE_START = re.compile(r"^(?:import|from)[ \t]+[\w.]+|^class[ \t]+ModelNew\b", re.MULTILINE)

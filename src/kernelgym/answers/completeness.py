@@ -15,8 +15,6 @@ from functools import lru_cache
 
 from kernelgym.answers.python_source import UnreadableSource, read_python
 
-__all__ = ["Completeness", "completeness", "is_module"]
-
 
 class Completeness(IntEnum):
     """Degree to which a source is a module that can replace a model."""

@@ -34,8 +34,6 @@ from kernelgym.answers.blocks import (
 from kernelgym.answers.completeness import Completeness, completeness
 from kernelgym.types import Kernel, Reply
 
-__all__ = ["DEFECTS", "parse"]
-
 DEFECTS = {
     "no_kernel_tag": "the answer is not inside <KERNEL> and </KERNEL>",
     "unclosed_kernel": "<KERNEL> is opened but never closed; the text may have been cut off",

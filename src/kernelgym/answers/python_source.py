@@ -15,8 +15,6 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["MAX_SOURCE_CHARS", "UnreadableSource", "normal_form", "read_python"]
-
 MAX_SOURCE_CHARS = 1_000_000
 """Largest number of characters of a source that is parsed."""
 

@@ -22,8 +22,6 @@ from kernelgym.types import Kernel
 if TYPE_CHECKING:
     from kernelgym.cli.check import CheckCommand
 
-__all__ = ["compile_kernel", "target_of"]
-
 _KNOWN = "gfx942, gfx950 and the like for AMD, sm_90a, sm_100 and the like for NVIDIA"
 _NO_VERDICT = "nothing ran on a GPU: this is no verdict and gives no reward"
 

@@ -17,8 +17,6 @@ from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.evaluators.dispatch import Dispatcher
 from kernelgym.types import Evaluator, Job, Verdict
 
-__all__ = ["CountingEvaluator"]
-
 
 class CountingEvaluator(EvaluatorWrapper):
     """Adds hardware counters to an evaluator's verdicts.

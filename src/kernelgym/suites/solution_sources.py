@@ -15,8 +15,6 @@ from collections.abc import Mapping
 
 from kernelgym.errors import UsageError
 
-__all__ = ["joined"]
-
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b[^\n]*$", re.MULTILINE)
 _PYBIND = re.compile(r"\bPYBIND11_MODULE\s*\([^()]*\)\s*\{")

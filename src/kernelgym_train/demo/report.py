@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from kernelgym.benchmark.numbers.intervals import RateEstimate
-from kernelgym.benchmark.pages.drawing import bars, lines
+from kernelgym.benchmark.pages.charts import bars, lines
 from kernelgym.benchmark.pages.style import document
 from kernelgym_train.demo.results import Demonstration
 from kernelgym_train.demo.scores import Scores

@@ -23,8 +23,6 @@ from kernelgym.answers.screening.tree import Facts
 from kernelgym.languages import LANGUAGES, OwnKernel
 from kernelgym.rulesets import Ruleset
 
-__all__ = ["RULES", "Raised", "Rule"]
-
 Rule = Callable[[Facts, str, Ruleset], Iterator[Raised]]
 
 _BUILDERS = tuple(

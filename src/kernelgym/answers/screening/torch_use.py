@@ -9,15 +9,6 @@ from collections.abc import Iterator
 from kernelgym.answers.screening.tree import Facts, Function
 from kernelgym.rulesets import HALF_PRECISIONS, Ruleset
 
-__all__ = [
-    "Raised",
-    "output_caching",
-    "precision_downgrade",
-    "stream_use",
-    "torch_compute_call",
-    "without_comments",
-]
-
 Raised = tuple[str, str, int]
 """Code, message and line (from 1; 0 for none) of a finding."""
 

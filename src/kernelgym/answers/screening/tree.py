@@ -13,8 +13,6 @@ from typing import TypeVar, cast
 
 from kernelgym.languages import LANGUAGES
 
-__all__ = ["Facts", "Function", "survey"]
-
 _Def = ast.FunctionDef | ast.AsyncFunctionDef
 _Node = TypeVar("_Node", bound=ast.AST)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

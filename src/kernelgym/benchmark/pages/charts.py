@@ -1,24 +1,29 @@
-"""Charts of a report: fast_p curves, scatters, histograms, stacked shares.
+"""Charts of a report: curves, lines over steps, scatters, histograms, bars, stacked shares.
 
-Contract: pure; texts are escaped, and colours come from the page's style sheet. The values of a
-chart are also in a table or a title, so that it can be read without colours.
+Contract: pure; the same data gives the same text. Texts are escaped, and colours come from the
+page's style sheet. The values of a chart are also in a table or a title, so that it can be read
+without colours. ``charts.html`` draws what is chosen and placed here.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
 
 from kernelgym.benchmark.numbers.rates import CurvePoint
-from kernelgym.benchmark.pages.drawing import legend
-from kernelgym.benchmark.pages.text import escaped
+from kernelgym.benchmark.pages.rendering import environment
 
-_WIDTH, _HEIGHT = 640, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 12, 40
 _MOST_DOTS = 4000
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
+_BINS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,44 +37,27 @@ class ScatterDot:
     link: str = ""
 
 
+@dataclass(frozen=True)
 class _Frame:
     """Mapping from values to places in the drawing, on logarithmic or linear axes."""
 
-    def __init__(self, x: tuple[float, float], y: tuple[float, float], log: tuple[bool, bool]):
-        self._x, self._y, self._log = x, y, log
+    across: tuple[float, float]
+    up: tuple[float, float]
+    x_log: bool = False
+    y_log: bool = False
+    width, height = 640, 300
+    left, right, top, bottom = 52, 626, 12, 260
 
     def x(self, value: float) -> float:
-        share = _share(value, *self._x, self._log[0])
-        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * share
+        share = _share(value, *self.across, self.x_log)
+        return round(self.left + (self.right - self.left) * share, 1)
 
     def y(self, value: float) -> float:
-        share = _share(value, *self._y, self._log[1])
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1.0 - share)
+        share = _share(value, *self.up, self.y_log)
+        return round(self.bottom - (self.bottom - self.top) * share, 1)
 
-    def grid(
-        self, across: Sequence[tuple[float, str]], up: Sequence[tuple[float, str]], name: str
-    ) -> str:
-        """Return grid lines with labels, and the name of the axis below."""
-        parts = []
-        for value, told in up:
-            y = self.y(value)
-            parts.append(
-                f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" '
-                f'y2="{y:.1f}"/><text class="tick" text-anchor="end" x="{_LEFT - 6}" '
-                f'y="{y + 4:.1f}">{escaped(told)}</text>'
-            )
-        for value, told in across:
-            x = self.x(value)
-            parts.append(
-                f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" '
-                f'y2="{_HEIGHT - _BOTTOM}"/><text class="tick" text-anchor="middle" x="{x:.1f}" '
-                f'y="{_HEIGHT - _BOTTOM + 15}">{escaped(told)}</text>'
-            )
-        parts.append(
-            f'<text class="label" text-anchor="middle" x="{(_LEFT + _WIDTH - _RIGHT) / 2:.0f}" '
-            f'y="{_HEIGHT - 6}">{escaped(name)}</text>'
-        )
-        return "".join(parts)
+    def points(self, pairs: Iterable[tuple[float, float]]) -> Markup:
+        return Markup(" ".join(f"{self.x(x)},{self.y(y)}" for x, y in pairs))
 
 
 def fast_curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
@@ -82,25 +70,9 @@ def fast_curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
     if not series:
         return ""
     places = [point.p for point in next(iter(series.values()))]
-    frame = _Frame((places[0], places[-1]), (0.0, 1.0), (True, False))
-    ticks = [(t, f"{t:g}") for t in _TICKS if places[0] <= t <= places[-1]]
-    parts = [
-        frame.grid(ticks, [(n / 4, f"{25 * n} %") for n in range(5)], "p: speedup to exceed"),
-        f'<line class="mark" x1="{frame.x(1):.1f}" x2="{frame.x(1):.1f}" y1="{_TOP}" '
-        f'y2="{_HEIGHT - _BOTTOM}"/>',
-    ]
-    for number, (name, points) in enumerate(series.items()):
-        upper = [f"{frame.x(each.p):.1f},{frame.y(each.point):.1f}" for each in points]
-        lower = [f"{frame.x(each.p):.1f},{frame.y(each.certain):.1f}" for each in points]
-        colour = number % 6
-        parts.append(
-            f'<polygon class="band c{colour}" points="{" ".join(upper + lower[::-1])}"/>'
-            f'<polyline class="line certain c{colour}" points="{" ".join(lower)}"/>'
-            f'<polyline class="line c{colour}" points="{" ".join(upper)}">'
-            f"<title>{escaped(name)}</title></polyline>"
-        )
+    frame = _Frame((places[0], places[-1]), (0.0, 1.0), x_log=True)
     told = {
-        "x": [round(frame.x(p), 1) for p in places],
+        "x": [frame.x(p) for p in places],
         "p": [float(f"{p:.3g}") for p in places],
         "series": [
             {"name": f"{name}{what}", "values": [round(getattr(each, kind), 4) for each in points]}
@@ -108,11 +80,17 @@ def fast_curves(series: Mapping[str, Sequence[CurvePoint]]) -> str:
             for what, kind in (("", "point"), (" (certain)", "certain"))
         ],
     }
-    return (
-        f'<figure data-curves="{escaped(json.dumps(told), 10**9)}">'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="fast_p curves">'
-        f'{"".join(parts)}</svg><p class="reading quiet">Solid: the measured speedup. Dashed: the '
-        f"lower end of its 95 % interval.</p>{legend(list(series))}</figure>"
+    curves = [
+        (
+            name,
+            [(each.p, each.point) for each in points],
+            [(each.p, each.certain) for each in points],
+        )
+        for name, points in series.items()
+    ]
+    up = [(n / 4, f"{25 * n} %") for n in range(5)]
+    return _drawn(
+        "fast_curves", frame, _ticks(frame.across), up, curves, Markup.escape(json.dumps(told))
     )
 
 
@@ -142,69 +120,71 @@ def scatter(
     up = _span([dot.y for dot in kept])
     if diagonal:
         across = up = (min(across[0], up[0]), max(across[1], up[1]))
-    frame = _Frame(across, up, (True, True))
-    parts = [
-        frame.grid(
-            [(t, f"{t:g}") for t in _TICKS if across[0] <= t <= across[1]],
-            [(t, f"{t:g}") for t in _TICKS if up[0] <= t <= up[1]],
-            x_name,
-        )
-    ]
-    for mark in marks:
-        parts.append(
-            f'<line class="mark" x1="{frame.x(mark):.1f}" x2="{frame.x(mark):.1f}" y1="{_TOP}" '
-            f'y2="{_HEIGHT - _BOTTOM}"/>'
-        )
-    if diagonal:
-        parts.append(
-            f'<line class="mark" x1="{frame.x(across[0]):.1f}" y1="{frame.y(across[0]):.1f}" '
-            f'x2="{frame.x(across[1]):.1f}" y2="{frame.y(across[1]):.1f}"/>'
-        )
-    for dot in kept:
-        point = (
-            f'<circle class="dot c{dot.colour % 6}" cx="{frame.x(dot.x):.1f}" '
-            f'cy="{frame.y(dot.y):.1f}" r="3.5"><title>{escaped(dot.name, 300)}</title></circle>'
-        )
-        parts.append(f'<a href="{escaped(dot.link)}">{point}</a>' if dot.link else point)
-    left = f"<p class='quiet'>{len(dots) - len(kept)} points are not drawn.</p>"
-    return (
-        f'<figure><p class="quiet">{escaped(y_name)} (up), {escaped(x_name)} (across); both axes '
-        f'are logarithmic.</p><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escaped(y_name)} against {escaped(x_name)}">{"".join(parts)}</svg>'
-        f"{legend(names) if names else ''}{left if len(dots) > len(kept) else ''}</figure>"
-    )
+    frame, left_out = _Frame(across, up, x_log=True, y_log=True), len(dots) - len(kept)
+    axes = (frame, _ticks(across), _ticks(up))
+    return _drawn("scatter", *axes, kept, left_out, x_name, y_name, diagonal, marks, names)
 
 
-def histogram(values: Sequence[float], *, name: str, bins: int = 16) -> str:
+def lines(
+    series: Mapping[str, Sequence[float]], *, top: float | None = None, percent: bool = False
+) -> str:
+    """Return a line chart over steps.
+
+    Args:
+        series: Values by name, one for each step.
+        top: Upper end of the vertical axis; a round number above all values if None.
+        percent: Label the vertical axis in per cent.
+    """
+    drawn = {name: list(enumerate(values, 1)) for name, values in series.items() if values}
+    if not drawn:
+        return ""
+    steps = max(map(len, drawn.values()))
+    highest = max(value for values in drawn.values() for _, value in values)
+    apart = round_step(highest if top is None else top)
+    count = 4 if top is not None else max(1, math.ceil(highest / apart - 1e-9))
+    values = [apart * tick for tick in range(count + 1)]
+    up = [(value, f"{100 * value:.4g} %" if percent else f"{value:.4g}") for value in values]
+    every = max(1, round(round_step(0.8 * steps)))
+    across = [(step, f"step {step}") for step in range(every, steps + 1, every)]
+    return _drawn("lines", _Frame((1, steps), (0.0, values[-1])), across, up, drawn)
+
+
+def round_step(span: float) -> float:
+    """Return a round distance between ticks, of which about four cover `span`.
+
+    It is 1, 2, 2.5 or 5 times a power of ten; 0.25 where `span` is not above 0.
+    """
+    if span / 4 < sys.float_info.min:
+        return 0.25
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    return next((factor * power for factor in _ROUND if factor * power * 4 >= span), 10.0 * power)
+
+
+def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> str:
+    """Return a chart with two horizontal bars for each name, in per cent.
+
+    Args:
+        pairs: Two shares by name, each in 0..1.
+        names: Names of the two shares.
+    """
+    return _drawn("bars", pairs, names, max(map(max, pairs.values())) or 1.0) if pairs else ""
+
+
+def histogram(values: Sequence[float], *, name: str) -> str:
     """Return a histogram; empty without values.
 
     Args:
         values: Finite numbers.
         name: Name of the values.
-        bins: Number of bars.
     """
     if not values:
         return ""
     low, high = min(values), max(values)
-    width = (high - low) / bins or max(abs(low), 1.0) / bins
-    heights = [0] * bins
+    high = high if high > low else low + max(abs(low), 1.0)
+    heights = [0] * _BINS
     for value in values:
-        heights[min(bins - 1, int((value - low) / width))] += 1
-    size, tall, wide = 100 / bins, 60, 320
-    bars = "".join(
-        f'<rect class="bar c1" x="{wide * place * size / 100:.1f}" '
-        f'y="{tall - tall * count / max(heights):.1f}" width="{wide * size / 100 - 1:.1f}" '
-        f'height="{tall * count / max(heights):.1f}"><title>{count} at '
-        f"{low + place * width:.4g}</title></rect>"
-        for place, count in enumerate(heights)
-    )
-    return (
-        f'<figure class="small"><svg viewBox="0 0 {wide} {tall + 16}" role="img" '
-        f'aria-label="{escaped(name)}">{bars}<text class="tick" x="0" y="{tall + 13}">'
-        f'{low:.4g}</text><text class="tick" text-anchor="end" x="{wide}" y="{tall + 13}">'
-        f"{high:.4g}</text></svg><figcaption class='quiet'>{escaped(name)}, {len(values)} "
-        "values</figcaption></figure>"
-    )
+        heights[min(_BINS - 1, int(_BINS * (value - low) / (high - low)))] += 1
+    return _drawn("histogram", heights, low, max(values), name)
 
 
 def stack(shares: Sequence[tuple[str, float, str]]) -> str:
@@ -214,15 +194,20 @@ def stack(shares: Sequence[tuple[str, float, str]]) -> str:
         shares: Name, value and CSS colour of each.
     """
     whole = math.fsum(value for _, value, _ in shares)
-    if whole <= 0.0:
-        return ""
-    parts = "".join(
-        f'<i style="width:{100 * value / whole:.2f}%;background:{colour}" '
-        f'title="{escaped(name)}: {value:g}"></i>'
-        for name, value, colour in shares
-        if value > 0.0
-    )
-    return f'<div class="stack">{parts}</div>'
+    return _drawn("stack", shares, whole) if whole > 0.0 else ""
+
+
+@functools.cache
+def _macros() -> Any:
+    return environment().get_template("charts.html").module
+
+
+def _drawn(macro: str, *values: Any) -> str:
+    return Markup(getattr(_macros(), macro)(*values).strip())
+
+
+def _ticks(span: tuple[float, float]) -> list[tuple[float, str]]:
+    return [(tick, f"{tick:g}") for tick in _TICKS if span[0] <= tick <= span[1]]
 
 
 def _share(value: float, low: float, high: float, log: bool) -> float:

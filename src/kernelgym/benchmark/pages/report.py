@@ -13,9 +13,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from kernelgym.benchmark.comparison import RunComparison
@@ -23,7 +22,6 @@ from kernelgym.benchmark.pages import (
     charts,
     code,
     compare,
-    drawing,
     failures,
     front,
     problem,
@@ -32,6 +30,7 @@ from kernelgym.benchmark.pages import (
     view,
     wall,
 )
+from kernelgym.benchmark.pages.rendering import environment
 from kernelgym.benchmark.pages.style import document
 from kernelgym.benchmark.pages.view import RunView, anchor
 from kernelgym.errors import UsageError
@@ -39,7 +38,7 @@ from kernelgym.whole_file import write_whole
 
 _MOST_ROWS = 200
 _DATA: tuple[ModuleType, ...] = (
-    *(charts, code, compare, drawing, failures, front, problem, speed, text, view, wall),
+    *(charts, code, compare, failures, front, problem, speed, text, view, wall),
 )
 """Modules whose functions the templates call by name."""
 _SECTIONS = {
@@ -134,25 +133,13 @@ def _report(
 
 @functools.cache
 def _environment() -> Environment:
-    """Return the templates' environment: every value is shown by `_shown`, then escaped."""
-    made = Environment(
-        loader=PackageLoader("kernelgym.benchmark.pages"),
-        autoescape=True,
-        finalize=_shown,
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
+    """Return the templates' environment, with the functions and values that they name."""
+    made = environment()
     for module in _DATA:
         for name, each in inspect.getmembers(module, callable):
             if each.__module__ == module.__name__:  # not what it imports
                 made.globals[name] = each
     made.globals.update(cell=view.state_cell, most_rows=_MOST_ROWS, states=view.STATES)
     made.globals["cost_columns"] = front.COST_COLUMNS
-    made.filters.update(code=lambda source: Markup(code.code(source)), cut=text.cut)
+    made.filters["code"] = lambda source: Markup(code.code(source))
     return made
-
-
-def _shown(value: Any) -> Any:
-    """Return a value as a page shows it: bounded, and with hidden characters as escapes."""
-    return value if isinstance(value, Markup) else text.plain(text.cut(str(value)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.benchmark.pages.drawing import bars, lines, round_step
+from kernelgym.benchmark.pages.charts import bars, lines, round_step
 from support.html_pages import parsed
 
 
@@ -25,7 +25,7 @@ def test_lines_stay_inside_their_frame(series: dict[str, list[float]], percent: 
     for points in re.findall(r'points="([^"]*)"', chart):
         for point in points.split():
             x, y = map(float, point.split(","))
-            assert 40 <= x <= 640 and 0 <= y <= 260
+            assert 40 <= x <= 640 and 0 <= y <= 300
 
 
 @given(
