@@ -141,3 +141,19 @@ def test_prune_deletes_old_batches_then_the_oldest_above_the_size(store) -> None
     assert store.size_bytes() < before
     assert store.owns("a", batches[3]), "a batch that is not finished stays"
     assert store.waiting() == [("a", job)]
+
+
+def test_nothing_that_a_request_asks_for_reads_a_whole_table(store) -> None:
+    statements: list[str] = []
+    store._db.set_trace_callback(statements.append)
+    batch, (first, second, *_), _ = store.add("a", "k", "d", REQUESTS, 1.0)
+    store.knows("a", "k"), store.queued("a"), store.counts(), store.overdue(2.0)
+    store.start(first), store.queue_again(first), store.start(first)
+    store.finish(first, DONE, 2.0), store.cancel("a", [second], 2.0)
+    store.is_done(batch), store.owns("a", batch), store.events(batch, 0)
+    store.batch("a", batch), store.job("a", first)
+    store._db.set_trace_callback(None)
+    for text in statements:
+        if text.startswith(("SELECT", "UPDATE")):
+            plan = [row[3] for row in store._db.execute(f"EXPLAIN QUERY PLAN {text}")]
+            assert not [each for each in plan if "SCAN" in each and "INDEX" not in each], text
