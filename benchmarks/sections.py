@@ -126,21 +126,10 @@ SECTIONS = (
     Section(
         "What does a verdict service cost, and what does it lose?",
         ResultTable(
-            "service_cost_gpu.json",
-            "python -m benchmarks.service.cost --device cuda:0 --workers 4 --parts verdicts "
-            "--many 16 --kernelbench-root DIR --out FILE",
-            service.cost,
-        ),
-        ResultTable(
-            "service_cost_gpus.json",
-            "python -m benchmarks.service.cost --device all --workers 6 --parts stream "
-            "--kernelbench-root DIR --out FILE",
-            service.cost_on_gpus,
-        ),
-        ResultTable(
             "service_cost.json",
             "python -m benchmarks.service.cost --untimed --out FILE",
-            service.rate,
+            service.cost,
+            machines=lambda data: [data["machine"], data["verdicts"]["machine"]],
         ),
         ResultTable(
             "service_soak.json",
@@ -330,6 +319,7 @@ ELSEWHERE = {
     "[the page on languages](languages.md)",
     "redteam_languages_h200.json": "the red team's corpus in four languages, on the same page",
     "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
+    "judge_stream_h100.json": "the stream of groups on two H100 whose host other programs used",
     "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "interval_coverage.json": "48 verdicts beside two spinning processes, and 48 without: every "

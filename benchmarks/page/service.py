@@ -9,44 +9,25 @@ from typing import Any
 
 from benchmarks.table_rows import number, whole
 
-__all__ = ["cost", "cost_on_gpus", "rate", "ray_soak", "soak"]
+__all__ = ["cost", "ray_soak", "soak"]
 
 
 def cost(data: Any) -> str:
-    """Return what single verdicts and throughput lose through the service."""
-    found = data["verdicts"]
-    where = "an H100" if "gpu" in data["machine"] else "the CPU"
-    what = f"{found['many']} kernels of {found['problem'].removeprefix('KernelBench/')}"
-    rates = found["many_per_s"]
-    return (
-        f"On {where}, `kernelgym serve` on loopback adds {number(found['added_outside_ms'])} ms to "
-        f"a verdict outside of judging (median); {what} at once give {number(rates['service'])} "
-        f"verdicts a second through it and {number(rates['local'])} without, by "
-        f"{found['workers']} workers{'' if found['timed'] else ', untimed'}."
-    )
-
-
-def cost_on_gpus(data: Any) -> str:
-    """Return what a stream on several GPUs loses through the service."""
-    found = data["stream"]
-    rates, gpus = found["per_hour"], found["rounds"]["local"][0]["gpus"]
-    return (
-        f"A stream of groups on {gpus} GPUs gives {whole(rates['service'])} verdicts an hour "
-        f"through `kernelgym serve --device all`, and {whole(rates['local'])} without it."
-    )
-
-
-def rate(data: Any) -> str:
-    """Return how many verdicts the service itself passes on, how fair it is, and its cost."""
-    found, fair = data["scripted"], data["fairness"]
-    added = f" {cost(data)}" if "verdicts" in data else ""
+    """Return how many verdicts the service passes on, how fair it is, and what verdicts lose."""
+    found, fair, judged = data["scripted"], data["fairness"], data["verdicts"]
+    rates, where = judged["many_per_s"], judged["machine"]
     return (
         f"With an evaluator that takes no time, one server passes on "
         f"{whole(found['sequence_per_s'])} verdicts a second sent as a sequence, and "
         f"{whole(found['single_per_s'])} sent one by one by 32 threads. Ten verdicts of "
         f"{1e3 * fair['verdict_s']:.0f} ms on {fair['workers']} workers take "
         f"{number(fair['idle_s'])} s, and {number(fair['beside_s'])} s while another key has "
-        f"{whole(fair['queued'])} jobs queued.{added}"
+        f"{whole(fair['queued'])} jobs queued. On {where['cores']} cores of the busy host "
+        f"({where['cpu']}), `kernelgym serve` on loopback adds {number(judged['added_ms'])} ms to "
+        f"a verdict on the CPU ({number(judged['added_outside_ms'])} ms outside of judging, "
+        f"medians); {judged['many']} kernels of {judged['problem']} at once give "
+        f"{number(rates['service'])} verdicts a second through it and {number(rates['local'])} "
+        f"without, by {judged['workers']} workers, untimed."
     )
 
 

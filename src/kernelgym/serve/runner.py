@@ -174,7 +174,6 @@ class Runner:
                 continue
             self._turn += 1
             self._served[tenant] = self._turn
-            self.changed(found.batch)
             try:
                 job = self.shelf.job(found.request)
                 evaluator = self.judges.of(found.request)
@@ -189,6 +188,7 @@ class Runner:
                 self._finish(found.id, self._failed(error))
                 continue
             self._submit(found.id, tenant, evaluator, job, found.request["seed"])
+            self.changed(found.batch)
 
     def _submit(
         self, name: str, tenant: str, evaluator: Evaluator, job: Job, seed: str = ""
