@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook test-adapters test-harbor redteam lint bench docs clean
+.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook test-adapters test-harbor test-languages redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -61,6 +61,10 @@ test-cookbook: setup $(TINKER_STAMP)  ## Run tinker-cookbook's trainer on our ep
 # Frameworks exclude each other's versions: each has an environment in .venv-adapters.
 test-adapters:  ## Play episodes by other frameworks' own programs (FRAMEWORKS="inspect openenv" for some)
 	$(PYTHON) tests/adapters/environments.py $(FRAMEWORKS)
+
+test-languages: setup  ## Compile kernels of languages with packages of their own, which it installs (400 MB)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[languages]"
+	$(BIN)/pytest --hypothesis-profile=ci -m "not gpu" tests/languages
 
 # Harbor asks for Python 3.12, and only its loader and linters are used: they read what was exported.
 HARBOR_VENV := .venv-harbor
