@@ -31,10 +31,11 @@ class CudaElements:
 
     kernel: CudaKernel
     index: str
+    """Name of the number of the thread's element."""
     kind: str
-    """Type of the index."""
+    """Type of the index, such as ``int``."""
     count: str
-    """Number of elements, as the guard has it."""
+    """Name of the number of elements, which the guard compares the index with."""
     declaration: Node
     """Declaration of the index, alone in its statement."""
     body: tuple[Node, ...]

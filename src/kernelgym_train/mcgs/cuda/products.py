@@ -55,11 +55,15 @@ class CudaProduct:
 
     kernel: CudaKernel
     row: str
+    """Name of the row's number."""
     col: str
+    """Name of the column's number."""
     rows: str
     """Bound of ``row``, a parameter."""
     cols: str
+    """Bound of ``col``, a parameter."""
     k: str
+    """Variable of the loop over the terms of a sum."""
     depth: str
     """Bound of ``k``."""
     total: str
@@ -69,6 +73,7 @@ class CudaProduct:
     left: CudaOperand
     """The operand along the rows."""
     right: CudaOperand
+    """The operand along the columns."""
     constants: tuple[Node, ...]
     """Declarations before the guard, without those of the indices."""
     after: tuple[Node, ...]

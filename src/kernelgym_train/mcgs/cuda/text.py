@@ -56,7 +56,7 @@ class CudaLaunch:
     kernel: str
     node: Node
     configuration: tuple[Node, ...]
-    """Texts between ``<<<`` and ``>>>``."""
+    """Expressions between ``<<<`` and ``>>>``."""
     grid: tuple[Node, ...]
     """Numbers of blocks along x, y and z, as far as they are written; empty if not understood."""
     block: tuple[Node, ...]
@@ -75,7 +75,7 @@ class CudaConstant:
 
 
 class CudaText:
-    """A CUDA text's parts."""
+    """The kernels, launches and constants of a CUDA text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -108,7 +108,7 @@ class CudaText:
 
 @functools.lru_cache(maxsize=512)
 def read_cuda(text: str) -> CudaText:
-    """Return a text's parts; the same object for the same text."""
+    """Return the parts of a CUDA text; the same object for the same text."""
     return CudaText(text)
 
 

@@ -42,6 +42,7 @@ class JitFunction:
     tuned: bool = False
     """Whether a decorator (``triton.autotune``, ``triton.heuristics``) sets parameters."""
     defaults: Mapping[str, cst.BaseExpression] = field(default_factory=dict)
+    """Default values of parameters, by name."""
 
     @property
     def body(self) -> Sequence[cst.BaseStatement]:
@@ -261,7 +262,7 @@ class TritonModule:
 
 @functools.lru_cache(maxsize=512)
 def read_module(source: str) -> TritonModule:
-    """Return a module's parts; the same object for the same text.
+    """Return the parts of a module with Triton kernels; the same object for the same text.
 
     Raises:
         UsageError: If the text is not Python.
