@@ -6,18 +6,22 @@ Contract: a function is given the content of one result file and returns Markdow
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.table_rows import interval, number, percent, table
 
 __all__ = [
+    "beside_openevolve",
     "context_cost",
     "copies",
+    "counters",
     "decisions",
     "driver",
     "effect",
     "env_overhead",
     "false_promotions",
+    "gpu_searches",
     "learning_cpu",
     "learning_gpu",
     "learning_tinker",
@@ -112,33 +116,89 @@ def copies(data: Any) -> str:
 
 
 def searches(data: Any) -> str:
-    """Return the speedups of real searches by `best_first` over their start, by task."""
-    found: dict[str, list[Any]] = {}
-    for each in data["rows"]:
-        if each["algorithm"] == "best_first":
-            found.setdefault(each["task"], []).append(each)
-    rows = []
-    for task, some in found.items():
-        gains = [each["speedup"] for each in some]
-        over_torch, evaluations = (
-            statistics.median(each[key] for each in some) for key in ("over_torch", "evaluations")
+    """Return what real searches by `best_first` on the CPU gained, in a sentence."""
+    told = []
+    for task, some in _by_task(data["rows"], "best_first").items():
+        gain, over_torch, count = (
+            statistics.median(each[key] for each in some)
+            for key in ("speedup", "over_torch", "evaluations")
         )
-        spread = f"{number(min(gains))} to {number(max(gains))}"
-        cells = (number(statistics.median(gains)), spread, f"{data['goals'][task][0]:g}")
-        rows.append([task, str(len(some)), *cells, number(over_torch), f"{evaluations:.0f}"])
-    head = ["task", "searches", "over the start, median", "least to most", "goal", "over torch"]
-    return table([*head, "evaluations"], rows)
+        goal = f"{data['goals'][task][0]:g}"
+        told.append(
+            f"{task} {number(gain)} (goal {goal}; {number(over_torch)} of torch, {count:.0f})"
+        )
+    about = "Searches by `best_first` from plain C++ kernels on a busy two-core host gain, times"
+    return f"{about} over the start (share of torch's speed, evaluations): {'; '.join(told)}."
 
 
 def gpu_searches(data: Any) -> str:
-    """Return what searches of Triton kernels on a GPU gained, in a sentence."""
-    told = [
-        f"{row['task']} {number(row['speedup'])} times over its start and "
-        f"{number(row['over_torch'])} of torch after {row['evaluations']} evaluations"
-        for row in data["rows"]
-    ]
-    about = "Searches of Triton kernels, a minute each on a GPU that others used too"
-    return f"{about}: {'; '.join(told)}."
+    """Return what searches on a GPU gained over their start, and a random one, by task."""
+    plain = [each for each in data["rows"] if not each["ncu_every"]]
+    control = _by_task(plain, "random")
+    rows = []
+    for task, some in _by_task(plain, "tpe").items():
+        gains = [each["speedup"] for each in some]
+        beside = [each["speedup"] for each in control.get(task, ())]
+        over_torch, floor, count = (
+            statistics.median(each[key] for each in some)
+            for key in ("over_torch", "floor_share", "evaluations")
+        )
+        cells = (number(statistics.median(gains)), f"{number(min(gains))} to {number(max(gains))}")
+        rows.append(
+            [
+                *(task, str(len(some)), *cells, number(over_torch), f"{floor:.2f}"),
+                *(f"{count:.0f}", number(statistics.median(beside)) if beside else ""),
+            ]
+        )
+    head = ["task", "searches", "over the start, median", "least to most", "over torch"]
+    return table([*head, "of a copy's bandwidth", "evaluations", "`random`"], rows)
+
+
+def counters(data: Any) -> str:
+    """Return what hardware counters change in searches on a GPU, in a sentence."""
+    told = []
+    for task, some in _by_task(data["rows"], "best_first").items():
+        found = {bool(each["ncu_every"]): each for each in some}
+        off, on = found[False], found[True]
+        count = min(len(each["curve"]) for each in (off, on))
+        seconds = min(each["curve"][-1][0] for each in (off, on))
+        at_count = [each["curve"][count - 1][1] for each in (off, on)]
+        at_time = [_best_by(each["curve"], seconds) for each in (off, on)]
+        told.append(
+            f"{task} {number(at_count[0])} without and {number(at_count[1])} with them after "
+            f"{count} evaluations, {number(at_time[0])} and {number(at_time[1])} after "
+            f"{seconds:.0f} s"
+        )
+    return f"Counters in searches by `best_first`, times over the start: {'; '.join(told)}."
+
+
+def _best_by(curve: Sequence[Sequence[float]], seconds: float) -> float:
+    """Return the best speedup that a search had after so many seconds; 1 for none."""
+    return max((best for at, best in curve if at <= seconds), default=1.0)
+
+
+def beside_openevolve(data: Any) -> str:
+    """Return what three searchers gained with one scripted model, in a sentence."""
+    tasks: dict[str, list[str]] = {}
+    for each in data["rows"]:
+        span = f"{number(each['speedup_low'])} to {number(each['speedup_high'])}"
+        told = f"`{each['searcher']}` {number(each['speedup'])} ({span}) in {each['seconds']:.0f} s"
+        tasks.setdefault(each["task"], []).append(told)
+    told = "; ".join(f"{task}: {', '.join(some)}" for task, some in tasks.items())
+    count = data["rows"][0]["evaluations"]
+    return (
+        "Beside OpenEvolve, with the same scripted model that changes numbers of a launch and "
+        f"{count} evaluations each, times over the start by one duel: {told}."
+    )
+
+
+def _by_task(rows: Sequence[Any], algo: str) -> dict[str, list[Any]]:
+    """Return the rows of an algorithm, by task."""
+    found: dict[str, list[Any]] = {}
+    for each in rows:
+        if each["algorithm"] == algo:
+            found.setdefault(each["task"], []).append(each)
+    return found
 
 
 def offline(data: Any) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from benchmarks.page.models import gpu_searches
-from benchmarks.search.gpu import GOALS, reached
+from benchmarks.page.models import counters, gpu_searches
+from benchmarks.search.gpu import GOALS, curve, reached
 from benchmarks.search.gpu_kernels import OWN_TASKS
+from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.variant import read_variant
@@ -29,11 +34,33 @@ def test_goals_are_of_the_median_over_seeds() -> None:
     assert reached(rows[:1], "tpe") == {"softmax": False} and set(GOALS) >= {"softmax"}
 
 
-def test_page_tells_each_search() -> None:
-    row = {
-        **{"task": "softmax", "algorithm": "tpe", "speedup": 3.0, "speedup_low": 2.9},
-        **{"speedup_high": 3.1, "over_torch": 1.6, "floor_share": 0.99, "evaluations": 4},
-        "seconds": 31.2,
-    }
-    told = gpu_searches({"rows": [row]})
-    assert "softmax 3.00 times over its start and 1.60 of torch after 4 evaluations" in told
+def row(seed: int, speedup: float, **given: Any) -> dict[str, Any]:
+    """Return a row of a search of the softmax."""
+    usual = {"task": "softmax", "algorithm": "tpe", "ncu_every": 0, "evaluations": 4}
+    figures = {"seed": seed, "speedup": speedup, "over_torch": 1.6, "floor_share": 0.99}
+    return usual | figures | given
+
+
+def test_page_tells_medians_over_seeds_beside_random() -> None:
+    rows = [row(seed, gain) for seed, gain in enumerate((2.9, 3.1, 3.0))]
+    rows += [row(0, 1.5, algorithm="random"), row(0, 9.0, ncu_every=5)]
+    told = gpu_searches({"rows": rows})
+    assert "| softmax | 3 | 3.00 | 2.90 to 3.10 | 1.60 | 0.99 | 4 | 1.50 |" in told
+
+
+def test_counters_are_compared_at_equal_evaluations_and_at_equal_seconds() -> None:
+    off, on = [(10, 1.5), (20, 2.0), (30, 3.0)], [(22, 2.5), (28, 2.5)]
+    rows = [row(0, 3.0, algorithm="best_first", curve=off)]
+    rows += [row(0, 2.5, algorithm="best_first", curve=on, ncu_every=5)]
+    told = counters({"rows": rows})
+    assert "softmax 2.00 without and 2.50 with them after 2 evaluations" in told
+    assert "2.00 and 2.50 after 28 s" in told
+
+
+def test_curve_is_the_best_so_far_after_each_evaluation(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels" / "softmax"
+    log = SearchLog.open(folder / "events.jsonl")
+    for seconds, value in ((1.0, math.log(2.0)), (2.0, None), (3.0, math.log(1.5))):
+        log.append(seconds, "judged", {"value": value})
+    log.close()
+    assert curve(tmp_path) == [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
