@@ -132,12 +132,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                     say=lambda line: print(line, flush=True),
                 )
                 figures = figures_of(task, evaluator, outdir, config)
-            found = {"task": name, "floor_share": floor_share(outdir), **figures}
-            found |= {"ncu_every": given.ncu_every, "curve": curve(outdir)}
-            rows.append(found)
-            print(json.dumps(rows[-1]), flush=True)
-            if given.out:
-                _write(given.out, rows, given.builds, given.device)
+                # Written before the evaluator closes, which an interruption may cut short.
+                found = {"task": name, "floor_share": floor_share(outdir), **figures}
+                found |= {"ncu_every": given.ncu_every, "curve": curve(outdir)}
+                rows.append(found)
+                print(json.dumps(rows[-1]), flush=True)
+                if given.out:
+                    _write(given.out, rows, given.builds, given.device)
     for name, met in reached(rows, given.algorithms[0]).items():
         print(f"{name}: {'goal met' if met else 'goal missed'} by {given.algorithms[0]}")
 
