@@ -58,10 +58,13 @@ _MORE_SEEDS = tuple(GOALS)
 
 
 def floor_share(outdir: Path) -> float:
-    """Return the share of the bandwidth of a copy in the last verdict on a search's best."""
+    """Return the share of the bandwidth of a copy in the last verdict on a search's best.
+
+    0 if that verdict has no time.
+    """
     (result,) = outdir.glob("kernels/*/best/result.json")
     timing = json.loads(result.read_text(encoding="utf-8"))["timing"]
-    return float(timing["floor_ms"] / timing["kernel_ms"])
+    return float(timing["floor_ms"] / timing["kernel_ms"]) if timing else 0.0
 
 
 def curve(outdir: Path) -> list[tuple[float, float]]:
