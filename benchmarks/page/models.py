@@ -16,7 +16,6 @@ __all__ = [
     "context_cost",
     "copies",
     "counters",
-    "decisions",
     "driver",
     "effect",
     "env_overhead",
@@ -214,16 +213,6 @@ def offline(data: Any) -> str:
     return table(["table", *(f"`{name}`" for name in some[0]["figures"])], rows)
 
 
-def decisions(data: Any) -> str:
-    """Return the milliseconds that choosing the next state takes on a large graph."""
-    medians = {name: found["last"][0] for name, found in sorted(data["algorithms"].items())}
-    told = ", ".join(f"`{name}` {median:.0f}" for name, median in medians.items())
-    return (
-        f"Choosing the next state on a graph of {data['states']:,} states takes this many "
-        f"milliseconds in the median, of a goal of 20: {told}."
-    )
-
-
 def false_promotions(data: Any) -> str:
     """Return how many searches promoted a kernel that is no faster."""
     inside = sum(each["inside"] for each in data["again"])
@@ -231,17 +220,6 @@ def false_promotions(data: Any) -> str:
         f"Of {len(data['searches'])} searches among kernels that differ from the start in names "
         f"and comments alone, {data['promoted']} promoted one. {len(data['again'])} duels were "
         f"repeated, and {inside} of them gave a ratio inside the first one's interval."
-    )
-
-
-def search_reading(data: Any) -> str:
-    """Return for how many of the project's C++ kernels a search has a move."""
-    found = data["groups"]["of the project"]
-    return (
-        f"Of the project's {found['kernels']} C++ kernels (the red team's honest ones, and one of "
-        f"each Synthetic family), {found['changed']} have a move for their deepest loop, and "
-        f"{found['proven']} one that needs proof that iterations are independent or a sum; the "
-        f"goal is {0.8 * found['kernels']:.0f}."
     )
 
 
