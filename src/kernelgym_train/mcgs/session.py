@@ -16,6 +16,7 @@ import math
 import os
 import re
 import signal
+import statistics
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,7 @@ _HALF_BYTES, _FLOAT_BYTES = 2, 4  # of an operand of a product
 _LEAST_ROUNDS = 3  # of a duel
 _LAST_ROUNDS = 6  # of the last duel: 3 rounds tell little of kernels whose times vary by a tenth
 _MOST_ROUNDS = 6  # of a duel after Ctrl-C
+_LATEST_ROUNDS = 5  # in turns, whose seconds tell how long the next one takes
 _COMPARING = 0.5  # seconds of comparisons for each other second: a third of a search's time
 _FREE_S = 15.0  # seconds of comparisons that are allowed in the shortest search
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for trying the best without each step
@@ -287,24 +289,38 @@ class SearchSession:
         """Seconds set aside for the end: `end_s`, and trying the best without each step."""
         leader = self.state.challenger() or self.state.incumbent
         steps = len(self.state.variants[leader].applied)
-        reducing = 2 * _LEAST_ROUNDS * self._best_s * steps
-        return self.end_s + min(reducing, _REDUCING_SHARE * self.budget.seconds)
+        return self.end_s + min(self._reducing_s * steps, _REDUCING_SHARE * self.budget.seconds)
 
     @property
     def _best_s(self) -> float:
         """Expected seconds of one verdict on the best state."""
         return self.state.expected_wall_s(self.state.challenger() or self.state.incumbent)
 
+    @property
+    def _round_s(self) -> float:
+        """Expected seconds of one round of a duel between the best state and the start.
+
+        By the latest rounds in turns, which take less than whole verdicts, if there are any.
+        """
+        if self.state.rounds_s:
+            return statistics.median(self.state.rounds_s[-_LATEST_ROUNDS:])
+        return self.state.start_wall_s + self._best_s
+
+    @property
+    def _reducing_s(self) -> float:
+        """Expected seconds of comparing the best state with itself without one step."""
+        return _LEAST_ROUNDS * min(self._round_s, 2 * self._best_s)
+
     def _duel_s(self, rounds: int) -> float:
         """Return the expected seconds of a duel between the best state and the start."""
-        return rounds * (self.state.start_wall_s + self._best_s)
+        return rounds * self._round_s
 
     @property
     def _allowed_rounds(self) -> float:
         """Number of rounds that comparisons may still take, those of the last one included."""
         duels = [duel for duel in self.state.duels if duel.rounds]
         took_s = sum(duel.took_s for duel in duels)
-        each_s = self.state.start_wall_s + self._best_s
+        each_s = self._round_s
         if duels:
             each_s = took_s / sum(duel.rounds for duel in duels)
         allowed_s = max(_FREE_S, _COMPARING * (self.seconds - took_s))
@@ -312,9 +328,8 @@ class SearchSession:
 
     def may_reduce(self) -> bool:
         """Return True if one more comparison of the best leaves time for the end."""
-        each = 2 * _LEAST_ROUNDS * self._best_s
         enough = self._allowed_rounds >= _LEAST_ROUNDS + _LAST_ROUNDS
-        return enough and not self.is_stopped and self.seconds_left >= self.end_s + each
+        return enough and not self.is_stopped and self.seconds_left >= self.end_s + self._reducing_s
 
     def may_challenge(self) -> bool:
         """Return True if a duel with the best state leaves time for the end."""
@@ -338,8 +353,7 @@ class SearchSession:
         left = self.seconds_left - keep - self._best_s
         if left == math.inf:
             return most
-        each = max(self.state.start_wall_s + self._best_s, 1e-9)
-        return max(_LEAST_ROUNDS, int(min(most, left / each)))
+        return max(_LEAST_ROUNDS, int(min(most, left / max(self._round_s, 1e-9))))
 
     def compare(
         self,

@@ -53,6 +53,7 @@ def begin(session: SearchSession) -> None:
         _judge_start(session)
         _time_start(session)
         _check_time(session)
+        _check_seconds(session)
         if (busy := _why_times_differ(state)) and config.require_quiet:
             raise UsageError(f"{busy}; wait until the host is idle, or leave require_quiet out")
     except UsageError:
@@ -82,7 +83,15 @@ def _judge_start(session: SearchSession) -> None:
                 f"the start kernel is {verdict.status}: {verdict.message or 'no reason given'}; a "
                 "search needs a correct kernel that the judge times"
             )
-    if not state.evaluations and session.seconds_left < session.reserve_s:
+
+
+def _check_seconds(session: SearchSession) -> None:
+    """Refuse a limit of time that leaves none for evaluations.
+
+    Raises:
+        UsageError: If the limit is too short.
+    """
+    if not session.state.evaluations and session.seconds_left < session.reserve_s:
         raise UsageError(
             f"seconds={session.budget.seconds:g} is too little: judging the "
             f"start took {session.seconds:.0f} s, and comparing and checking the best takes "

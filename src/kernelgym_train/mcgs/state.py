@@ -56,6 +56,8 @@ class SearchState:
     """Seconds that judging the start took, without its build, in the shortest of its verdicts."""
     start_shown_s: float = 0.0
     """Seconds of `start_wall_s` that were spent at shapes which are not hidden."""
+    rounds_s: list[float] = field(default_factory=list)
+    """Seconds of each round in turns with the start: of the start itself, then of the states."""
     starts_s: float = 0.0
     """Seconds that all verdicts on the start took, builds included."""
     begun: bool = False
@@ -153,6 +155,7 @@ class SearchState:
             case "ruler":
                 self.ruler_logs += given["logs"]
                 self.starts_s += given["took_s"]
+                self.rounds_s += [given["took_s"] / len(given["logs"])] * bool(given["logs"])
                 self._count(given)
             case "report":
                 self.report = given["log"]
@@ -253,6 +256,7 @@ class SearchState:
             return
         if logs := given.get("beside"):
             self.beside[key] = list(logs)
+            self.rounds_s.append(given["round_s"] / len(logs))
             self._keep_times(key, given["ms"])
         elif given.get("speedup"):
             self.over[key] = math.log(given["speedup"])
