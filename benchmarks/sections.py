@@ -224,8 +224,8 @@ SECTIONS = (
             "search_gpu.json",
             "python -m benchmarks.search.gpu --out FILE",
             models.gpu_searches,
-            "`tpe` from plain Triton and CUDA kernels, 60 evaluations or 205 s; four searches at a "
-            "time shared a GPU. `random` is the control's speedup over the start.",
+            "`tpe` from plain Triton kernels, cut off after one or two minutes on a GPU that other "
+            "programs used too; the softmax ended by itself at the bandwidth of a copy.",
         ),
         ResultTable(
             "search_offline.json",

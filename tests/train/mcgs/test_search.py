@@ -344,6 +344,21 @@ def test_search_seconds_end_it_with_a_verified_best(tmp_path: Path) -> None:
     assert not (folder / "kernels" / "matmul").exists()
 
 
+def test_search_of_long_verdicts_and_short_rounds_is_not_refused(tmp_path: Path) -> None:
+    def judged(problem: Problem, kernel: Kernel) -> Verdict:
+        return dataclasses.replace(searches.judged(problem, kernel), wall_s=30.0)
+
+    given: Any = {"budget": Budget(6, seconds=250)}
+    with pytest.raises(UsageError, match="seconds=250 is too little"):
+        ticks = itertools.count()
+        judge = searches.evaluator(judged)
+        searches.run(tmp_path / "alone", judge, clock=lambda: next(ticks), **given)
+    ticks = itertools.count()
+    turns = searches.InTurns(judged, lambda problem, kernel: searches.timed(kernel))
+    result = searches.run(tmp_path / "turns", turns, clock=lambda: next(ticks), **given)
+    assert result["evaluations"] == 6 and result["speedup"] > 1.0
+
+
 def test_search_same_seconds_keep_the_result(tmp_path: Path) -> None:
     def judged(problem: Problem, kernel: Kernel) -> Verdict:
         return dataclasses.replace(searches.judged(problem, kernel), wall_s=10.0)
