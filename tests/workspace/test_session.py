@@ -131,6 +131,11 @@ def test_record_in_a_missing_folder_is_a_usage_error(tmp_path) -> None:
         session(tmp_path, record=tmp_path / "no" / "t.jsonl")
 
 
+def test_record_that_is_a_folder_is_a_usage_error(tmp_path) -> None:
+    with pytest.raises(UsageError, match="give a file as --record"):
+        session(tmp_path, record=tmp_path)
+
+
 def test_profile_tells_more_than_time(tmp_path) -> None:
     note = Finding("fact", "a fact for tuning", "info")
     found = session(tmp_path, timed=ScriptedEvaluator([scripted("correct", findings=(note,))]))

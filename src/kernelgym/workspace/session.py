@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ class ToolSession:
 
     Raises:
         UsageError: If the budget is below 1, the language does not run on the evaluator's device,
-            the problem cannot be judged, or the file's folder is missing.
+            the problem cannot be judged, or the file cannot be written.
     """
 
     def __init__(
@@ -117,6 +118,10 @@ class ToolSession:
             )
         if not record.parent.is_dir():
             raise UsageError(f"there is no folder {str(record.parent)!r} for the trajectory's file")
+        if record.is_dir() or not os.access(record if record.exists() else record.parent, os.W_OK):
+            raise UsageError(
+                f"the trajectory cannot be written to {str(record)!r}; give a file as --record"
+            )
         self._env = KernelEnv(
             level=None,
             problems=[problem],
