@@ -285,8 +285,17 @@ def test_cluster_without_place_is_refused(made) -> None:
         made([])
 
 
-def test_close_ends_open_jobs_and_later_ones_are_refused(made) -> None:
+@pytest.mark.parametrize("kill_fails", [False, True])
+def test_close_ends_open_jobs_and_later_ones_are_refused(made, monkeypatch, kill_fails) -> None:
     evaluator, cluster = made(["m1"], lambda actor, job: None)
+    kill = cluster.kill
+
+    def killed(actor: FakeActor) -> None:
+        kill(actor)
+        if kill_fails:
+            raise RuntimeError("the head is busy")
+
+    monkeypatch.setattr(cluster, "kill", killed)
     open_jobs = [evaluator.submit(job) for job in jobs(3)]
     wait_for(open_jobs[0].running)
     evaluator.close()

@@ -433,7 +433,10 @@ class ActorKeeper:
                 _LOG.debug("an actor was not closed: %s", error)
         for actor in actors:
             self._lose(actor, "the evaluator was closed")
-            self._cluster.kill(actor.handle)
+            try:
+                self._cluster.kill(actor.handle)
+            except Exception as error:  # it ends with the connection; jobs wait for the lines below
+                _LOG.debug("an actor was not ended: %s", error)
         closed = self._unavailable("closed", "the evaluator was closed")
         self._dispatcher.settle_waiting(closed)
         self._cluster.disconnect()
