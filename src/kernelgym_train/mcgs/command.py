@@ -48,6 +48,12 @@ _LEAST_CUDA, _MOST_CUDA = (8.0, 0.5, 40), (35.0, 1.5, 100)
 """The same for CUDA kernels, whose builds are those of nvcc with few of torch's headers and with
 all of them."""
 
+_PASSED_ON = (
+    *("budget", "algo", "approximate", "seed", "workers", "deterministic", "root_noise"),
+    *("ncu_every", "require_quiet", "moves"),
+)
+"""Settings that a search is given as they are."""
+
 
 def help_settings() -> None:
     """Print every key of the command."""
@@ -114,10 +120,10 @@ def _repeat(settings: SearchSettings) -> int:
 def _command(settings: SearchSettings) -> str:
     """Return the command that begins this search again in another folder."""
     given = settings.model_dump(exclude_defaults=True, exclude={"resume"})
-    texts = []
-    for name, value in given.items():
-        plain = value if isinstance(value, str) else json.dumps(value)
-        texts.append(f"{name}={plain}")
+    texts = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in given.items()
+    ]
     return shlex.join(["kernelgym-train", "--backend", "mcgs", *texts])
 
 
@@ -130,9 +136,7 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
             print(f"kernel {task.name}: at least {shares[task.name]} evaluations")
             for shape in task.shapes:
                 print(f"  shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
-        on_gpu = all("cpu" not in settings.devices(task.start.language) for task in tasks)
-        by_nvcc = any(builds_extension(task.start.language) for task in tasks)
-        print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu, by_nvcc))
+        _print_estimate(settings, tasks)
         return 0
     outdir = Path(settings.outdir)
     with (
@@ -174,17 +178,8 @@ def _config(
     watch: Callable[[SearchState], None] = lambda state: None,
 ) -> SearchConfig:
     return SearchConfig(
-        budget=settings.budget,
-        algo=settings.algo,
-        approximate=settings.approximate,
-        seed=settings.seed,
-        workers=settings.workers,
-        deterministic=settings.deterministic,
-        root_noise=settings.root_noise,
-        ncu_every=settings.ncu_every,
-        require_quiet=settings.require_quiet,
+        **{name: getattr(settings, name) for name in _PASSED_ON},
         writer=writer,
-        moves=settings.moves,
         tactics=Path(settings.tactics) if settings.tactics else cache_folder() / NAME,
         command=_command(settings),
         say=say,
@@ -271,8 +266,13 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
         while proposer.propose(start, move, count) is not None:
             count += 1
         print(f"{move}: {count} ways from the start, prior {prior:.2f}")
-    on_gpu = "cpu" not in settings.devices(start.language)
-    by_nvcc = builds_extension(start.language)
+    _print_estimate(settings, [task])
+
+
+def _print_estimate(settings: SearchSettings, tasks: Sequence[SearchTask]) -> None:
+    languages = {task.start.language for task in tasks}
+    on_gpu = all("cpu" not in settings.devices(language) for language in languages)
+    by_nvcc = any(map(builds_extension, languages))
     print(estimate(settings.budget, settings.workers, os.cpu_count() or 1, on_gpu, by_nvcc))
 
 

@@ -42,7 +42,6 @@ from kernelgym_train.mcgs.state import value_of
 from kernelgym_train.mcgs.state_json import plain_state
 from kernelgym_train.mcgs.tactics import last_move
 from kernelgym_train.mcgs.tuning import TUNE
-from kernelgym_train.mcgs.variant import plain_variant, state_key
 from kernelgym_train.mcgs.writing.asking import AskedKernel, KernelAsking
 
 SAME_CODE = "same_code"
@@ -198,34 +197,23 @@ def _dispatch(session: SearchSession) -> str | None:
         choice = ALGORITHMS[session.config.algo](session.around)
         if choice is None:
             return None
-        variant, risk = choice.proposal.variant, choice.proposal.risk
-        key = state_key(variant)
-        fields: dict[str, Any] = {
-            "key": key,
-            "node": choice.node,
-            "move": choice.move,
-            "attempt": choice.attempt,
-        }
-        if state.graph.knows(key):
-            session.record("repeated", fields)
-            continue
-        predicted = _predicted_gain(session, choice)
-        if predicted < session.budget.min_pred_gain:
-            session.record("pruned", {**fields, "predicted_gain": round(predicted, 6)})
-            continue
-        session.write_variant(key, variant, risk)
+        proposal = choice.proposal
         sources = [session.proposer.prior_source, share_source(state, choice.node)]
         sources = [*filter(None, sources), *state.experience.source(choice.move)]
-        fields |= {
-            "links": [list(link) for link in choice.links],
-            "scores": [[name, round(score, 6)] for name, score in choice.scores],
-            "variant": plain_variant(variant),
-            "risk": risk,
-            "prior_source": "+".join(sources),
-            "bottleneck": strongest(shares_of(state, choice.node)),
-        }
-        session.record("proposed", fields)
-        return key
+        key = session.propose(
+            {"node": choice.node, "move": choice.move, "attempt": choice.attempt},
+            proposal.variant,
+            proposal.risk,
+            _predicted_gain(session, choice),
+            {
+                "links": [list(link) for link in choice.links],
+                "scores": [[name, round(score, 6)] for name, score in choice.scores],
+                "prior_source": "+".join(sources),
+                "bottleneck": strongest(shares_of(state, choice.node)),
+            },
+        )
+        if key is not None:
+            return key
     return None
 
 

@@ -51,9 +51,7 @@ def share_source(state: SearchState, key: str) -> str:
     """Return where `shares_of` come from: ``ncu``, ``text``, or empty if there are none."""
     if _profile_of(state, key) is not None:
         return "ncu"
-    variant = state.variants[key]
-    read = (holds_cuda, is_script)
-    return "text" if any(each(variant.language, variant.source) for each in read) else ""
+    return "text" if shares_of(state, key) else ""
 
 
 def _profile_of(state: SearchState, key: str) -> Mapping[str, Any] | None:

@@ -62,12 +62,14 @@ def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: s
         sentence: The result in one sentence.
         diff: Difference of the best from the start; empty where the start is the best.
     """
-    best = result["best"]["state"]
+    best, start = result["best"]["state"], state.variants[state.start]
     return filled(
         "report.html.j2",
         result=result,
         sentence=sentence,
-        summary=_summary(state, result),
+        state=state,
+        noise=math.expm1(result["noise"]),
+        unread=unread_loops(file_of(start).cpp) if holds_cpp(start.language, start.source) else (),
         gain=gain_chart(state),
         graph=graph_drawing(state.graph, state.steps, best if best in state.graph.nodes else ""),
         tables={
@@ -75,7 +77,6 @@ def report(state: SearchState, result: Mapping[str, Any], sentence: str, diff: s
             "Moves": _moves(state),
             "Failures": _failures(state),
             "Correct, not timed": _untimed(state),
-            "Time": _times(state),
         },
         diff=diff,
     )
@@ -146,60 +147,3 @@ def _moves(state: SearchState) -> _Table:
         (move, str(tried[move]), str(better[move]), str(failed[move])) for move in sorted(tried)
     ]
     return ("move", "evaluations", "faster than what it changed", "failures"), rows
-
-
-def _times(state: SearchState) -> _Table:
-    seconds = {
-        "the whole search": state.seconds,
-        "judging the start": state.starts_s,
-        "builds": sum(trial.build_s for trial in state.evaluated),
-        "verdicts, without builds": sum(trial.judge_s for trial in state.evaluated),
-        "timing beside the start": sum(trial.round_s for trial in state.evaluated),
-        "comparisons": sum(duel.took_s for duel in state.duels),
-    }
-    return ("part", "seconds"), [(name, f"{taken:.1f}") for name, taken in seconds.items()]
-
-
-def _summary(state: SearchState, result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    over = result["over_reference"]
-    rows = [
-        ("correct means", result["correct_means"]),
-        ("speedup over the start", _interval(result)),
-        ("speedup over the reference", _interval(over)),
-        ("evaluations", str(result["evaluations"])),
-        ("proposals refused as known", str(result["duplicates"])),
-        ("proposals left out as weak", str(result["pruned"])),
-        ("seconds", f"{result['seconds']:.0f}"),
-        ("ended by", result["stopped"]),
-        ("one measurement of a speedup is off by", f"{math.expm1(result['noise']):.1%}"),
-        ("host_busy", _busy(result)),
-        ("risk of the best", result["risk"]),
-    ]
-    start = state.variants[state.start]
-    if holds_cpp(start.language, start.source):
-        rows += [("loop not read", str(each)) for each in unread_loops(file_of(start).cpp)]
-    for name, shares in (result.get("counters") or {}).items():
-        told = ", ".join(f"{each} {share:.0%}" for each, share in shares.items())
-        rows.append((f"limits of the {name} by counters", told))
-    if asked := result.get("writer"):
-        usd = "" if asked["usd"] is None else f", {asked['usd']:.4f} USD"
-        outcomes = ", ".join(f"{count} {name}" for name, count in asked["outcomes"].items())
-        rows.append(("kernels asked for", f"{outcomes}; {asked['tokens']} tokens{usd}"))
-        if asked["closed"]:
-            rows.append(("no more were asked for", asked["closed"]))
-    if without := result["without_approximate"]:
-        rows.append(("without approximate moves", _interval(without)))
-    return rows + [(f"context: {name}", str(said)) for name, said in result["context"].items()]
-
-
-def _busy(result: Mapping[str, Any]) -> str:
-    """Return whether the host was busy, in words."""
-    told = "yes, other programs ran while it was timed" if result["host_busy"] else "no"
-    return f"{told}; in {result['busy_share']:.0%} of all verdicts and rounds"
-
-
-def _interval(data: Mapping[str, Any]) -> str:
-    if not data["speedup"]:
-        return "not measured"
-    low, high = data["speedup_low"], data["speedup_high"]
-    return f"{data['speedup']:.3g} (95 %: {low:.3g} to {high:.3g})"

@@ -56,6 +56,7 @@ from kernelgym_train.mcgs.triton.module import read_module
 from kernelgym_train.mcgs.variant import (
     Variant,
     context_key,
+    plain_variant,
     read_variant,
     state_key,
 )
@@ -230,6 +231,35 @@ class SearchSession:
         self.state.take(self._log.append(self.seconds, name, fields))
         self.config.watch(self.state)
 
+    def propose(
+        self,
+        origin: Mapping[str, Any],
+        variant: Variant,
+        risk: str,
+        predicted_gain: float | None,
+        more: Mapping[str, Any],
+    ) -> str | None:
+        """Record a proposal; return its key, or None if it is known or expected to gain too little.
+
+        Args:
+            origin: Fields of every event: the node, the move and its attempt.
+            variant: The proposed variant.
+            risk: The variant's risk.
+            predicted_gain: Share by which the variant is expected to be faster; None if not known.
+            more: Further fields of the event of a state that is to be judged.
+        """
+        key = state_key(variant)
+        fields = {"key": key, **origin}
+        if self.state.graph.knows(key):
+            self.record("repeated", fields)
+            return None
+        if predicted_gain is not None and predicted_gain < self.budget.min_pred_gain:
+            self.record("pruned", {**fields, "predicted_gain": round(predicted_gain, 6)})
+            return None
+        self.write_variant(key, variant, risk)
+        self.record("proposed", {**fields, **more, "variant": plain_variant(variant), "risk": risk})
+        return key
+
     def write_variant(self, key: str, variant: Variant, risk: str) -> None:
         """Write a variant into the search's folder."""
         context = context_key(self.context.items())
@@ -390,11 +420,9 @@ class SearchSession:
         fields = {
             "first": first,
             "second": second,
-            "ratio": found.ratio,
-            "low": found.low,
-            "high": found.high,
-            "rounds": found.rounds,
-            "decided": found.decided,
+            **{
+                name: getattr(found, name) for name in ("ratio", "low", "high", "rounds", "decided")
+            },
             "logs": turn_logs(pairs),
             "ms": self._times(first, one, other, pairs),
             "verdicts": len(pairs),

@@ -25,11 +25,7 @@ EFFORTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"quick": (20, 10), "standard": (60, 30), "thorough": (200, 60)}
 )
 """(budget_builds, patience) by effort."""
-_LLM = (
-    *("llm_endpoint", "llm_api", "llm_api_key_env", "llm_max_tokens", "llm_temperature"),
-    *("llm_reasoning_effort", "llm_timeout_s", "llm_rpm", "llm_tpm", "llm_repairs"),
-    "llm_retrieval",
-)
+_OF_A_WRITER = ("free_moves", "max_usd", "price")
 
 
 class SearchSettings(Settings):
@@ -215,9 +211,8 @@ def _check_writer(settings: SearchSettings) -> None:
             "kernels; give one"
         )
     if not settings.llm_model and not settings.proposer:
-        names = ("free_moves", "max_usd", "price", "llm_tokens", *_LLM)
-        for name in names:
-            if getattr(settings, name) != SearchSettings.model_fields[name].default:
+        for name in settings.model_dump(exclude_defaults=True):
+            if name in _OF_A_WRITER or name.startswith("llm_"):
                 raise UsageError(
                     f"{name}={getattr(settings, name)} is for a model, and none is named; give "
                     "llm_model=NAME or proposer=, or leave it out"

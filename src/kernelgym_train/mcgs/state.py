@@ -353,7 +353,7 @@ class SearchState:
             return  # the outcome was known without a duel
         fields = event.fields
         names = ("ratio", "low", "high", "rounds", "decided", "took_s", "busy")
-        given = {name: fields[name] for name in names}
+        given = {name: fields[name] for name in names if name in fields}
         duel = SearchDuel(event.name, fields["first"], self.evaluations, fields["second"], **given)
         self.duels.append(duel)
         self._count(fields)

@@ -59,37 +59,17 @@ def pull_request(
     """
     best = result["best"]["state"]
     steps = state.variants[best].applied
-    times = state.times.get(best, {})
-    rows = []
-    for shape in result["shapes"]:
-        one, own = times.get(shape["name"], (0.0, 0.0))
-        rows.append(
-            (
-                shape["name"],
-                shape["role"],
-                f"{one:.4g}" if one else "",
-                f"{own:.4g}" if own else "",
-                f"{shape['speedup']:.3g}" if shape["speedup"] else "",
-                f"{shape['over_reference']:.3g}" if shape["over_reference"] else "",
-            )
-        )
     return filled(
         "pull_request.md.j2",
         result=result,
-        factor=_factor(result),
         steps=_recipes(state, steps),
-        rows=rows,
+        times=state.times.get(best, {}),
         machine=[(name, str(said)) for name, said in result["context"].items()],
         command=command,
         control=control,
         fence="`" * (1 + max([2, *map(len, re.findall("`+", diff))])),
         diff=diff,
     )
-
-
-def _factor(result: Mapping[str, Any]) -> str:
-    low, high = result["speedup_low"], result["speedup_high"]
-    return f"{result['speedup']:.3g} times ({low:.3g} to {high:.3g})"
 
 
 def _changes(

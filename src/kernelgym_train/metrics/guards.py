@@ -4,7 +4,7 @@ Contract: `check_guards` is a pure function of a window of `StepHealth`, the new
 that is not available is None, never 0, and a guard that lacks its numbers gives no alarm, or, for
 the guard ``gap``, one with the action ``off``. Each alarm has the numbers that it rests on and an
 action: warn, stop, or roll back to the last good checkpoint. A rollback changes
-something (`rolled_back`): replaying the same steps would lead to the same place.
+the learning rate and the seed: replaying the same steps would lead to the same place.
 
 This module reads no file, measures nothing and stops no run; the training loop does. Some signals
 are those that rose before a collapse of Kevin-32B (arXiv 2507.11948), others are from other runs.
@@ -272,11 +272,6 @@ def repetition(ids: Sequence[int]) -> float:
     """Return the share of an answer's 4-grams that occurred in it before; 0 if it is shorter."""
     grams = [tuple(ids[start : start + _NGRAM]) for start in range(len(ids) - _NGRAM + 1)]
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
-
-
-def rolled_back(learning_rate: float, seed_epoch: int) -> tuple[float, int]:
-    """Return the learning rate and the seed epoch after a rollback."""
-    return learning_rate * 0.5, seed_epoch + 1
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

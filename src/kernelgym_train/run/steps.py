@@ -329,11 +329,6 @@ class Steps:
             assert self.log is not None, "a run with an archive has a folder"
             self.archive.load(state["archive"], self.log.trajectories)
 
-    def roll_back(self) -> None:
-        """Change the seed of all sampling, and take the guards' baseline from the next steps."""
-        self.sampler.seed_epoch += 1
-        self._first, self._recent = [], []
-
     def _timed(self, policy: Policy | BatchPolicy, step: int) -> SharingPolicy | TimedStream:
         if not isinstance(policy, BatchPolicy):
             return TimedStream(policy)

@@ -31,7 +31,7 @@ from typing import Any
 
 from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.config.config import Config
-from kernelgym_train.metrics.guards import Alarm, rolled_back
+from kernelgym_train.metrics.guards import Alarm
 from kernelgym_train.metrics.step_metrics import staleness
 from kernelgym_train.rollout.huggingface_policy import SamplingRule
 from kernelgym_train.rollout.play import BatchPolicy, Policy
@@ -105,8 +105,8 @@ class Progress:
         if log.start is not None:
             steps.load(log.start.state()["steps"])
         rollbacks = _rollbacks(log.folder)
-        for epoch in range(rollbacks):
-            self.learning_rate, steps.sampler.seed_epoch = rolled_back(self.learning_rate, epoch)
+        self.learning_rate *= 0.5**rollbacks
+        steps.sampler.seed_epoch = max(rollbacks, steps.sampler.seed_epoch)
         self._may_roll_back = rollbacks < _MOST_ROLLBACKS
         self._since = self._finished = time.monotonic()
         self._save_s: float | None = None

@@ -20,7 +20,6 @@ from kernelgym_train.metrics.guards import (
     check_guards,
     opening_share,
     repetition,
-    rolled_back,
 )
 
 RULES = GuardRules(window=3, baseline=2)
@@ -215,11 +214,6 @@ def test_repetition() -> None:
 def test_saying_it_twice_is_repetition(ids: list[int]) -> None:
     assert 0.0 <= repetition(ids) < 1.0
     assert repetition(ids * 2) >= repetition(ids)
-
-
-def test_a_rollback_changes_something() -> None:
-    assert rolled_back(2e-5, 0) == (1e-5, 1)
-    assert rolled_back(*rolled_back(2e-5, 0)) == (5e-6, 2)
 
 
 @pytest.mark.parametrize("wrong", ["baseline=0", "opening_drop=1.5", "length_ratio=1", "gap=no"])

@@ -220,7 +220,7 @@ def test_processes_share_a_step_and_agree_on_it() -> None:
 
 def test_after_going_back_other_problems_and_seeds_are_drawn() -> None:
     one, two = make(), make()
-    two.roll_back()
+    two.sampler.seed_epoch += 1
     assert one.seed != two.seed
     left, right = take(one), take(two)
     assert {r.trajectory.turns[0].action for r in left.rollouts}.isdisjoint(

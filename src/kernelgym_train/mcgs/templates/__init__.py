@@ -1,8 +1,8 @@
-"""Texts that a search writes: prompts, traces, reports, proposed changes, bodies of CUDA kernels.
+"""Texts that a search writes: prompts, traces, reports, proposed changes, and texts of kernels.
 
-`filled` fills a template of this folder or of ``moves/cuda``. Values of ``*.html.j2`` are escaped.
-In ``*.md.j2`` the filters ``md`` and ``table`` escape what kernels, compilers, models and users
-wrote.
+`filled` fills a template of this folder, of ``moves/cpp`` or of ``moves/cuda``. Values of
+``*.html.j2`` are escaped. In ``*.md.j2`` the filters ``md`` and ``table`` escape what kernels,
+compilers, models and users wrote.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+_FOLDERS = ("templates", "moves/cpp", "moves/cuda")
 _MARKUP = frozenset("\\|`*_<>&[]#")
 
 
@@ -23,12 +24,7 @@ def filled(template: str, **values: object) -> str:
 @functools.cache
 def _environment() -> Environment:
     found = Environment(
-        loader=ChoiceLoader(
-            [
-                PackageLoader("kernelgym_train.mcgs", "templates"),
-                PackageLoader("kernelgym_train.mcgs.moves", "cuda"),
-            ]
-        ),
+        loader=ChoiceLoader([PackageLoader("kernelgym_train.mcgs", folder) for folder in _FOLDERS]),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -39,7 +39,7 @@ from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.trials import SearchTrial
-from kernelgym_train.mcgs.variant import MoveStep, plain_variant, state_key, steps_in_words
+from kernelgym_train.mcgs.variant import MoveStep, steps_in_words
 from kernelgym_train.mcgs.writing.answers import (
     FREE_MOVE,
     AnswerRefused,
@@ -134,7 +134,7 @@ class KernelAsking:
             "LANGUAGE": task.parent.language,
             "FAILURE": task.failure,
         }
-        request = self._request(number, messages, task.parent, facts)
+        request = self._writer.request(session.task.problem, number, messages, task.parent, facts)
         tokens, usd = self._writer.worst(request)
         self._write(request, None)
         session.record(
@@ -159,7 +159,8 @@ class KernelAsking:
             self._session.record("answered", {"answer": lost})
             return None
         messages = [Message(role, content) for role, content in told["messages"]]
-        request = self._request(ask.number, messages, _parent(told), told["facts"])
+        problem = self._session.task.problem
+        request = self._writer.request(problem, ask.number, messages, _parent(told), told["facts"])
         self._session.record("asked", {"ask": ask.number})
         return asyncio.create_task(self._wait(request))
 
@@ -203,32 +204,16 @@ class KernelAsking:
         variant = dataclasses.replace(found.variant, applied=steps)
         own = "approximate" if is_inexact(variant) else "reassociates"
         risk = max(own, state.risks[ask.node], key=RISKS.index)
-        key = state_key(variant)
-        fields: dict[str, Any] = {
-            "key": key,
-            "node": ask.node,
-            "move": move,
-            "attempt": state.graph.action(ask.node, move).attempts,
-            "answer": answer,
-        }
-        if state.graph.knows(key):
-            session.record("repeated", fields)
-            return None
-        gain = found.predicted_gain
-        if gain is not None and gain < session.budget.min_pred_gain:
-            session.record("pruned", {**fields, "predicted_gain": gain})
-            return None
-        session.write_variant(key, variant, risk)
-        fields |= {
-            "links": [],
-            "scores": [],
-            "variant": plain_variant(variant),
-            "risk": risk,
-            "prior_source": "writer",
-            "predicted_gain": gain,
-        }
-        session.record("proposed", fields)
-        session.around.reopen()
+        attempt, gain = state.graph.action(ask.node, move).attempts, found.predicted_gain
+        key = session.propose(
+            {"node": ask.node, "move": move, "attempt": attempt, "answer": answer},
+            variant,
+            risk,
+            gain,
+            {"links": [], "scores": [], "prior_source": "writer", "predicted_gain": gain},
+        )
+        if key is not None:
+            session.around.reopen()
         return key
 
     def _take_failure(self, asked: AskedKernel) -> None:
@@ -263,12 +248,6 @@ class KernelAsking:
         if not session.state.asks.closed:
             session.record("writer_closed", {"reason": reason})
             session.say(f"warning: no more kernels are asked for: {reason}")
-
-    def _request(
-        self, number: int, messages: Any, parent: Kernel, facts: Mapping[str, str]
-    ) -> WriterRequest:
-        problem = self._session.task.problem
-        return self._writer.request(problem, number, messages, parent, facts)
 
     async def _wait(self, request: WriterRequest) -> AskedKernel:
         """Wait for an answer, as long as the search goes on."""

@@ -17,7 +17,7 @@ from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
-from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
+from kernelgym_train.mcgs.cpp.tiling import in_tiles, names_in_tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
@@ -35,10 +35,9 @@ def register_block(cpp: str) -> Iterator[ChangedText]:
         found = _nest(function, rows)
         if found is None:
             continue
-        for height, vectors, lanes in _TILES:
-            text = _tile(function, rows, found, height, vectors, lanes)
-            changed = replaced(cpp, [(rows.node, text)])
-            yield ChangedText(rows.name, f"{height} x {vectors} x {lanes}", changed)
+        for tile in _TILES:
+            changed = replaced(cpp, [(rows.node, _tile(function, rows, found, tile))])
+            yield ChangedText(rows.name, " x ".join(map(str, tile)), changed)
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
@@ -58,44 +57,30 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 
 
 def _tile(
-    function: CppFunction, rows: CppLoop, found: Accumulation, height: int, vectors: int, lanes: int
+    function: CppFunction, rows: CppLoop, found: Accumulation, tile: tuple[int, int, int]
 ) -> str:
     """Return the text of the nest in tiles, with its edges computed as before."""
-    tiles = Tiles(function, rows, found, height, vectors, lanes, step=lanes)
-    i, j, kind = rows.variable, found.elements.variable, found.total.type
-    name, terms, here = found.total.name, found.terms, tiles.here
-    vector, lane = tiles.vector, tiles.lane
+    names = names_in_tiles(function, rows, found)
+    j, kind, total = found.elements.variable, found.total.type, found.total.name
+    vector, here = names["vector"], names["here"]
 
     def many(node: Node) -> str | None:
         """Return a vector for an element that differs from column to column."""
         if node.type == "subscript_expression" and function.stride(node, j) == 1:
             return f"*(const {vector}*)&{text_of(node)}"
-        if node.type == "identifier" and text_of(node) == name:
-            return here
-        return None
+        return here if node.type == "identifier" and text_of(node) == total else None
 
-    # Subtracting zero keeps the sign of a zero.
-    start = f"({rewritten(found.total.value, many)}) - {vector}{{}}"
-    add = f"{here} {found.add.operator} {rewritten(found.add.value, many)};"
-    known = {each: "int" for each in (i, j, terms.variable)} | {name: kind}
-    if is_arithmetic(function, found.store.value, j, kind, known):
-        value = rewritten(found.store.value, many)
-        store = f"*({vector}*)&{text_of(found.store.target)} = {value};"
-    else:  # a function of the sum is called for each element
-        at = f"{tiles.column} + {tiles.column_at} * {lanes} + {lane}"
-        store = (
-            f"for (int {lane} = 0; {lane} < {lanes}; ++{lane}) {{ "
-            f"const {found.elements.type} {j} = {at}; "
-            f"const {kind} {name} = {here}[{lane}]; {text_of(found.store.node)} }}"
-        )
-    return tiles.text(
-        [
-            f"      {vector} {tiles.tile}{tiles.shape};",
-            *tiles.each_sum("      ", [f"{here} = {start};"]),
-            f"      for ({terms.type} {terms.variable} = {terms.lower_text}; "
-            f"{terms.variable} < {terms.upper_text}; ++{terms.variable}) {{",
-            *tiles.each_sum("        ", [add]),
-            "      }",
-            *tiles.each_sum("      ", [store]),
-        ]
+    known = dict.fromkeys((rows.variable, j, found.terms.variable), "int") | {total: kind}
+    in_vectors = is_arithmetic(function, found.store.value, j, kind, known)
+    return in_tiles(
+        "register_block.cpp.j2",
+        rows,
+        found,
+        tile,
+        step=tile[2],
+        start=rewritten(found.total.value, many),
+        term=rewritten(found.add.value, many),
+        target=text_of(found.store.target),
+        stored=rewritten(found.store.value, many) if in_vectors else "",
+        **names,
     )

@@ -17,7 +17,7 @@ from kernelgym_train.mcgs.cpp.editing import replaced, rewritten
 from kernelgym_train.mcgs.cpp.forms import CppFunction, CppLoop
 from kernelgym_train.mcgs.cpp.loops import each_loop
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
-from kernelgym_train.mcgs.cpp.tiling import Tiles, read_nest
+from kernelgym_train.mcgs.cpp.tiling import in_tiles, names_in_tiles, read_nest
 from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
@@ -36,11 +36,9 @@ def switch_to_mma_or_wgmma(cpp: str) -> Iterator[ChangedText]:
         found = _nest(function, rows)
         if found is None:
             continue
-        for height, width, lanes in _TILES:
-            text = _tile(function, rows, found, height, width, lanes)
-            changed = replaced(cpp, [(rows.node, text)])
-            choice = f"{height} x {width} x {lanes}"
-            yield ChangedText(rows.name, choice, changed, flags=_FLAGS)
+        for tile in _TILES:
+            changed = replaced(cpp, [(rows.node, _tile(function, rows, found, tile))])
+            yield ChangedText(rows.name, " x ".join(map(str, tile)), changed, flags=_FLAGS)
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
@@ -59,36 +57,26 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 
 
 def _tile(
-    function: CppFunction, rows: CppLoop, found: Accumulation, height: int, width: int, lanes: int
+    function: CppFunction, rows: CppLoop, found: Accumulation, tile: tuple[int, int, int]
 ) -> str:
     """Return the text of the nest in tiles, with its edges computed as before."""
-    tiles = Tiles(function, rows, found, height, width, lanes, step=1)
-    terms, kind, name = found.terms, found.total.type, found.total.name
-    k = terms.variable
-    here, vector, lane, done = tiles.here, tiles.vector, tiles.lane, tiles.fresh(f"{k}_done")
+    names = names_in_tiles(function, rows, found)
 
     def many(node: Node) -> str | None:
         """Return a vector for an element that differs from term to term."""
-        if node.type == "subscript_expression" and function.stride(node, k) == 1:
-            return f"*(const {vector}*)&{text_of(node)}"
+        moves = node.type == "subscript_expression"
+        if moves and function.stride(node, found.terms.variable) == 1:
+            return f"*(const {names['vector']}*)&{text_of(node)}"
         return None
 
-    add = f"{here} {found.add.operator} {rewritten(found.add.value, many)};"
-    finish = [
-        f"{kind} {name} = {text_of(found.total.value)};",
-        f"for (int {lane} = 0; {lane} < {lanes}; ++{lane}) {name} += {here}[{lane}];",
-        f"for ({terms.type} {k} = {done}; {k} < {terms.upper_text}; ++{k}) "
-        f"{name} {found.add.operator} {text_of(found.add.value)};",
-        text_of(found.store.node),
-    ]
-    return tiles.text(
-        [
-            f"      {vector} {tiles.tile}{tiles.shape} = {{}};",
-            f"      {terms.wide_type} {done} = {terms.lower_text};",
-            f"      for (; {done} + {lanes} <= {terms.upper_text}; {done} += {lanes}) {{",
-            f"        const {terms.type} {k} = {done};",
-            *tiles.each_sum("        ", [add]),
-            "      }",
-            *tiles.each_sum("      ", finish),
-        ]
+    return in_tiles(
+        "switch_to_mma_or_wgmma.cpp.j2",
+        rows,
+        found,
+        tile,
+        step=1,
+        term=rewritten(found.add.value, many),
+        single=text_of(found.add.value),
+        begin=text_of(found.total.value),
+        **names,
     )
