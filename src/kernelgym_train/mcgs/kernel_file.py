@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from dataclasses import dataclass
 
 from kernelgym import UsageError
 
 _Span = tuple[int, int]
+_BLANK = re.compile(rb"(?:\s|#[^\n]*\n)*\Z")
+"""Spaces and comments at the end of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class KernelFile:
             elif values:
                 added.append(f"{argument}={text}")
         if added:
-            edits.append(((found.end, found.end), f"{found.comma} {', '.join(added)}"))
+            at, sign = place_of_argument(self.source, found.stop)
+            edits.append(((at, at), f"{sign}{', '.join(added)}"))
         return read_kernel_file(_spliced(self.source, edits))
 
     def choosing(self, cpp: str, settings: int, chosen: int) -> KernelFile:
@@ -140,10 +144,6 @@ class _Call:
         functions = None if device else given.get("functions")
         self.names, self.functions = self._functions(functions)
         self.start, self.stop = self._span(call)
-        before = source.encode()[: self.stop - 1].rstrip()
-        self.end = len(before)
-        """Place where another argument of the call can be put."""
-        self.comma = "" if before.endswith(b",") else ","
 
     def _functions(self, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
         """Return the names of bound functions, and where they are listed."""
@@ -219,6 +219,18 @@ def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
         for target in node.targets
         if isinstance(target, ast.Name) and stores.count(target.id) == 1
     }
+
+
+def place_of_argument(source: str, stop: int) -> tuple[int, str]:
+    """Return where a call takes one more argument, and what goes before it.
+
+    Args:
+        source: Text of a Python module.
+        stop: Place after the call, in UTF-8 bytes.
+    """
+    before = _BLANK.sub(b"", source.encode()[: stop - 1])
+    sign = "" if before.endswith(b"(") else " " if before.endswith(b",") else ", "
+    return len(before), sign
 
 
 def _spliced(source: str, edits: list[tuple[_Span, str]]) -> str:

@@ -36,7 +36,10 @@ def test_kernel_file_any_cpp_text_is_read_back(text: str) -> None:
     assert read_kernel_file(INLINE).with_cpp(text).cpp == text
 
 
-@pytest.mark.parametrize("source", [MATMUL, INLINE, INLINE.replace("['f'])", "['f'],)")])
+@pytest.mark.parametrize(
+    "source",
+    [MATMUL, INLINE, *(INLINE.replace("['f'])", f"['f']{end})") for end in (",", ",  # last\n"))],
+)
 def test_kernel_file_flags_are_added(source: str) -> None:
     file = read_kernel_file(source).with_flags(("-O3", "-fopenmp"))
     assert file.flags == ("-O3", "-fopenmp") and file.link_flags == ("-fopenmp",)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from kernelgym_train.mcgs.kernel_file import place_of_argument
 from kernelgym_train.mcgs.triton.loops import arange_names, assignment, program_axis
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -49,18 +50,8 @@ class TritonKnob:
 
 def appended(module: TritonModule, call: cst.Call, text: str) -> tuple[tuple[int, int], str]:
     """Return the change that gives a call one more argument."""
-    if not call.args:
-        end = module.span(call)[1] - 1
-        return (end, end), f"{text},"
-    end = module.span(call.args[-1])[1]
-    if call.args[-1].comma is not cst.MaybeSentinel.DEFAULT:
-        comma = call.args[-1].comma
-        assert isinstance(comma, cst.Comma)
-        end = max(end, module.span(call.args[-1].value)[1])
-        last = module.source.encode()[end : module.span(call)[1]].find(b",")
-        if last >= 0:
-            return (end + last + 1, end + last + 1), f" {text},"
-    return (end, end), f", {text}"
+    at, sign = place_of_argument(module.source, module.span(call)[1])
+    return (at, at), f"{sign}{text}"
 
 
 def knobs_of(module: TritonModule) -> tuple[TritonKnob, ...]:
@@ -119,30 +110,18 @@ def _option(
     module: TritonModule, function: JitFunction, launches: list[KernelLaunch], name: str
 ) -> TritonKnob:
     """Return the knob of a launch option."""
-    literals: list[cst.CSTNode] = []
-    calls: list[cst.Call] = []
-    values: set[int | None] = set()
-    given = [
-        *((call, _keyword(call, name)) for call in function.configs),
-        *(
-            (launch.call, launch.given[name].value if name in launch.given else None)
-            for launch in launches
-            if not function.configs
-        ),
+    given = [(call, _keyword(call, name)) for call in function.configs] or [
+        (launch.call, launch.given[name].value if name in launch.given else None)
+        for launch in launches
     ]
-    for call, value in given:
-        if value is None:
-            calls.append(call)
-            values.add(OPTIONS[name])
-            continue
-        literal = _literal(module, value, call)
-        values.add(integer(literal))
-        if literal is not None:
-            literals.append(literal)
-    if any(each is not None and _literal(module, each, call) is None for call, each in given):
+    literals = [_literal(module, value, call) for call, value in given if value is not None]
+    if None in literals:
         return TritonKnob(function.name, name, None)  # computed: nothing can be set
+    calls = tuple(call for call, value in given if value is None)
+    values = {integer(each) for each in literals} | ({OPTIONS[name]} if calls else set())
     known = values.pop() if len(values) == 1 else None
-    return TritonKnob(function.name, name, known, tuple(dict.fromkeys(literals)), tuple(calls))
+    once = tuple(each for each in dict.fromkeys(literals) if each is not None)
+    return TritonKnob(function.name, name, known, once, calls)
 
 
 def _literal(
