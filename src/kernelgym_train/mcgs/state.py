@@ -155,7 +155,8 @@ class SearchState:
             case "ruler":
                 self.ruler_logs += given["logs"]
                 self.starts_s += given["took_s"]
-                self.rounds_s += [given["took_s"] / len(given["logs"])] * bool(given["logs"])
+                if given["logs"]:
+                    self.rounds_s.append(given["took_s"] / len(given["logs"]))
                 self._count(given)
             case "report":
                 self.report = given["log"]
