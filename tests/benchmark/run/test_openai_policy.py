@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -170,6 +172,35 @@ def test_refusals_say_what_to_do(
 def test_unknown_model_is_told_with_the_known_ones() -> None:
     with chat_server() as server, pytest.raises(UnknownName, match="kernel-writer, other"):
         ask(server, model="gpt-none")
+
+
+def test_unknown_model_is_told_by_the_check_alone() -> None:
+    with chat_server() as server, pytest.raises(UnknownName, match="kernel-writer, other"):
+        asyncio.run(OpenAIPolicy("gpt-none", server.url).check())
+    assert [body["max_tokens"] for body in server.bodies] == [1], "one token was asked for"
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_model_that_is_served_and_not_listed_passes_the_check(
+    api: Literal["chat", "responses"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_ids", lambda listed: ["another"])
+    with chat_server() as server:
+        asyncio.run(OpenAIPolicy("kernel-writer", server.url, api=api).check())
+    assert len(server.bodies) == 1
+
+
+def test_check_imports_no_client() -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from kernelgym.benchmark.run.openai_policy import OpenAIPolicy\n"
+        "try:\n"
+        "    asyncio.run(OpenAIPolicy('m', 'http://127.0.0.1:9/v1').check())\n"
+        "except ValueError as error:\n"
+        "    assert 'no server answers' in str(error), error\n"
+        "    sys.exit('openai' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_wrong_key_and_wrong_url_are_told_at_once() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib.util
 import os
 import re
 import time
@@ -41,6 +42,8 @@ _ENDPOINT = "https://api.openai.com/v1"
 _ADDRESS = "OPENAI_BASE_URL"
 _KEY = "OPENAI_API_KEY"
 _FAILED_IN_A_ROW = 16
+_NO_CLIENT = "policy 'openai' needs the package `openai`; run pip install 'kernelgym[eval]'"
+_SHORTEST = {"role": "user", "content": "1"}
 _CHECK_TRIES = 3
 _MOST_DELAY_S = 8.0
 _CONNECT_S = 5.0
@@ -154,37 +157,64 @@ class OpenAIPolicy(EvalPolicy):
         }
 
     async def check(self) -> None:
-        """Make sure that a server answers and accepts the key.
+        """Make sure that a server answers, accepts the key and knows the model.
+
+        A server may serve more models than it lists: one that is not listed is asked for one token.
+        The requests are made by httpx, as importing the client of OpenAI takes seconds on a busy
+        machine.
 
         Raises:
             UsageError: If not.
         """
         if self.missing:
             raise UsageError(self.missing)
-        client = self._client
-        import openai
+        if importlib.util.find_spec("openai") is None:
+            raise UsageError(_NO_CLIENT)
+        import httpx
 
-        end = time.monotonic() + _CHECK_S
+        end, told = time.monotonic() + _CHECK_S, f"not within {_CHECK_S:g} s"
+        headers = {"Authorization": f"Bearer {self._given[0]}"}
         for attempt in range(_CHECK_TRIES):
             try:
-                async with asyncio.timeout(end - time.monotonic()):
-                    await client.with_options(max_retries=0, timeout=_CHECK_S).models.list()
+                async with httpx.AsyncClient(headers=headers, follow_redirects=True) as client:
+                    async with asyncio.timeout(end - time.monotonic()):
+                        listed = await client.get(f"{self.endpoint}/models", timeout=_CHECK_S)
+                    self._check_key(listed.status_code, listed.text)
+                    known = _ids(listed)
+                    if known and self.model not in known and await self._is_unknown(client):
+                        raise UnknownName("model", self.model, known, self._these)
                 return
-            except openai.APIStatusError as error:
-                self._refuse_key(error)
-                return  # a server without a list of models, or one that is busy
-            except (openai.APIConnectionError, TimeoutError) as error:
+            except (httpx.HTTPError, TimeoutError) as error:
+                if not isinstance(error, TimeoutError | httpx.TimeoutException):
+                    told = f"{type(error).__name__}: {error}".removesuffix(": ")
                 if attempt == _CHECK_TRIES - 1 or end - time.monotonic() < _CHECK_S / 4:
-                    why = error.__cause__ or error
-                    told = f"{type(why).__name__}: {why}".removesuffix(": ")
-                    if isinstance(error, TimeoutError):
-                        told = f"not within {_CHECK_S:g} s"
                     raise UsageError(
                         f"no server answers at {self.endpoint}: {told}; check --endpoint, and that "
                         "the server runs"
                     ) from None
-            except (openai.OpenAIError, ValueError):
-                return  # its list is none that the client can read
+            except httpx.InvalidURL as error:
+                raise UsageError(f"--endpoint {self.endpoint!r} is no address: {error}") from None
+
+    async def _is_unknown(self, client: Any) -> bool:
+        """Return True if the server says, within a while, that it has no such model."""
+        import httpx
+
+        path, body = "chat/completions", {"max_tokens": 1, "messages": [_SHORTEST]}
+        if self.api == "responses":
+            path, body = "responses", {"max_output_tokens": 16, "input": [_SHORTEST]}
+        try:
+            answered = await client.post(
+                f"{self.endpoint}/{path}",
+                json={"model": self.model, **body},
+                timeout=_CHECK_S / 3,
+            )
+        except httpx.HTTPError:
+            return False  # it says nothing against the model
+        return bool(answered.status_code == 404)
+
+    @property
+    def _these(self) -> str:
+        return f"These are the models of {self.endpoint}."
 
     async def answer(self, asked: AnswerRequest) -> Generation:
         """Return one answer.
@@ -229,9 +259,7 @@ class OpenAIPolicy(EvalPolicy):
             try:
                 import openai
             except ImportError:
-                raise UsageError(
-                    "policy 'openai' needs the package `openai`; run pip install 'kernelgym[eval]'"
-                ) from None
+                raise UsageError(_NO_CLIENT) from None
             key, timeout_s = self._given
             self._made = openai.AsyncOpenAI(
                 api_key=key,
@@ -336,7 +364,7 @@ class OpenAIPolicy(EvalPolicy):
 
     async def _refuse(self, error: Any, said: str) -> NoReturn:
         """Raise the error that a refused request means."""
-        self._refuse_key(error)
+        self._check_key(error.status_code, str(error.message))
         status, message = error.status_code, " ".join(str(error.message).split())[:300]
         if "insufficient_quota" in said or status == 402:
             raise RunStopped(f"the account at {self.endpoint} has no credit left: {message}")
@@ -345,20 +373,17 @@ class OpenAIPolicy(EvalPolicy):
             self._fail(f"HTTP {status}: {message}", self._retries + 1 if retried else 1)
         known = await self._models()
         if known and self.model not in known and (status == 404 or _MODEL.search(said)):
-            raise UnknownName(
-                "model", self.model, known, f"These are the models of {self.endpoint}."
-            )
+            raise UnknownName("model", self.model, known, self._these)
         raise UsageError(
             f"{self.endpoint} refuses the request for model {self.model!r} with HTTP {status}: "
             f"{message}; check --endpoint, --model and the sampling options"
         )
 
-    def _refuse_key(self, error: Any) -> None:
-        if error.status_code in (401, 403):
+    def _check_key(self, status: int, said: str) -> None:
+        if status in (401, 403):
             raise UsageError(
-                f"{self.endpoint} refuses the key with HTTP {error.status_code}: "
-                f"{' '.join(str(error.message).split())[:200]}; set the variable that "
-                "--api-key-env names"
+                f"{self.endpoint} refuses the key with HTTP {status}: "
+                f"{' '.join(said.split())[:200]}; set the variable that --api-key-env names"
             )
 
     async def _models(self) -> list[str]:
@@ -417,3 +442,11 @@ def make(target: str, options: PolicyOptions) -> OpenAIPolicy:
         sampling=EndpointSampling(**sampled),
         **given,
     )
+
+
+def _ids(listed: Any) -> list[str]:
+    """Return the names in a server's list of models; empty if its answer is no such list."""
+    try:
+        return sorted(str(each["id"]) for each in listed.json()["data"])
+    except (ValueError, KeyError, TypeError):
+        return []
