@@ -174,26 +174,26 @@ class OpenAIPolicy(EvalPolicy):
 
         end, told = time.monotonic() + _CHECK_S, f"not within {_CHECK_S:g} s"
         headers = {"Authorization": f"Bearer {self._given[0]}"}
-        for attempt in range(_CHECK_TRIES):
-            try:
-                async with httpx.AsyncClient(headers=headers, follow_redirects=True) as client:
+        async with httpx.AsyncClient(headers=headers, follow_redirects=True) as client:
+            for attempt in range(_CHECK_TRIES):
+                try:
                     async with asyncio.timeout(end - time.monotonic()):
                         listed = await client.get(f"{self.endpoint}/models", timeout=_CHECK_S)
-                    self._check_key(listed.status_code, listed.text)
-                    known = _ids(listed)
-                    if known and self.model not in known and await self._is_unknown(client):
-                        raise UnknownName("model", self.model, known, self._these)
-                return
-            except (httpx.HTTPError, TimeoutError) as error:
-                if not isinstance(error, TimeoutError | httpx.TimeoutException):
-                    told = f"{type(error).__name__}: {error}".removesuffix(": ")
-                if attempt == _CHECK_TRIES - 1 or end - time.monotonic() < _CHECK_S / 4:
-                    raise UsageError(
-                        f"no server answers at {self.endpoint}: {told}; check --endpoint, and that "
-                        "the server runs"
-                    ) from None
-            except httpx.InvalidURL as error:
-                raise UsageError(f"--endpoint {self.endpoint!r} is no address: {error}") from None
+                    break
+                except (httpx.HTTPError, TimeoutError) as error:
+                    if not isinstance(error, TimeoutError | httpx.TimeoutException):
+                        told = f"{type(error).__name__}: {error}".removesuffix(": ")
+                    if attempt == _CHECK_TRIES - 1 or end - time.monotonic() < _CHECK_S / 4:
+                        raise UsageError(
+                            f"no server answers at {self.endpoint}: {told}; check --endpoint, and "
+                            "that the server runs"
+                        ) from None
+                except httpx.InvalidURL as error:
+                    raise UsageError(f"--endpoint {self.endpoint!r}: {error}") from None
+            self._check_key(listed.status_code, listed.text)
+            known = _ids(listed)
+            if known and self.model not in known and await self._is_unknown(client):
+                raise UnknownName("model", self.model, known, self._these)
 
     async def _is_unknown(self, client: Any) -> bool:
         """Return True if the server says, within a while, that it has no such model."""
