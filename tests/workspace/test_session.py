@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelgym.answers.python_source import MAX_SOURCE_CHARS
 from kernelgym.errors import UsageError
 from kernelgym.records.export import sft_rows
 from kernelgym.records.rescore import rescore
@@ -17,7 +18,7 @@ from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator
 from kernelgym.testing import verdict as scripted
 from kernelgym.types import Finding
 from kernelgym.verdict import HOST_BUSY
-from kernelgym.workspace.session import MOST_CHARS, ToolSession
+from kernelgym.workspace.session import ToolSession
 from support.workspaces import RIGHT, marked, recorded, session, untimed
 
 
@@ -106,7 +107,7 @@ def test_refused_kernel_is_counted_and_not_run(tmp_path) -> None:
 
 
 def test_kernel_that_is_too_long_is_refused(tmp_path) -> None:
-    assert refusal(session(tmp_path), "check", "x" * (MOST_CHARS + 1)).status == 413
+    assert refusal(session(tmp_path), "check", "x" * (MAX_SOURCE_CHARS + 1)).status == 413
 
 
 def test_language_without_times_offers_neither_time_nor_profile(tmp_path) -> None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelgym.answers.python_source import MAX_SOURCE_CHARS
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.envs.recording import episode_record
 from kernelgym.errors import UsageError
@@ -45,8 +46,6 @@ TOOLS = {
     "submit": "Hand the kernel in. This is final, possible once, and takes no call of the budget.",
 }
 """What each tool does, by its name."""
-MOST_CHARS = 1_000_000
-"""Largest number of characters of a kernel."""
 REWARD = "stage3"
 """Preset that scores the turns; its part for speed is 0 where kernels are not timed."""
 _RETRY_S = 5.0
@@ -248,11 +247,11 @@ class ToolSession:
             raise Refusal(
                 409, "budget", f"all {self.budget} calls are used up; only submit is left"
             )
-        if len(source) > MOST_CHARS:
+        if len(source) > MAX_SOURCE_CHARS:
             raise Refusal(
                 413,
                 "too_large",
-                f"the kernel has {len(source)} characters, and {MOST_CHARS} are allowed",
+                f"the kernel has {len(source)} characters, and {MAX_SOURCE_CHARS} are allowed",
             )
 
     async def _judge(self, tool: str, kernel: Kernel) -> Verdict:
