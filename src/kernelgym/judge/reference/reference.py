@@ -378,7 +378,8 @@ class Reference:
             if self.start is not None:
                 if self._answers is None:
                     raise StartingKernelFailed(
-                        "the right outputs are a starting kernel's, which only a judge runs"
+                        "the right outputs are a starting kernel's, which kernelgym check runs and "
+                        "this command does not"
                     )
                 built = Construction(self.init_args, seed, self.dtype)
                 return StartingModel(model, self.start, built, self._answers)
