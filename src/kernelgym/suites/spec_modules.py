@@ -7,14 +7,12 @@ tensors, so that one kernel serves each shape and holds no shape's sizes.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernelgym.errors import UsageError
 from kernelgym.starting_kernel import NAME as STARTING_NAME
@@ -44,38 +42,14 @@ from kernelgym.suites.spec_sources import (
     parameter_type,
     run_parameters,
 )
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-
-@functools.cache
-def _templates() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("kernelgym.suites"),
-        keep_trailing_newline=True,
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=StrictUndefined,
-    )
-    made.filters["json"] = json.dumps
-    return made
+from kernelgym.text_templates import filled
 
 
 def _filled(template: str, spec: KernelSpec, **values: object) -> str:
     """Return a template of the folder ``templates``, filled with a spec and other values."""
-    return (
-        _templates()
-        .get_template(template)
-        .render(
-            spec=spec,
-            names=_constructed(spec),
-            held=[*spec.inputs],
-            copied=_copied(spec),
-            **values,
-        )
+    names, held, copied = _constructed(spec), [*spec.inputs], _copied(spec)
+    return filled(
+        "kernelgym.suites", template, spec=spec, names=names, held=held, copied=copied, **values
     )
 
 

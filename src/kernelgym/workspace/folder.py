@@ -17,6 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
 from kernelgym.prompts.first_message import CONTRACT, problem_prompt
 from kernelgym.rulesets import Ruleset
+from kernelgym.text_templates import filled
 from kernelgym.types import Problem
 from kernelgym.workspace.session import TOOLS, ToolSession
 
@@ -24,6 +25,7 @@ KERNEL_FILE = "kernel.py"
 """File of the kernel, the only one that counts."""
 TOOLS_FILE = "kernelgym-tools"
 """Program that calls the tools."""
+_PACKAGE = "kernelgym.workspace"
 _HARNESS = ("get_inputs", "get_init_inputs")
 _MODEL = re.compile(r"\bModel\b")
 
@@ -76,20 +78,9 @@ def folder_files(session: ToolSession) -> dict[str, str]:
 def task_text(session: ToolSession) -> str:
     """Return what an agent reads of its task: the problem, the contract, the rules, what counts."""
     env = session.env
-    counted = ", ".join(tool for tool in session.tools if tool != "submit")
     asked = problem_text(session.problem, env.language, env.device, env.ruleset, env.max_turns)
-    return f"""\
-{asked}
-
-# What counts
-
-- A turn is a call of a tool: {session.budget} calls of {counted}, and one of submit, which is \
-final.
-- The score is that of the submitted kernel, which is judged anew, on inputs that were never used \
-before. Without a submission there is no score.
-- Only the kernel's text counts. Changing other files or the tools changes nothing: problem, \
-budget and judge are in another process.
-"""
+    counted = [tool for tool in session.tools if tool != "submit"]
+    return filled(_PACKAGE, "TASK.md.j2", problem=asked, counted=counted, budget=session.budget)
 
 
 def problem_text(
@@ -104,48 +95,23 @@ def problem_text(
         rules: Rules of the verdict.
         max_turns: Number of times that it is judged.
     """
-    entry = find_language(language)
     asked = problem_prompt(
         problem, language, device, examples=0, ruleset=rules, max_turns=max_turns
     )
-    return f"""\
-# Task
-
-Write a fast and correct {entry.title} kernel that replaces a PyTorch module. The kernel is a \
-Python module that defines `class ModelNew`, a drop-in replacement of the reference's `class \
-Model`. {entry.task}
-
-{CONTRACT}
-
-{asked}"""
+    entry = find_language(language)
+    return filled(_PACKAGE, "problem.md.j2", language=entry, contract=CONTRACT, asked=asked)
 
 
 def skill_text(session: ToolSession) -> str:
     """Return how the tools are used in a workspace's folder."""
-    rows = "\n".join(f"- `./{TOOLS_FILE} {tool}`: {TOOLS[tool]}" for tool in session.tools)
-    return f"""\
----
-name: kernelgym-tools
-description: Judge, time and submit the kernel in {KERNEL_FILE}. Use it after every change.
----
-
-# The tools
-
-Edit `{KERNEL_FILE}`, then run one of these in this folder. Each reads `{KERNEL_FILE}` and prints \
-the feedback, which takes some seconds.
-
-{rows}
-- `./{TOOLS_FILE} status`: The calls that are left, and the feedback so far. It is not counted.
-
-Exit code 0: the kernel is correct. 1: it is not. 2: the call was refused, and was not counted.
-
-# How to work
-
-1. Read `TASK.md` and `problem.py`.
-2. Write a simple kernel that is correct, and check it.
-3. Make it faster, one change at a time; keep a copy of the best one.
-4. Put the best one into `{KERNEL_FILE}` and submit it. {session.budget} calls are all there are.
-"""
+    return filled(
+        _PACKAGE,
+        "SKILL.md.j2",
+        kernel_file=KERNEL_FILE,
+        tools_file=TOOLS_FILE,
+        tools={tool: TOOLS[tool] for tool in session.tools},
+        budget=session.budget,
+    )
 
 
 def stub(problem: Problem, language: str) -> str:

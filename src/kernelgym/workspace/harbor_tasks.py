@@ -14,6 +14,7 @@ The images are not built here.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from kernelgym.languages import language as find_language
 from kernelgym.machine import installed_version
 from kernelgym.rulesets import Ruleset
 from kernelgym.suites.synthetic import solve
+from kernelgym.text_templates import filled
 from kernelgym.types import Problem
 from kernelgym.workspace.folder import KERNEL_FILE, problem_text, stub
 from kernelgym.workspace.grading import ABOUT_FILE, EVALUATOR_VARIABLE, PROBLEM_FILE
@@ -34,7 +36,6 @@ AGENT_S = 3600
 """Seconds that a task gives to the agent."""
 _GRADE_S = 1200
 _BUILD_S = 3600
-_IMAGE = "python:3.12-slim-bookworm"
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
@@ -83,19 +84,32 @@ def write_task(out: Path, problem: Problem, settings: TaskSettings) -> Path:
 def task_files(problem: Problem, settings: TaskSettings) -> dict[str, str]:
     """Return the texts of a task's files by their paths in its folder."""
     about = {"problem": _identity(problem)} | _facts(problem, settings)
+    language, device = settings.language, settings.device
+    filled_with = functools.partial(
+        filled,
+        "kernelgym.workspace",
+        problem=problem_text(problem, language, device, settings.ruleset),
+        settings=settings,
+        kernel_file=KERNEL_FILE,
+        problem_file=PROBLEM_FILE,
+        evaluator_variable=EVALUATOR_VARIABLE,
+    )
     files = {
-        "instruction.md": _instruction(problem, settings),
+        "instruction.md": filled_with("instruction.md.j2"),
         "task.toml": _config(problem, settings),
-        "environment/Dockerfile": _dockerfile(settings, _AGENT_IMAGE),
+        "environment/Dockerfile": filled_with("Dockerfile.j2", of_agent=True),
         f"environment/{PROBLEM_FILE}": problem.source,
-        f"environment/{KERNEL_FILE}": stub(problem, settings.language),
-        "tests/Dockerfile": _dockerfile(settings, "WORKDIR /app\nCOPY . /tests/"),
-        "tests/test.sh": _TEST,
+        f"environment/{KERNEL_FILE}": stub(problem, language),
+        "tests/Dockerfile": filled_with("Dockerfile.j2", of_agent=False),
+        "tests/test.sh": filled_with("test.sh.j2"),
         f"tests/{PROBLEM_FILE}": problem.source,
         f"tests/{ABOUT_FILE}": json.dumps(about, indent=2) + "\n",
     }
-    if (source := _solution(problem, settings.language)) is not None:
-        files |= {"solution/solve.sh": _SOLVE, f"solution/{KERNEL_FILE}": source}
+    if (source := _solution(problem, language)) is not None:
+        files |= {
+            "solution/solve.sh": filled_with("solve.sh.j2"),
+            f"solution/{KERNEL_FILE}": source,
+        }
     return files
 
 
@@ -107,23 +121,6 @@ def _solution(problem: Problem, language: str) -> str | None:
         return solve(problem, cast(Any, language)).source
     except UnsupportedLanguage:
         return None
-
-
-def _instruction(problem: Problem, settings: TaskSettings) -> str:
-    language, device = settings.language, settings.device
-    return f"""\
-{problem_text(problem, language, device, settings.ruleset)}
-
-# What counts
-
-- Write the kernel to `/app/{KERNEL_FILE}`. The reference is `/app/{PROBLEM_FILE}`.
-- When you are done, the file is judged in another container, on inputs that were never used \
-before. Nothing else that you change is carried over.
-- `kernelgym check /app/{KERNEL_FILE} --problem /app/{PROBLEM_FILE} --language {language} \
---device {device}` judges it as the grader does.
-- The reward is highest for the fastest correct kernel, at most 1, and below 0 for a kernel that \
-breaks a rule.
-"""
 
 
 def _config(problem: Problem, settings: TaskSettings) -> str:
@@ -166,39 +163,3 @@ def _facts(problem: Problem, settings: TaskSettings) -> dict[str, object]:
         "split": settings.split,
         "kernelgym": installed_version("kernelgym"),
     }
-
-
-def _dockerfile(settings: TaskSettings, rest: str) -> str:
-    return f"""\
-FROM {_IMAGE}
-
-# hadolint ignore=DL3008
-RUN apt-get update \\
-    && apt-get install --yes --no-install-recommends g++ ninja-build \\
-    && rm -rf /var/lib/apt/lists/*
-
-RUN pip install --no-cache-dir {json.dumps(settings.install)}
-
-{rest}
-"""
-
-
-_AGENT_IMAGE = f"""\
-WORKDIR /app
-RUN useradd --create-home agent && chown agent /app
-COPY --chown=agent {PROBLEM_FILE} {KERNEL_FILE} ./"""
-_TEST = f"""\
-#!/bin/bash
-# Judges the kernel and writes the reward. {EVALUATOR_VARIABLE} names a verdict service that
-# judges in place of this container. If the judge fails there is no reward.
-set -euo pipefail
-tests=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
-python -m kernelgym.workspace.grading \\
-    "$tests" "${{KERNEL_FILE:-/app/{KERNEL_FILE}}}" "${{LOGS_DIR:-/logs/verifier}}"
-"""
-_SOLVE = f"""\
-#!/bin/bash
-set -euo pipefail
-solution=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
-cp "$solution/{KERNEL_FILE}" "${{KERNEL_FILE:-/app/{KERNEL_FILE}}}"
-"""
