@@ -12,6 +12,7 @@ use no numbers drawn here unless they do.
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,84 +37,14 @@ _KEPT_RUNS = 32
 _runs: dict[tuple[bytes, int, int, torch.device], tuple[torch.Tensor, torch.Tensor, Any]] = {}
 _TRIED_ELEMENTS = (5 << (SEGMENT_POWER - 1)) + 1234
 
-# One block for each new place: `states[have + block]` lies one jump behind `states[block]`. A
-# thread adds up one of its 624 words, over the sequence's words at which the polynomial has a bit.
-JUMP_SOURCE = r"""extern "C" __global__ void jump(
-    unsigned *states, const unsigned *bits, int have) {
-    const unsigned t = threadIdx.x;
-    const unsigned n = 624, m = 397;
-    __shared__ unsigned x[2 * 624];
-    auto next = [&](unsigned k) {
-        unsigned y = (x[k] & 0x80000000u) | (x[k + 1] & 0x7fffffffu);
-        x[k + n] = x[k + m] ^ (y >> 1) ^ ((y & 1u) * 0x9908b0dfu);
-    };
-    unsigned sum = 0;
-    if (t < n) x[t] = states[(size_t)blockIdx.x * n + t];
-    for (int chunk = 0; chunk < @CHUNKS@; ++chunk) {
-        __syncthreads();
-        for (unsigned start = 0; start < n; start += n - m) {
-            unsigned k = start + t;
-            if (t < n - m && k < n) next(k);
-            __syncthreads();
-        }
-        if (t < n) {
-            for (int word = 0; word < @CHUNK_WORDS@; ++word) {
-                unsigned left = bits[chunk * @CHUNK_WORDS@ + word];
-                while (left) {
-                    sum ^= x[word * 32 + __ffs(left) - 1 + t];
-                    left &= left - 1;
-                }
-            }
-        }
-        __syncthreads();
-        if (t < n) x[t] = x[t + n];
-    }
-    if (t < n) states[((size_t)have + blockIdx.x) * n + t] = sum;
-}
-""".replace("@CHUNKS@", str(CHUNKS)).replace("@CHUNK_WORDS@", str(CHUNK_WORDS))
-
-# One block for each segment. `plan` holds: how many numbers are wanted, how many of the first 624
-# words have been given out, the length of a segment, and where the 624 words start that the
-# generator ends with; the block that produces them writes them to `last`.
-DRAW_SOURCE = r"""extern "C" __global__ void draw(
-    float *out, const unsigned *states, unsigned *last, const long long *plan) {
-    const unsigned n = 624, m = 397, mask = 1023;
-    const unsigned t = threadIdx.x, width = blockDim.x;
-    const long long count = plan[0], given = plan[1], segment = plan[2];
-    const long long begin = blockIdx.x * segment;
-    const bool is_last = blockIdx.x + 1 == gridDim.x;
-    long long end = begin + segment < count ? begin + segment : count;
-    const long long last_at = plan[3] - begin;
-    const bool keeps = last_at >= 0 && (last_at < segment || is_last);
-    long long stop = end - begin + given;
-    if (keeps && last_at + n > stop) stop = last_at + n;
-    __shared__ unsigned x[1024];
-    auto give = [&](long long place, unsigned word) {
-        if (keeps && place >= last_at && place < last_at + n) last[place - last_at] = word;
-        const long long at = begin + place - given;
-        if (place < given || at >= end) return;
-        word ^= word >> 11;
-        word ^= (word << 7) & 0x9d2c5680u;
-        word ^= (word << 15) & 0xefc60000u;
-        word ^= word >> 18;
-        out[at] = (float)(word & 0xffffffu) * 5.9604644775390625e-8f;
-    };
-    for (unsigned k = t; k < n; k += width) {
-        const unsigned word = states[(size_t)blockIdx.x * n + k];
-        x[k] = word;
-        give(k, word);
-    }
-    __syncthreads();
-    for (long long start = 0; start + n < stop; start += width) {
-        const unsigned k = (unsigned)start + t;
-        const unsigned y = (x[k & mask] & 0x80000000u) | (x[(k + 1) & mask] & 0x7fffffffu);
-        const unsigned word = x[(k + m) & mask] ^ (y >> 1) ^ ((y & 1u) * 0x9908b0dfu);
-        x[(k + n) & mask] = word;
-        give(start + t + n, word);
-        __syncthreads();
-    }
-}
-"""
+JUMP_SOURCE = (
+    Path(__file__)
+    .with_name("mersenne_jump.cu")
+    .read_text("utf-8")
+    .replace("@CHUNKS@", str(CHUNKS))
+    .replace("@CHUNK_WORDS@", str(CHUNK_WORDS))
+)
+DRAW_SOURCE = Path(__file__).with_name("mersenne_draw.cu").read_text("utf-8")
 
 
 def read_place(generator: torch.Generator) -> GeneratorPlace:
