@@ -228,25 +228,16 @@ def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_befo
 
 
 @pytest.mark.parametrize(
-    ("sets", "how", "in_turn"),
-    [
-        (9.9, {}, True),
-        (10.1, {}, False),
-        (10.9, {"as_layer": True}, True),
-        (11.1, {"as_layer": True}, False),
-        (10.1, {"alone": True}, True),
-        (23.0, {"alone": True}, False),
-    ],
+    ("sets", "alone", "in_turn"),
+    [(9.9, False, True), (10.1, False, False), (10.1, True, True), (23.0, True, False)],
 )
 def test_turns_are_taken_only_where_the_device_may_not_hold_both_sides(
-    gpu, large, sets, how, in_turn
+    gpu, large, sets, alone, in_turn
 ):
     for_contexts = 14 / 13
     gpu.total_memory = int((sets * (1 << 30) + SPARE_BYTES) * for_contexts)
     kernel, baseline = Side(20.0), Side(40.0)
-    for name, value in how.items():
-        setattr(kernel, name, value)
-    baseline.put_state = kernel.put_state = lambda *given: None
+    kernel.alone = alone
     timed(kernel, baseline)
     assert (("vacate",) in baseline.asked) == in_turn
 

@@ -110,6 +110,24 @@ def test_outputs_are_overwritten_only_after_they_were_copied(window):
     assert values(state) == [1, 2, 3, 4, 5, 6] and held.isnan().all()
 
 
+def test_last_output_is_overwritten_before_a_single_call_and_no_output_is_copied(window):
+    held, seen = torch.zeros(3), []
+
+    def model(x):
+        seen.append(held.clone())
+        return held.copy_(x + 1)
+
+    state = window(model)
+    state.go([0], True)
+    state.go([0], False, 0, [True])
+    assert seen[1].isnan().all() and values(state) == [1]
+    assert state._kept[0].data_ptr() == held.data_ptr()
+    state.buffers.private.add(held.data_ptr())
+    state.go([0], True)  # from now on its outputs are copied
+    state.go([0], False, 0, [True])
+    assert held.isnan().all() and values(state) == [1]
+
+
 def test_inputs_of_a_late_call_are_written_right_before_it(window):
     seen = []
 

@@ -32,9 +32,7 @@ def usable_bytes(total_bytes: int) -> int:
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
 
 
-def holds_all(
-    total_bytes: int, inputs: int, outputs: int, kernels: int = 1, copies: int = 0
-) -> bool:
+def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> bool:
     """Return True if a device can hold kernels beside their one baseline.
 
     Intermediate results of all of them are allowed for.
@@ -44,10 +42,8 @@ def holds_all(
         inputs: Bytes of one call's inputs.
         outputs: Bytes of its outputs.
         kernels: Number of kernels.
-        copies: Number of copies of its outputs that each kernel's process makes.
     """
-    each = kernel_bytes(inputs, outputs) + copies * outputs
-    needed = kernels * each + _BETWEEN * outputs
+    needed = kernels * kernel_bytes(inputs, outputs) + _BETWEEN * outputs
     return needed <= usable_bytes(total_bytes)
 
 

@@ -133,8 +133,7 @@ class TimingWindows:
             # Memory ran out before, and may have on the judge's side: its processes and those of
             # idle workers hold more than the sizes say.
             total //= _HALF
-        sizes = bytes_of(inputs), bytes_of(output)
-        return not holds_all(total, *sizes, len(self._sides) - 1, int(self._as_layer))
+        return not holds_all(total, bytes_of(inputs), bytes_of(output), len(self._sides) - 1)
 
     def _move_in(self, which: int) -> None:
         """Lay out a side's slots; if sides alternate, free the other's first."""

@@ -314,16 +314,20 @@ class _State:
             late: Index of a call whose inputs are written late, on the current stream; None for
                 no call. In a captured graph the inputs of all calls are: before each call, after
                 the one before it.
-            spoil: Whether to overwrite each of an output's tensors once it was copied, or before a
-                graph is replayed; empty to overwrite none.
+            spoil: Whether to overwrite each of an output's tensors once it was copied; empty to
+                overwrite none. Of a graph, and of a single call that is read where its output
+                lies, the last window's outputs are overwritten before: no copy of a large one may
+                fit.
         """
         before = self._launches.count
         replayed = self._graph is not None and bool(seeds)
         held = None
-        if replayed and spoil:
+        single = len(seeds) == 1 and self._calls[0][1] is None and not self._copies
+        if spoil and (replayed or single):
             for output in self._kept:
                 self._overwrite(output, spoil)
-        elif late is not None and not replayed:
+            spoil = ()
+        if late is not None and not replayed:
             few = len(seeds) > 1
             held = self._parts.buffers.HeldBack(self._calls[late][0], self._device, few=few)
             held.hold()
