@@ -19,6 +19,7 @@ PRELUDE = tuple(
     '''\
 import tilelang
 import tilelang.language as T
+import torch
 import torch.nn as nn
 
 
