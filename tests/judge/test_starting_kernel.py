@@ -113,6 +113,21 @@ def test_start_that_cannot_be_relied_on_is_refused_in_one_line(
     assert re.search(said, verdict.message), verdict.message
 
 
+def test_start_with_several_outputs_and_strides_is_compared(asking: LocalEvaluator) -> None:
+    tensors = [
+        {"name": "x", "shape": ["rows", "columns"], "role": "inout"},
+        {"name": "y", "shape": ["columns", "rows"], "role": "output", "layout": "transposed"},
+    ]
+    source = start(TRITON_SPEC)[1].source.replace("return y", "return y.t(), x.clone()")
+    changes = {"contract__tensors": tensors, "entry": "ModelNew", "launch": None}
+    problem, kernel = start(TRITON_SPEC, source=source, **changes)
+    verdict = asking.evaluate(problem, kernel)
+    assert verdict.correct, verdict.message
+    second = Kernel(source.replace("x.clone()", "x * 1.01"), "triton")
+    wrong = asking.evaluate(problem, second)
+    assert wrong.status is Status.WRONG and "output 1" in wrong.message
+
+
 @pytest.mark.slow
 def test_start_in_cpp_is_timed_beside_itself(timing: LocalEvaluator) -> None:
     problem, kernel = start(SPEC, contract__shapes=[{"axes": {"rows": 65536}}])

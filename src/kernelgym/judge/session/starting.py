@@ -87,6 +87,7 @@ class StartingProcess:
         session.channel.grant(self._ruleset.limits.run_s)
         if built is not self._built:
             self._built, self._called = None, False
+            session.buffers.vacate()  # the arguments' memory is mapped in the place of the inputs'
             session.model.build(built)
             self._built = built
         return session
