@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from benchmarks.search.beside_openevolve import NUMBER, ScriptedModel, changed, serve, shown
+from benchmarks.search.beside_openevolve import (
+    NUMBER,
+    TABLE_NAMES,
+    ScriptedModel,
+    changed,
+    contest_of,
+    serve,
+    shown,
+)
 from benchmarks.search.gpu_kernels import OWN_TASKS
+from benchmarks.search.hub import TABLES
+from benchmarks.search.table import read_table
 from kernelgym import Kernel, Problem, Verdict
 from kernelgym.benchmark.run.openai_policy import EndpointSampling, OpenAIPolicy
 from kernelgym.testing import ScriptedEvaluator, verdict
@@ -49,6 +61,36 @@ def test_numbers_stay_in_their_ranges() -> None:
         source = source if "deff" in made else made
         numbers = {name: int(value) for name, value in NUMBER.findall(source)}
         assert 16 <= numbers["BLOCK"] <= 16384 and 1 <= numbers["num_warps"] <= 16
+
+
+@pytest.mark.parametrize("name", TABLE_NAMES)
+def test_contest_on_a_table_judges_by_its_times(name: str) -> None:
+    table, contest = read_table(TABLES / f"{name}.csv"), contest_of(name, 3, "cuda:0", 1)
+    share = contest.achieved(contest.start)["share"]
+    assert share == contest.achieved(contest.tunable)["share"] < 1.0
+    made = contest.changed(contest.start.source, "7")
+    assert contest.achieved(Kernel(made, "cuda"))["share"] != share and "// knob" not in made
+    with closing(contest.make()) as evaluator:
+        found = evaluator.evaluate(contest.problem, contest.start)
+    assert found.correct and found.speedup == pytest.approx(1.0)
+    best = min((ms, config) for config, ms in table.times_ms.items() if ms is not None)[1]
+    text = contest.start.source
+    for column, value in zip(table.columns, best, strict=True):
+        text = re.sub(rf"{column} = \d+;", f"{column} = {value};", text)
+    assert contest.achieved(Kernel(text, "cuda"))["share"] == 1.0
+    assert contest.achieved(Kernel(text.replace("constexpr", ""), "cuda"))["share"] == 0.0
+
+
+def test_answer_stays_among_the_choices_of_a_table() -> None:
+    contest = contest_of(TABLE_NAMES[0], 0, "cuda:0", 1)
+    text = contest.start.source
+    seen = set()
+    for step in range(100):
+        made = contest.changed(text, str(step))
+        text = text if "deff" in made else made
+        seen.add(text)
+        assert set(re.findall(r"use_shmem = (\d+);", text)) <= {"0", "1"}
+    assert len(seen) > 20
 
 
 def test_search_reads_the_models_answers(tmp_path: Path) -> None:
