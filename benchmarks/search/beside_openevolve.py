@@ -7,15 +7,17 @@ are Triton kernels of `gpu_kernels`, judged on a GPU.
 
 The model is a script behind a local chat endpoint. It changes one or two numbers of the kernel that
 the prompt shows (settings to the next choice; block sizes, warps and stages of a launch up or
-down), and one answer of ten is no Python. Three searchers have as many evaluations each:
+down), and one answer of ten is no Python. Asked to change such an answer, it repairs it first.
+Three searchers have as many evaluations each:
 
-- ``openevolve``: OpenEvolve with `kernelgym.adapters.openevolve.evaluate_for`;
+- ``openevolve``: OpenEvolve with `kernelgym.adapters.openevolve.evaluate_for` and its own default
+  settings, except that whole programs are written;
 - ``mcgs``: this search by `mcgs`, with the model and, on a GPU, a move that gains nothing;
 - ``auto``: this search as it is by default, which chooses between the rules and the model. On a
   table, the rules set the numbers that the start's text lists choices for.
 
-An answer that is no Python costs OpenEvolve an evaluation. This search refuses it before, without
-a charge, as an answer that it knows already.
+OpenEvolve evaluates every answer. This search refuses answers that are no Python, or that it has
+judged before, without a charge, and so makes more requests.
 
 A row holds the requests to the model, the seconds, and what the searcher's best achieves: its share
 of the optimum's speed on a table, and on a GPU its speedup over the start by one `duel`.
@@ -184,7 +186,8 @@ def _setting(source: str, table: Table) -> Config | None:
 
 def _next_choices(table: Table, source: str, seed: str) -> str:
     """Return a kernel with one or two settings at the next choice up or down, or no kernel."""
-    numbers, config = random.Random(seed), _setting(source, table)
+    numbers, source = random.Random(seed), _repaired(source)
+    config = _setting(source, table)
     if config is None or numbers.random() < _BAD:
         return source.replace("def forward", "deff forward")
     names = list(table.columns)
@@ -208,7 +211,7 @@ def shown(prompt: str) -> str:
 
 def changed(source: str, seed: str) -> str:
     """Return a kernel with one or two numbers of its launch doubled or halved, or no kernel."""
-    numbers = random.Random(seed)
+    numbers, source = random.Random(seed), _repaired(source)
     if numbers.random() < _BAD:
         return source.replace("def forward", "deff forward")
     places = list(NUMBER.finditer(source))
@@ -223,6 +226,11 @@ def changed(source: str, seed: str) -> str:
         new = min(most, max(least, numbers.choice(step)))
         source = f"{source[: place.start()]}{name}={new}{source[place.end() :]}"
     return source
+
+
+def _repaired(source: str) -> str:
+    """Return a kernel without the mistake of a bad answer, which OpenEvolve may ask to change."""
+    return source.replace("deff forward", "def forward")
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.page.models import beside_openevolve
 from benchmarks.search.beside_openevolve import (
     NUMBER,
     TABLE_NAMES,
@@ -79,6 +80,18 @@ def test_contest_on_a_table_judges_by_its_times(name: str) -> None:
         text = re.sub(rf"{column} = \d+;", f"{column} = {value};", text)
     assert contest.achieved(Kernel(text, "cuda"))["share"] == 1.0
     assert contest.achieved(Kernel(text.replace("constexpr", ""), "cuda"))["share"] == 0.0
+
+
+def test_page_tells_the_median_over_seeds() -> None:
+    shares = {"openevolve": (0.3, 0.5, 0.9), "auto": (0.8, 0.9, 1.0)}
+    rows = [
+        {"task": "t", "searcher": name, "seed": seed, "evaluations": 60, "share": share}
+        for name, some in shares.items()
+        for seed, share in enumerate(some)
+    ]
+    told = beside_openevolve({"rows": rows})
+    assert "t: `openevolve` 0.50 (0.30 to 0.90), `auto` 0.90 (0.80 to 1.00)." in told
+    assert "60 evaluations each" in told and "median of 3 seeds" in told
 
 
 def test_answer_stays_among_the_choices_of_a_table() -> None:
