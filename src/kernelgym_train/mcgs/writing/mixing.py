@@ -78,14 +78,11 @@ class MixedProposer(Proposer):
 
     def _without_hunks(self, steps: _Steps, own: Variant) -> Sequence[Proposal]:
         """Return the variants without one changed place of the last written text."""
-        last = max(place for place, step in enumerate(steps) if step.move != _WITHOUT)
-        base, risk = self._base(steps)
-        before = next((v for v in self._variants.values() if v.applied == steps[:last]), base)
-        hunks = list(without_each_hunk(before.kernel().source, base.kernel().source))
-        found = []
-        for where, digest, source in hunks if 1 < len(hunks) <= _MOST_HUNKS else ():
+        _, risk = self._base(steps)
+        hunks, found = self._hunks(steps), list[Proposal]()
+        for where, digest, text in hunks if 1 < len(hunks) <= _MOST_HUNKS else ():
             try:
-                less = read_variant(Kernel(source, base.language), any_form=True)
+                less = read_variant(Kernel(text, own.language), any_form=True)
                 made = self._rules_of(less).replay(own.applied)
             except UsageError:
                 continue  # the rest of the change is no kernel
@@ -95,6 +92,13 @@ class MixedProposer(Proposer):
                 variant = dataclasses.replace(variant, applied=applied)
                 found.append(Proposal(MoveStep("hunk", where, digest), variant, risk))
         return found
+
+    def _hunks(self, steps: _Steps) -> list[tuple[str, str, str]]:
+        """Return place, digest and text of the last written text without each changed place."""
+        last = max(place for place, step in enumerate(steps) if step.move != _WITHOUT)
+        base, _ = self._base(steps)
+        before = next((v for v in self._variants.values() if v.applied == steps[:last]), base)
+        return list(without_each_hunk(before.kernel().source, base.kernel().source))
 
     def space(self) -> KnobSpace:
         """Return the space of all steps of the start."""
@@ -134,10 +138,23 @@ class MixedProposer(Proposer):
         return self._proposers[steps]
 
     def _base(self, steps: _Steps) -> tuple[Variant, Risk]:
+        """Return the text after some steps, the last of which was written, and its risk.
+
+        A text without one of its changed places is made anew: if rules' steps follow, the search
+        has judged it with them alone.
+        """
         if steps not in self._bases:
-            key = next(key for key, each in self._variants.items() if each.applied == steps)
-            risk = next(risk for risk in RISKS if risk == self._risks[key])
-            self._bases[steps] = self._variants[key], risk
+            *before, last = steps
+            if last.move == _WITHOUT:
+                written, risk = self._base(tuple(before))
+                place = last.target, last.choice
+                text = next(text for *at, text in self._hunks(tuple(before)) if (*at,) == place)
+                base = read_variant(Kernel(text, written.language), any_form=True)
+                self._bases[steps] = dataclasses.replace(base, applied=steps), risk
+            else:
+                key = next(key for key, each in self._variants.items() if each.applied == steps)
+                risk = next(risk for risk in RISKS if risk == self._risks[key])
+                self._bases[steps] = self._variants[key], risk
         return self._bases[steps]
 
     def _joined(self, steps: _Steps, found: Proposal | None) -> Proposal | None:

@@ -56,6 +56,24 @@ def test_writer_changes_kernels_of_every_language(language: str, tmp_path: Path)
     assert "FASTER" in (tmp_path / result["best"]["path"]).read_text()
 
 
+def test_useless_change_goes_from_a_written_kernel_whose_knob_was_set(tmp_path: Path) -> None:
+    def script(problem: Problem, kernel: Kernel) -> Verdict:
+        sizes = re.findall(r"^FASTER = (\d+)", kernel.source, re.MULTILINE)
+        return verdict("correct", speedup=float(sizes[0]) if sizes else 1.0)
+
+    start = SAMPLE_KERNELS["triton"]
+    mark = "FASTER = 2  # knob: 2, 4, 8\n\n\nclass ModelNew"
+    text = start.source.replace("class ModelNew", mark)
+    first, _, rest = text.partition("\n")
+    written = Kernel(f"{first}\nUSELESS = 1\n{rest}", "triton")
+    with KernelWriter(WholePolicy([written])) as writer:
+        config = SearchConfig(Budget(12), workers=1, writer=writer)
+        result = optimize(SAMPLE_PROBLEM, start, ScriptedEvaluator(script), tmp_path, config)
+    assert result["speedup"] == pytest.approx(8.0) and result["minimised"]["done"]
+    found = (tmp_path / result["best"]["path"]).read_text()
+    assert "FASTER = 8" in found and "USELESS" not in found
+
+
 def test_module_that_no_rule_reads_is_searched_by_a_writer_alone(tmp_path: Path) -> None:
     start, faster = (
         Kernel(text, "cpp") for text in (UNREAD, UNREAD.replace("class Mod", MARK[:-5]))
