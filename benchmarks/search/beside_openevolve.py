@@ -381,7 +381,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="*", default=list(TABLE_NAMES), choices=names)
     parser.add_argument("--searchers", nargs="*", default=list(SEARCHERS), choices=SEARCHERS)
     parser.add_argument("--builds", type=int, default=60)
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(range(10)))
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--out", type=Path)
