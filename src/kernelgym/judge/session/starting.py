@@ -13,10 +13,12 @@ from typing import Any
 
 import torch
 
+from kernelgym.errors import DeviceFull
 from kernelgym.judge.compare.compare import byte_copy
 from kernelgym.judge.compare.structure import describe_shape_of, structure_problem
 from kernelgym.judge.reference.runner import ExpectedOutput
 from kernelgym.judge.reference.starting import Construction, StartingKernelFailed
+from kernelgym.judge.retries import Failure
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.session import CandidateSession
 from kernelgym.rulesets import Ruleset
@@ -49,6 +51,7 @@ class StartingProcess:
 
         Raises:
             StartingKernelFailed: If the kernel fails, or gives an output of other shapes.
+            DeviceFull: If it lacks memory on the device.
         """
         try:
             session = self._ready(kernel, built)
@@ -65,6 +68,8 @@ class StartingProcess:
             return _filled(shapes, lambda: next(copies))
         except Rejected as end:
             self.dismiss()
+            if end.failure is Failure.MEMORY:  # other workers may hold it
+                raise DeviceFull(f"the starting kernel had too little memory: {end}") from None
             raise StartingKernelFailed(
                 f"the starting kernel, which says what is right, failed ({end.status.value}): {end}"
             ) from None
@@ -74,9 +79,10 @@ class StartingProcess:
 
     def _ready(self, kernel: Kernel, built: Construction) -> CandidateSession:
         """Return the kernel's process, with a model constructed from `built`."""
-        if kernel != self._kernel:
-            self.dismiss()
         session = self._session
+        if session is not None and (kernel != self._kernel or session.channel.has_ended()):
+            self.dismiss()
+            session = None
         if session is None:
             session = self._opened.enter_context(self._open(kernel.language, kernel.source))
             self._session, self._kernel = session, kernel
