@@ -188,6 +188,7 @@ def test_what_an_honest_kernel_may_do(kernel: Kernel) -> None:
         ("library_patch", triton(top="torch.Tensor.__eq__ = None\n")),
         ("frame_access", triton("sys._getframe(1)")),
         ("frame_access", triton("f = (lambda: 0)\nf.f_back")),
+        ("frame_access", triton("f = (lambda: 0)\nf.__closure__")),
         ("frame_access", triton(top="from inspect import stack\nstack()\n")),
         ("stream_use", triton("with torch.cuda.stream(torch.cuda.Stream()):\n    pass")),
         ("precision_downgrade", triton("y = y.half()")),

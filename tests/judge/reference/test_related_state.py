@@ -13,6 +13,8 @@ from kernelgym.judge.reference.related_state import related_state
 from kernelgym.rulesets import RULESETS
 from support.programs import problem
 
+AT = torch.arange(100)
+
 
 class _Holder(nn.Module):
     def __init__(self, **held):
@@ -51,6 +53,12 @@ def transposed():
         (lambda: _Holder(w=torch.randn(12, 40).repeat(2, 1)), {"w"}),
         (lambda: _Holder(w=torch.randn(40, 12).repeat_interleave(2, 1)), {"w"}),
         (lambda: _Holder(w=(half := torch.randn(20, 20)) + half.t()), {"w"}),
+        (lambda: _Holder(w=torch.block_diag(*torch.randn(4, 8, 8))), {"w"}),
+        (lambda: _Holder(w=torch.randn(80, 70).tril()), {"w"}),
+        (lambda: _Holder(w=torch.randn(199)[AT[:100, None] - AT[None, :100] + 99]), {"w"}),
+        (lambda: _Holder(w=torch.randn(300, 5) @ torch.randn(5, 200)), {"w"}),
+        (lambda: _Holder(w=torch.randn(200, 200), v=nn.Linear(400, 8, dtype=torch.half)), set()),
+        (lambda: _Holder(w=torch.randn(300, 200).bfloat16(), v=nn.Conv2d(3, 64, 3)), set()),
         (lambda: _Holder(w=torch.randn(20, 20), b=torch.randn(20), s=torch.randn(())), set()),
         (lambda: _Holder(w=torch.randn(64, 64).bfloat16(), v=torch.randn(64).half()), set()),
         (lambda: _Holder(fc=nn.LSTM(16, 16, 2), e=nn.Embedding(20, 16, padding_idx=0)), set()),

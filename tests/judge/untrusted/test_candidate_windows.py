@@ -1,11 +1,12 @@
 """Windows of calls on a device that is made up: the tensors of a candidate lie on the CPU."""
 
+import functools
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from kernelgym.judge.untrusted import buffers, candidate, cuda_ipc, outputs, parameters
+from kernelgym.judge.untrusted import buffers, candidate, cuda_ipc, outputs, parameters, unseen
 
 CALLS = 6
 
@@ -40,9 +41,13 @@ def window(monkeypatch):
         state._parameters = parameters.NewParameters(buffers.views_of_file)
         state._device = SimpleNamespace(type="cuda")
         state._launches, state._in_graph = SimpleNamespace(count=0), 0
-        state._parts = SimpleNamespace(buffers=buffers, outputs=outputs, cuda_ipc=cuda_ipc)
+        state._parts = SimpleNamespace(
+            buffers=buffers, outputs=outputs, cuda_ipc=cuda_ipc, unseen=unseen
+        )
+        state._unseen = unseen.Unseen
         state._export, state._copied = outputs.export, outputs.copied
-        state._overwrite, state._touched = outputs.overwrite, torch.zeros(1)
+        state._overwrite = functools.partial(outputs.overwrite, below=unseen.below)
+        state._touched = torch.zeros(1)
         state._began = state._ended = SimpleNamespace(record=lambda: None)
         state._kept, state._compared, state._copies = [], 1, False
         state.buffers = Located()

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from kernelgym.judge.untrusted import outputs
+from kernelgym.judge.untrusted import outputs, unseen
 
 
 class _Late(Exception):
@@ -52,7 +52,7 @@ def test_what_a_class_holds_is_seen_and_not_what_it_says():
 )
 def test_overwritten_output_keeps_no_element(dtype):
     output = torch.zeros(3, 5).to(dtype)
-    outputs.overwrite([output], [True])
+    outputs.overwrite([output], [True], unseen.below)
     left = output.to(torch.complex64 if output.is_complex() else torch.float64)
     assert not (left == 0).any()
 
@@ -60,7 +60,7 @@ def test_overwritten_output_keeps_no_element(dtype):
 def test_overwriting_changes_only_the_tensors_and_elements_asked_for():
     buffer, kept = torch.zeros(4, 6), torch.zeros(2)
     wide = torch.zeros(1, 3).expand(5, 3)
-    outputs.overwrite({"a": buffer[:, ::2], "b": [kept, wide]}, [True, False, True])
+    outputs.overwrite({"a": buffer[:, ::2], "b": [kept, wide]}, [True, False, True], unseen.below)
     assert buffer[:, ::2].isnan().all() and wide.isnan().all()
     assert not buffer[:, 1::2].any() and not kept.any()
 
@@ -69,7 +69,7 @@ def test_large_output_is_mostly_overwritten_at_few_secret_places():
     seen = set()
     for _ in range(40):
         output = torch.zeros(300, 1000)
-        outputs.overwrite(output, [True])
+        outputs.overwrite(output, [True], unseen.below)
         places = output.isnan().flatten().nonzero().flatten()
         assert len(places)
         seen.add((len(places), int(places[0])))
@@ -81,13 +81,13 @@ def test_output_of_inference_mode_is_overwritten():
     with torch.inference_mode():
         output = torch.zeros(2)
     with torch.no_grad():
-        outputs.overwrite(output, [True])
+        outputs.overwrite(output, [True], unseen.below)
     assert output.isnan().all()
 
 
 def test_outputs_without_elements_or_memory_are_left_alone():
     odd = [torch.zeros(0), torch.zeros(2).to_sparse(), 3.0, None]
-    outputs.overwrite(odd, [True, True])
+    outputs.overwrite(odd, [True, True], unseen.below)
     assert not outputs.overlap([odd, odd])
 
 

@@ -70,7 +70,12 @@ _FRAMES = frozenset(
     sys._current_frames sys._getframe sys.setprofile sys.settrace
     """.split()
 )
-_FRAME_ATTRIBUTES = frozenset("f_back f_globals f_locals gi_frame cr_frame tb_frame".split())
+# A function's closure and globals are those of the judge's own functions, too.
+_FRAME_ATTRIBUTES = frozenset(
+    """
+    f_back f_globals f_locals gi_frame cr_frame tb_frame __closure__ __globals__ cell_contents
+    """.split()
+)
 
 
 def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:

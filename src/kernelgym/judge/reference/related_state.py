@@ -11,9 +11,14 @@ Found are, by samples of at most 64 rows and columns:
   sums or largest magnitudes;
 - rows, columns or a small whole with the same norm or the same sum under every seed;
 - two rows or columns that are equal, rows or columns that are orthogonal to each other, and
-  symmetric matrices.
+  symmetric matrices;
+- values among drawn ones of a row that are the same under every seed, such as the zeros around
+  blocks on a diagonal, if they are 2 % of the tensor or more;
+- equal values at the same places under every seed, such as constant diagonals, and matrices of a
+  rank below 64.
 
-Not found: other functions of other tensors, parts of tensors, and zeros among drawn values.
+Not found: other functions of other tensors, other relations of parts of a tensor, and whole rows
+that are the same under every seed, as that of an embedding's padding.
 """
 
 from __future__ import annotations
@@ -25,9 +30,11 @@ import torch
 from kernelgym.judge.tensors import same_bytes
 
 _LEAST_ELEMENTS = 4  # fewer numbers may be related by chance
-_COMPARED_ROWS = 64
+_COMPARED_ROWS, _COMPARED_COLUMNS = 64, 256
 _SMALL_ELEMENTS = 1 << 20
 _EXACT = 1e-6
+_FIXED_SHARE, _EQUAL_SHARE = 0.02, 0.5
+_SINGULAR = 1e-5
 _Pair = tuple[torch.Tensor, torch.Tensor]  # as constructed from two sets of random numbers
 _Statistics = Callable[[torch.Tensor], torch.Tensor]
 
@@ -86,6 +93,8 @@ def _is_bound(pair: _Pair) -> bool:
     eps = torch.finfo(pair[0].dtype).eps
     if any(all(map(_repeats, whole)) for whole in (pair, (pair[0].t(), pair[1].t()))):
         return True
+    if _is_patterned(pair):
+        return True
     for one, other in _views(pair):
         # Half types round a norm itself; roundings of the many elements of a whole cancel.
         exact = max(_EXACT, 2 * eps if len(one) > 1 else eps / one.shape[1] ** 0.5)
@@ -94,6 +103,44 @@ def _is_bound(pair: _Pair) -> bool:
         if _have_same_norms(one, other, exact) or _have_same_sums(one, other, exact):
             return True
     return False
+
+
+def _is_patterned(pair: _Pair) -> bool:
+    """Return True if rows hold values that are not drawn, or that follow from others by place."""
+    same = pair[0] == pair[1]
+    drawn = ~same.all(1)
+    if not bool(drawn.any()):
+        return False
+    rows = pair[0][drawn], pair[1][drawn]
+    if float(same[drawn].double().mean()) > _FIXED_SHARE:
+        return True
+    return any(_has_equal_values(*some) or _is_flat(*some) for some in _samples(rows))
+
+
+def _samples(pair: _Pair) -> Iterator[_Pair]:
+    """Yield some neighbouring rows and columns of tensors, and some that lie apart."""
+    rows, columns = (-(-size // _COMPARED_ROWS) for size in pair[0].shape)
+    for step, other in {(1, 1), (rows, columns)}:
+        one, two = (each[::step, ::other][:_COMPARED_ROWS, :_COMPARED_COLUMNS] for each in pair)
+        yield one, two
+
+
+def _has_equal_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if most values stand at several places, the same ones in both constructions."""
+    some = one[:, :_COMPARED_ROWS], other[:, :_COMPARED_ROWS]
+    both = torch.stack([each.reshape(-1).double() for each in some], 1)
+    return len(torch.unique(both, dim=0)) < (1 - _EQUAL_SHARE) * len(both)
+
+
+def _is_flat(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if the rows or columns of both constructions depend on each other linearly."""
+    least, most = sorted(one.shape)
+    eps = torch.finfo(one.dtype).eps
+    # Nearly dependent rows occur by chance among few columns, which half types cannot tell apart.
+    if least < _LEAST_ELEMENTS or (4 * eps > _SINGULAR and most < 4 * least):
+        return False
+    sizes = [torch.linalg.svdvals(each.double()) for each in (one, other)]
+    return all(bool(each[-1] <= max(_SINGULAR, 4 * eps) * each[0]) for each in sizes)
 
 
 def _views(pair: _Pair) -> Iterator[_Pair]:

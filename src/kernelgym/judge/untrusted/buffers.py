@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import random
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -25,11 +24,11 @@ import torch
 _frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
 _sleep_on_device = torch.cuda._sleep
-_copy = torch.Tensor.copy_
+_copy, _fill, _as_strided = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.as_strided
+_empty_like, _equal, _address = torch.empty_like, torch.equal, torch.Tensor.data_ptr
 _DELAY_CYCLES = 6_000_000  # about 3 ms: longer than a window of calls that are already queued
 _HELD_BYTES = 256 << 20
-_FEW_SHARE, _FEW_HELD = 0.875, 16
-_secret = random.SystemRandom()
+_FEW_HELD = 16
 _KEPT_BYTES = 2 << 30
 _LARGE_BYTES = 1 << 30  # of outputs: from here on one set of NaN blocks, not two
 _INPUTS = 0  # the number of the allocation that holds the inputs
@@ -188,6 +187,7 @@ class HeldBack:
     Args:
         arguments: The call's arguments on the device.
         device: The device.
+        below: Draws a secret number below the given one.
         most_bytes: Bytes of each tensor that are held back, at most.
         few: Whether it is mostly few elements, whose place is drawn in secret: a kernel that has
             computed a call's output ahead may look at a sample of its inputs, and compute it anew
@@ -198,6 +198,7 @@ class HeldBack:
         self,
         arguments: Any,
         device: torch.device,
+        below: Callable[[int], int],
         most_bytes: int = _HELD_BYTES,
         few: bool = False,
     ) -> None:
@@ -205,11 +206,10 @@ class HeldBack:
         for tensor in _tensors_in(arguments):
             count = tensor.untyped_storage().nbytes() // tensor.element_size()
             held = min(count, most_bytes // tensor.element_size())
-            if few and _secret.random() < _FEW_SHARE:
+            if few and below(8):
                 held = min(held, _FEW_HELD)
-            start = _secret.randrange(count - held + 1)
-            flat = tensor.as_strided((held,), (1,), start)
-            self._held.append((flat, torch.empty_like(flat)))
+            flat = _as_strided(tensor, (held,), (1,), below(count - held + 1))
+            self._held.append((flat, _empty_like(flat)))
 
     def hold(self) -> None:
         """Take the values away, and put others in their place."""
@@ -217,10 +217,10 @@ class HeldBack:
             _copy(values, flat)
             half = len(values) // 2
             later = values[len(values) - half :]
-            if half and not torch.equal(later, values[:half]):
+            if half and not _equal(later, values[:half]):
                 _copy(flat[:half], later)
             else:
-                flat.zero_()
+                _fill(flat, 0)
         if self._device.type == "cuda":
             _synchronize(self._device)
 
@@ -233,7 +233,7 @@ class HeldBack:
 
     def copies(self) -> list[tuple[int, int, int]]:
         """Return the address of each place, that of its values, and their bytes."""
-        return [(flat.data_ptr(), held.data_ptr(), held.nbytes) for flat, held in self._held]
+        return [(_address(flat), _address(held), held.nbytes) for flat, held in self._held]
 
 
 def _tensors_in(value: Any) -> list[torch.Tensor]:

@@ -70,6 +70,7 @@ class CandidateParts:
     captured_graph: ModuleType
     parameters: ModuleType
     outputs: ModuleType
+    unseen: ModuleType
     error_report: ModuleType
     extension_stub: ModuleType
     torch_compile: ModuleType
@@ -185,9 +186,10 @@ class _State:
     def __init__(self, scratch: str, parts: CandidateParts, device: torch.device) -> None:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
         self._parts, self._device = parts, device
+        self._unseen = parts.unseen.Unseen
         self.buffers = parts.buffers.Buffers(parts.cuda_ipc, parts.outputs.describe, device)
         self._export, self._copied = parts.outputs.export, parts.outputs.copied
-        self._overwrite = parts.outputs.overwrite
+        self._overwrite = partial(parts.outputs.overwrite, below=parts.unseen.below)
         self._launches, self._new_tracer = parts.launches, parts.new_tracer
         self._streams = parts.streams
         self._parameters = parts.parameters.NewParameters(parts.buffers.views_of_file)
@@ -297,7 +299,8 @@ class _State:
             self._parts.buffers.fill_fresh_memory(on)
         elif on:
             outputs = [place for _, places in self._calls[:1] for place in places or ()]
-            self._parts.buffers.fill_fresh_device_memory(outputs)
+            with self._unseen():
+                self._parts.buffers.fill_fresh_device_memory(outputs)
 
     def go(
         self, seeds: list[int], timed: bool, late: int | None = None, spoil: Sequence[bool] = ()
@@ -323,23 +326,24 @@ class _State:
         replayed = self._graph is not None and bool(seeds)
         held = None
         single = len(seeds) == 1 and self._calls[0][1] is None and not self._copies
-        if spoil and (replayed or single):
-            for output in self._kept:
-                self._overwrite(output, spoil)
-            spoil = ()
-        if late is not None and not replayed:
-            few = len(seeds) > 1
-            held = self._parts.buffers.HeldBack(self._calls[late][0], self._device, few=few)
-            held.hold()
+        with self._unseen():
+            if spoil and (replayed or single):
+                for output in self._kept:
+                    self._overwrite(output, spoil)
+                spoil = ()
+            if late is not None and not replayed:
+                held = self._held_back(self._calls[late][0], few=len(seeds) > 1)
+                held.hold()
         if self._device.type == "cpu":
             with _no_grad():
                 found = self._run(seeds, held, late, spoil)
             self.launched = self._launches.count - before
             return found
-        if replayed and late is not None:
-            self._parameters.copy_to(self._model)
-            self._graph.hold_back()
-        self._touched.add_(1)  # so that an empty window, too, switches to this context
+        with self._unseen():
+            if replayed and late is not None:
+                self._parameters.copy_to(self._model)
+                self._graph.hold_back()
+            self._touched.add_(1)  # so that an empty window, too, switches to this context
         if timed:
             # Give the host a lead: the first call's launch time on the host is not device time.
             _sleep_on_device(_LEAD_CYCLES)
@@ -358,12 +362,18 @@ class _State:
             return self._graph_results
         return results or self._kept_outputs()
 
+    def _held_back(self, arguments: list[Any], **how: Any) -> Any:
+        return self._parts.buffers.HeldBack(
+            arguments, self._device, self._parts.unseen.below, **how
+        )
+
     def _exported(self, seed: int, arguments: list[Any], places: Any, spoil: Sequence[bool]) -> Any:
         """Make one call, and copy its output to its places; return its description."""
         output = self._call(seed, arguments)
-        said = self._export(output, places)
-        if spoil:
-            self._overwrite(output, spoil)
+        with self._unseen():
+            said = self._export(output, places)
+            if spoil:
+                self._overwrite(output, spoil)
         return said
 
     def _run(
@@ -383,16 +393,18 @@ class _State:
                 zip(seeds, self._calls, strict=False)
             ):
                 if number == late and held is not None:
-                    self._parameters.copy_to(self._model)
-                    held.write()
+                    with self._unseen():
+                        self._parameters.copy_to(self._model)
+                        held.write()
                 if places is not None:
                     results.append(self._exported(seed, arguments, places, spoil))
                     continue
                 output = self._call(seed, arguments)
-                self._kept.append(self._copied(output) if copies else output)
-                if spoil:
-                    self._overwrite(output, spoil)
-                elif compares:
+                with self._unseen():
+                    self._kept.append(self._copied(output) if copies else output)
+                    if spoil:
+                        self._overwrite(output, spoil)
+                if compares and not spoil:
                     outputs.append(output)
         if outputs:
             self._compared = len(seeds)
@@ -462,8 +474,7 @@ class _State:
         before = self._launches.count
         self._kept = []
         arguments = [each for each, _ in self._calls]
-        how = {"device": self._device, "most_bytes": _LATE_BYTES, "few": True}
-        hold = partial(self._parts.buffers.HeldBack, **how)
+        hold = partial(self._held_back, most_bytes=_LATE_BYTES, few=True)
         graph = self._parts.captured_graph.CapturedGraph(
             [partial(self._keep, each) for each in arguments],
             self._parts.graph_order,

@@ -6,9 +6,8 @@ the bytes itself. Loaded by path in the untrusted process: torch only.
 
 from __future__ import annotations
 
-import random
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,10 +16,8 @@ import torch
 _copy, _fill = torch.Tensor.copy_, torch.Tensor.fill_
 _as_strided, _view = torch.Tensor.as_strided, torch.Tensor.view
 _inference_mode = torch.inference_mode
-_secret = random.SystemRandom()
 _LARGE = 1 << 16
 _SPARSE_STEPS = 1021, 4099
-_SPARSE_SHARE = 0.875
 _CACHES = "transformers.cache_utils"
 _dict_of, _mro_of = type.__dict__["__dict__"].__get__, type.__dict__["__mro__"].__get__
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -80,7 +77,7 @@ def tensors_in(output: Any) -> list[torch.Tensor]:
     return found
 
 
-def overwrite(output: Any, which: Iterable[bool]) -> None:
+def overwrite(output: Any, which: Iterable[bool], below: Callable[[int], int]) -> None:
     """Overwrite tensors of an output: NaN, or a number that is wrong in almost every output.
 
     A caller may do so with an output that it owns. A kernel that returns the same memory again,
@@ -91,6 +88,7 @@ def overwrite(output: Any, which: Iterable[bool]) -> None:
     Args:
         output: The output.
         which: Whether to overwrite each of its tensors.
+        below: Draws a secret number below the given one.
     """
     for tensor, wanted in zip(tensors_in(output), which, strict=False):
         if wanted and tensor.numel() and tensor.layout == torch.strided:
@@ -100,19 +98,20 @@ def overwrite(output: Any, which: Iterable[bool]) -> None:
             with _inference_mode():  # a tensor made in inference mode can be written there only
                 alone = _as_strided(tensor, sizes, steps)
                 if alone.numel() > _LARGE and alone.is_contiguous():
-                    alone = _sample(alone)
+                    alone = _sample(alone, below)
                 if tensor.is_floating_point() or tensor.is_complex():
                     _fill(alone, float("nan"))
                 else:
                     _fill(_view(alone, _INTEGERS[tensor.element_size()]), 0x5A)
 
 
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
+def _sample(tensor: torch.Tensor, below: Callable[[int], int]) -> torch.Tensor:
     """Return a view of few elements of a contiguous tensor, drawn in secret, or of all."""
-    if _secret.random() > _SPARSE_SHARE:
+    if not below(8):
         return tensor
-    step = _secret.randint(*_SPARSE_STEPS)
-    first = _secret.randrange(step)
+    least, most = _SPARSE_STEPS
+    step = least + below(most - least + 1)
+    first = below(step)
     count = (tensor.numel() - 1 - first) // step + 1
     return _as_strided(tensor, (count,), (step,), tensor.storage_offset() + first)
 

@@ -177,9 +177,10 @@ class _Zygote:
         for each in turns:
             each.is_skipping = launches.are_left_out
         names = ("protocol", "channel", "buffers", "cuda_ipc", "graph_order", "captured_graph")
-        more = ("outputs", "parameters", "error_report", "extension_stub", "torch_compile")
+        more = ("outputs", "unseen", "parameters", "error_report")
+        last = ("extension_stub", "torch_compile")
         self.parts = self.candidate.CandidateParts(
-            **{name: _untrusted(name) for name in (*names, *more)},
+            **{name: _untrusted(name) for name in (*names, *more, *last)},
             triton_tools=_untrusted("triton/tools"),
             front_end=_untrusted("triton/front_end"),
             device_kernels=_untrusted("watch/device_kernels"),
