@@ -18,6 +18,7 @@ from kernelgym.judge.evidence.evidence import (
     Evidence,
     _with_device_share,
     in_timed_calls,
+    on_device,
     runs_faster,
 )
 from kernelgym.rulesets import RULESETS, Ruleset
@@ -301,3 +302,53 @@ def test_own_kernel_that_spins_only_while_it_is_listed_is_refused():
 def test_timed_calls_are_asked_about_if_they_run_faster():
     assert runs_faster(WATCHED, 0.2) and not runs_faster(WATCHED, 0.45)
     assert not runs_faster(Evidence(), 0.2)
+
+
+class Listing:
+    """A session whose watched calls list what they are told to, one list after the other."""
+
+    def __init__(self, *lists, passed=True):
+        self.lists, self.passed, self.calls = [*lists], passed, []
+        self.device, self.channel = "cuda:0", SimpleNamespace(made={})
+
+    def trace(self, mode):
+        if mode == "device":
+            return {}
+        kernels = self.lists.pop(0)
+        listed = [[k.name, k.operator, k.launches, k.ms] for k in kernels]
+        return {"device_kernels": listed}
+
+    def call(self, reference, index, explain):
+        self.calls.append(index)
+        return SimpleNamespace(passed=self.passed)
+
+
+def listed(session):
+    """Return the evidence that a session's lists give."""
+    case = SimpleNamespace(ruleset=STRICT, kernel=SimpleNamespace(source=SOURCE, language="cuda"))
+    case.kernel.source = SOURCE + '#include <nvrtc.h>  // "compile"'
+    run = SimpleNamespace(session=session, case=case, reference=SimpleNamespace(plan=[0, 1]))
+    return on_device(Evidence(1, 0.4), run)
+
+
+INTERRUPTED = kernel(operator="aten::mm", ms=9.0), kernel("add_rows", ms=0.01)
+QUIET = kernel(operator="aten::mm", ms=0.05), kernel("add_rows", ms=0.01)
+
+
+def test_share_that_would_refuse_a_kernel_is_found_in_further_calls_first():
+    session = Listing(INTERRUPTED, QUIET, QUIET)
+    found = listed(session)
+    assert not found.complaint and found.device_share == pytest.approx(1 / 6)
+    assert session.calls == [5, 6]
+    session = Listing(INTERRUPTED, INTERRUPTED, INTERRUPTED)
+    assert "sliver" in listed(session).complaint and session.calls == [5, 6, 7]
+
+
+def test_share_that_refuses_nothing_is_measured_once():
+    session = Listing(QUIET)
+    assert not listed(session).complaint and session.calls == [5]
+
+
+def test_wrong_output_while_kernels_are_listed_is_refused_at_once():
+    session = Listing(QUIET, QUIET, QUIET, passed=False)
+    assert "the output is wrong" in listed(session).complaint and session.calls == [5]

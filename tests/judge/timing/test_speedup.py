@@ -122,6 +122,18 @@ def test_claiming_less_is_never_believed_more_and_slack_never_less(
         assert speedup.disbelief(bold, bounds, costs, more, calls)
 
 
+def test_noise_of_a_busy_host_excuses_no_clock_that_tells_a_part_of_the_time():
+    costs = [0.2, 4.0, 0.3, 3.0, 5.0, 0.1]  # milliseconds, of windows of 2 ms
+    pairs = _windows(0.004, 0.008, costs, 256, claimed_ms=0.0004, kernel_costs=[1.0] * 6)
+    assert "reported 0.0004 ms" in _complaint(pairs, 256, slack_ms=0.1)
+
+
+def test_noise_of_a_busy_host_excuses_a_tenth_of_a_window():
+    costs = [0.2, 4.0, 0.3, 3.0, 5.0, 0.1]
+    pairs = _windows(0.004, 0.008, costs, 256, claimed_ms=0.0073, kernel_costs=[1.65] * 6)
+    assert not _complaint(pairs, 256, slack_ms=0.1)
+
+
 def test_an_honest_clock_is_believed_though_windows_cost_more_or_less():
     rng, doubted = np.random.default_rng(3), 0
     for _ in range(1000):
