@@ -14,8 +14,9 @@ Found are, by samples of at most 64 rows and columns:
   symmetric matrices;
 - values among drawn ones of a row that are the same under every seed, such as the zeros around
   blocks on a diagonal, if they are 2 % of the tensor or more;
-- equal values at the same places under every seed, such as constant diagonals, and matrices of a
-  rank below 64.
+- equal values at the same places under every seed, such as constant diagonals;
+- matrices of a rank below 64, or whose singular values fall much faster than those of the same
+  values in another order: smooth ones, or with rows of very different sizes.
 
 Not found: other functions of other tensors, other relations of parts of a tensor, and whole rows
 that are the same under every seed, as that of an embedding's padding.
@@ -35,7 +36,9 @@ _SMALL_ELEMENTS = 1 << 20
 _EXACT = 1e-6
 _FIXED_SHARE, _EQUAL_SHARE = 0.02, 0.5
 _SINGULAR = 1e-5
+_LEAST_SPECTRUM, _AS_EVEN = 16, 0.8
 _Pair = tuple[torch.Tensor, torch.Tensor]  # as constructed from two sets of random numbers
+_Sample = tuple[torch.Tensor, torch.Tensor, float]  # parts of them, and the last place of a value
 _Statistics = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -107,40 +110,70 @@ def _is_bound(pair: _Pair) -> bool:
 
 def _is_patterned(pair: _Pair) -> bool:
     """Return True if rows hold values that are not drawn, or that follow from others by place."""
-    same = pair[0] == pair[1]
-    drawn = ~same.all(1)
-    if not bool(drawn.any()):
-        return False
-    rows = pair[0][drawn], pair[1][drawn]
-    if float(same[drawn].double().mean()) > _FIXED_SHARE:
-        return True
-    return any(_has_equal_values(*some) or _is_flat(*some) for some in _samples(rows))
+    return any(
+        _is_partly_fixed(*some) or _has_equal_values(*some) or _is_flat(*some)
+        for some in _samples(pair)
+    )
 
 
-def _samples(pair: _Pair) -> Iterator[_Pair]:
-    """Yield some neighbouring rows and columns of tensors, and some that lie apart."""
+def _samples(pair: _Pair) -> Iterator[_Sample]:
+    """Yield neighbouring rows and columns of tensors, and some that lie apart, on the CPU.
+
+    Rows that are the same in both constructions are left out.
+    """
     rows, columns = (-(-size // _COMPARED_ROWS) for size in pair[0].shape)
     for step, other in {(1, 1), (rows, columns)}:
-        one, two = (each[::step, ::other][:_COMPARED_ROWS, :_COMPARED_COLUMNS] for each in pair)
-        yield one, two
+        one, two = (
+            each[::step, ::other][:_COMPARED_ROWS, :_COMPARED_COLUMNS].cpu().double()
+            for each in pair
+        )
+        drawn = ~(one == two).all(1)
+        if bool(drawn.any()):
+            eps = torch.finfo(pair[0].dtype).eps
+            yield one[drawn], two[drawn], eps
 
 
-def _has_equal_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _is_partly_fixed(one: torch.Tensor, other: torch.Tensor, eps: float) -> bool:
+    """Return True if a share of the values is the same in both constructions."""
+    return float((one == other).double().mean()) > _FIXED_SHARE
+
+
+def _has_equal_values(one: torch.Tensor, other: torch.Tensor, eps: float) -> bool:
     """Return True if most values stand at several places, the same ones in both constructions."""
-    some = one[:, :_COMPARED_ROWS], other[:, :_COMPARED_ROWS]
-    both = torch.stack([each.reshape(-1).double() for each in some], 1)
-    return len(torch.unique(both, dim=0)) < (1 - _EQUAL_SHARE) * len(both)
+    some, more = (each[:, :_COMPARED_ROWS].reshape(-1) for each in (one, other))
+    both = some + 0.7548776662466927 * more  # equal for equal pairs, and for others by chance
+    return len(torch.unique(both)) < (1 - _EQUAL_SHARE) * len(both)
 
 
-def _is_flat(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return True if the rows or columns of both constructions depend on each other linearly."""
+def _is_flat(one: torch.Tensor, other: torch.Tensor, eps: float) -> bool:
+    """Return True if few rows or columns of both constructions tell most of the others."""
     least, most = sorted(one.shape)
-    eps = torch.finfo(one.dtype).eps
+    exact = max(_SINGULAR, 4 * eps)
     # Nearly dependent rows occur by chance among few columns, which half types cannot tell apart.
-    if least < _LEAST_ELEMENTS or (4 * eps > _SINGULAR and most < 4 * least):
+    if least < _LEAST_ELEMENTS or (exact > _SINGULAR and most < 4 * least):
         return False
-    sizes = [torch.linalg.svdvals(each.double()) for each in (one, other)]
-    return all(bool(each[-1] <= max(_SINGULAR, 4 * eps) * each[0]) for each in sizes)
+    sizes = [_singular_values(each) for each in (one, other)]
+    if all(bool(each[0] <= exact * each[-1]) for each in sizes):
+        return True
+    if least < _LEAST_SPECTRUM or max(map(_evenness, sizes)) > _AS_EVEN:
+        return False
+    # The order of freely drawn values tells nothing: with another one the matrix is as even.
+    order = torch.randperm(one.numel(), generator=torch.Generator().manual_seed(0))
+    usual = _evenness(_singular_values(one.reshape(-1)[order].reshape(one.shape)))
+    return max(map(_evenness, sizes)) < _AS_EVEN * usual
+
+
+def _singular_values(rows: torch.Tensor) -> torch.Tensor:
+    """Return a matrix's singular values, in ascending order."""
+    narrow = rows if rows.shape[0] <= rows.shape[1] else rows.t()
+    squares = torch.linalg.eigvalsh(narrow @ narrow.t())  # quicker than singular values
+    sizes: torch.Tensor = squares.clamp_(min=0).sqrt_()
+    return sizes
+
+
+def _evenness(sizes: torch.Tensor) -> float:
+    """Return 1 for equal singular values, and less the fewer of them hold most of the matrix."""
+    return float(sizes.sum().square() / (len(sizes) * sizes.square().sum()))
 
 
 def _views(pair: _Pair) -> Iterator[_Pair]:
