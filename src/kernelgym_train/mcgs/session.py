@@ -16,7 +16,6 @@ import math
 import os
 import re
 import signal
-import statistics
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -67,7 +66,6 @@ _HALF_BYTES, _FLOAT_BYTES = 2, 4  # of an operand of a product
 _LEAST_ROUNDS = 3  # of a duel
 _LAST_ROUNDS = 6  # of the last duel: 3 rounds tell little of kernels whose times vary by a tenth
 _MOST_ROUNDS = 6  # of a duel after Ctrl-C
-_LATEST_ROUNDS = 5  # in turns, whose seconds tell how long the next one takes
 _COMPARING = 0.5  # seconds of comparisons for each other second: a third of a search's time
 _FREE_S = 15.0  # seconds of comparisons that are allowed in the shortest search
 _REDUCING_SHARE = 0.2  # of a limit of time, at most, for trying the best without each step
@@ -312,7 +310,7 @@ class SearchSession:
     @property
     def end_s(self) -> float:
         """Expected seconds of the last comparison and of the check of the exported kernel."""
-        return self._duel_s(_LAST_ROUNDS) + self._best_s
+        return _LAST_ROUNDS * self.state.round_s + self.state.best_s
 
     @property
     def reserve_s(self) -> float:
@@ -322,35 +320,16 @@ class SearchSession:
         return self.end_s + min(self._reducing_s * steps, _REDUCING_SHARE * self.budget.seconds)
 
     @property
-    def _best_s(self) -> float:
-        """Expected seconds of one verdict on the best state."""
-        return self.state.expected_wall_s(self.state.challenger() or self.state.incumbent)
-
-    @property
-    def _round_s(self) -> float:
-        """Expected seconds of one round of a duel between the best state and the start.
-
-        By the latest rounds in turns, which take less than whole verdicts, if there are any.
-        """
-        if self.state.rounds_s:
-            return statistics.median(self.state.rounds_s[-_LATEST_ROUNDS:])
-        return self.state.start_wall_s + self._best_s
-
-    @property
     def _reducing_s(self) -> float:
         """Expected seconds of comparing the best state with itself without one step."""
-        return _LEAST_ROUNDS * min(self._round_s, 2 * self._best_s)
-
-    def _duel_s(self, rounds: int) -> float:
-        """Return the expected seconds of a duel between the best state and the start."""
-        return rounds * self._round_s
+        return _LEAST_ROUNDS * min(self.state.round_s, 2 * self.state.best_s)
 
     @property
     def _allowed_rounds(self) -> float:
         """Number of rounds that comparisons may still take, those of the last one included."""
         duels = [duel for duel in self.state.duels if duel.rounds]
         took_s = sum(duel.took_s for duel in duels)
-        each_s = self._round_s
+        each_s = self.state.round_s
         if duels:
             each_s = took_s / sum(duel.rounds for duel in duels)
         allowed_s = max(_FREE_S, _COMPARING * (self.seconds - took_s))
@@ -365,7 +344,7 @@ class SearchSession:
         """Return True if a duel with the best state leaves time for the end."""
         if self._allowed_rounds < _LEAST_ROUNDS + (_LAST_ROUNDS if self.state.duels else 0):
             return False
-        return self.seconds_left >= self._duel_s(_LEAST_ROUNDS) + self.reserve_s
+        return self.seconds_left >= _LEAST_ROUNDS * self.state.round_s + self.reserve_s
 
     def rounds_left(self, most: int, keep: float = 0.0, *, last: bool = False) -> int:
         """Return how many rounds of a duel the limits allow, from 3 to `most`.
@@ -380,10 +359,10 @@ class SearchSession:
         most = int(max(least, min(most, self._allowed_rounds - kept)))
         if self.is_stopped:  # the user waits for the end
             return min(most, _MOST_ROUNDS)
-        left = self.seconds_left - keep - self._best_s
+        left = self.seconds_left - keep - self.state.best_s
         if left == math.inf:
             return most
-        return max(_LEAST_ROUNDS, int(min(most, left / max(self._round_s, 1e-9))))
+        return max(_LEAST_ROUNDS, int(min(most, left / max(self.state.round_s, 1e-9))))
 
     def compare(
         self,

@@ -27,6 +27,7 @@ from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial
 from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words, variant_of
 from kernelgym_train.mcgs.writing.asks import AskLog
 
+_LATEST_ROUNDS = 5  # in turns, whose seconds tell how long the next one takes
 _GAIN = math.log(1.02)
 _MOST_UNDECIDED = 2  # duels of one state with the best
 
@@ -397,6 +398,21 @@ class SearchState:
     def is_safer(self, key: str, other: str) -> bool:
         """Return True if a state has a lower risk than another."""
         return RISKS.index(self.risks[key]) < RISKS.index(self.risks[other])
+
+    @property
+    def best_s(self) -> float:
+        """Expected seconds of one verdict on the best state."""
+        return self.expected_wall_s(self.challenger() or self.incumbent)
+
+    @property
+    def round_s(self) -> float:
+        """Expected seconds of one round of a duel between the best state and the start.
+
+        By the latest rounds in turns, which take less than whole verdicts, if there are any.
+        """
+        if self.rounds_s:
+            return statistics.median(self.rounds_s[-_LATEST_ROUNDS:])
+        return self.start_wall_s + self.best_s
 
     def expected_wall_s(self, key: str) -> float:
         """Return the expected seconds of one more verdict on a state.
