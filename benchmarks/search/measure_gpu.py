@@ -6,7 +6,7 @@ command that was cut off, or that a kernel's crash ended (exit code 3), is given
 table is ``FOLDER/NAME.csv``; it belongs into ``benchmarks/search/tables``.
 
 The kernels are those that the search's rules make of the start in `gpu_kernels`. A whole verdict on
-each would take a second of the device; here a setting takes a fifth of one, as follows:
+each would take about a second of the device. To take less, settings are measured as follows:
 
 1. Processes that never touch the GPU compile the settings, for its architecture.
 2. Outputs are compared as in a verdict of ``strict``, on two draws of inputs: the problem's own and
