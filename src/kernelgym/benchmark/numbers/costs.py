@@ -41,9 +41,6 @@ class JudgeTime:
     """Sum of the verdicts' wall seconds; verdicts may have been judged at the same time."""
     stages: Mapping[str, float]
     """Seconds by stage; the rest of the total was spent between stages."""
-    verdicts: int
-    staged: int
-    """Number of verdicts that report their seconds by stage."""
 
 
 def spent(answers: Iterable[Generation]) -> TotalSpent:
@@ -70,8 +67,6 @@ def judge_time(verdicts: Iterable[Verdict]) -> JudgeTime:
             each.name.removesuffix("_s"): math.fsum(getattr(one, each.name) for one in staged)
             for each in fields(Stages)
         },
-        len(found),
-        len(staged),
     )
 
 

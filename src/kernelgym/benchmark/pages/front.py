@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from kernelgym.benchmark.numbers.costs import TotalSpent, judge_time, per_solved, spent
+from kernelgym.benchmark.numbers.costs import TotalSpent, judge_time, spent
 from kernelgym.benchmark.pages.view import RunView
 from kernelgym.benchmark.run.generations import TokenUsage
-from kernelgym.benchmark.scorecard import CardNumber, solved
+from kernelgym.benchmark.scorecard import CardNumber, costs, solved
 from kernelgym.errors import UsageError
-from kernelgym.rulesets import recorded_ruleset
+from kernelgym.rulesets import Ruleset, recorded_ruleset
 
 COST_COLUMNS = (
     *("run", "solved", "read", "cached", "written", "reasoning", "per solved", "USD"),
@@ -108,17 +108,14 @@ def cost_rows(views: Sequence[RunView]) -> list[list[object]]:
     """Return tokens, money and judge seconds of each run, as `COST_COLUMNS` names them."""
     rows: list[list[object]] = []
     for view in views:
-        used, right = spent_in(view), solved(view.run)
-        judged_s = judge_time(turn.verdict for _, turn in view.turns_played).total_s
+        paid, usage = costs(view.run), spent_in(view).usage
+        tokens = [getattr(usage, name, None) for name in TokenUsage.__slots__]
         rows.append(
             [
-                *(view.name, right),
-                *(_number(getattr(used.usage, name, None)) for name in TokenUsage.__slots__),
-                _number(per_solved(used.tokens, right)),
-                _number(used.usd, ",.4g"),
-                _number(per_solved(used.usd, right), ",.4g"),
-                _number(judged_s, ".1f"),
-                _number(per_solved(judged_s, right), ".1f"),
+                *(view.name, solved(view.run)),
+                *(_number(count) for count in (*tokens, paid["tokens_per_solved"])),
+                *(_number(paid[name], ",.4g") for name in ("usd", "usd_per_solved")),
+                *(_number(paid[name], ".1f") for name in ("judge_s", "judge_s_per_solved")),
             ]
         )
     return rows
@@ -127,7 +124,7 @@ def cost_rows(views: Sequence[RunView]) -> list[list[object]]:
 def judge_stages(view: RunView) -> list[tuple[str, float, str]]:
     """Return name, seconds and colour of the judge's stages; empty if they are not known."""
     judged = judge_time(turn.verdict for _, turn in view.turns_played)
-    if not judged.staged:
+    if not any(judged.stages.values()):
         return []
     shares = [
         (name, seconds, f"var({colour})")
@@ -137,40 +134,12 @@ def judge_stages(view: RunView) -> list[tuple[str, float, str]]:
     return [*shares, ("rest", rest, "var(--faint)")]
 
 
-def rules_in_words(label: str) -> Iterator[str]:
-    """Yield the sentences that explain a ruleset."""
+def known_rules(label: str) -> Ruleset | None:
+    """Return the ruleset that a label names; None if it does not ship with this version."""
     try:
-        rules = recorded_ruleset(label)
+        return recorded_ruleset(label)
     except UsageError:
-        yield "This ruleset does not ship with this version of kernelgym; its label identifies it."
-        return
-    calls = str(rules.min_calls)
-    if rules.max_calls != rules.min_calls:
-        calls = f"{rules.min_calls} to {rules.max_calls}"
-    drawn = "a secret seed" if rules.secret_seed else "KernelBench's public seeds"
-    yield f"Each kernel is judged on {calls} calls, on inputs and weights from {drawn}."
-    if rules.distributions:
-        yield f"Inputs are the problem's own and others: {', '.join(rules.distributions)}."
-    if rules.tolerance == "fp64":
-        yield "The allowed error follows from an fp64 run of the reference."
-    else:
-        yield f"Outputs agree within atol {rules.atol:g} and rtol {rules.rtol:g}."
-    if rules.require_custom_kernel:
-        yield "A correct kernel needs evidence that its own code, and not PyTorch, did the work."
-    else:
-        yield "No evidence is required that the kernel's own code did the work."
-    if rules.forbid_input_mutation:
-        yield "A kernel that changes its inputs is wrong."
-    timing = rules.timing
-    yield (
-        f"Kernel and reference ({timing.baseline}) are timed in turns, in windows, until the 95 % "
-        f"interval of the speedup is at most {100 * timing.relative_width:g} % wide "
-        f"({100 * timing.device_relative_width:g} % on a GPU)."
-    )
-    yield (
-        f"A speedup above {timing.quarantine_above:g}, or a time below what the bandwidth allows, "
-        "counts only if a second process agrees."
-    )
+        return None
 
 
 def run_facts(view: RunView) -> Iterator[tuple[str, object]]:
