@@ -13,61 +13,9 @@ import re
 
 from kernelgym.suites.synthetic.spec import MoveStage, RowsStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Style, power_of_two, row_geometry
-from kernelgym.suites.synthetic.triton_parts import StageText, indent, tuple_text
+from kernelgym.suites.synthetic.triton_parts import StageText, tuple_text
+from kernelgym.text_templates import filled
 
-PRELUDE = tuple(
-    '''\
-import operator
-
-import cutlass
-import cutlass.cute as cute
-import torch
-import torch.nn as nn
-from cuda.bindings import driver as cuda
-from cutlass.cute.runtime import from_dlpack
-
-compiled = {}
-
-
-def launch(function, tensors, *numbers):
-    """Launch a function on flat tensors and integers; its first call compiles it."""
-    arguments = [from_dlpack(t.detach().view(-1)).mark_layout_dynamic() for t in tensors]
-    arguments += [cutlass.Int32(number) for number in numbers]
-    arguments.append(cuda.CUstream(torch.cuda.current_stream().cuda_stream))
-    if function not in compiled:
-        compiled[function] = cute.compile(function, *arguments)
-    compiled[function](*arguments)'''.splitlines()
-)
-"""First lines of a module."""
-
-_OVER_BLOCK = '''\
-@cute.jit
-def over_block(value: cutlass.Float32, parts: cute.Tensor, combine: cutlass.Constexpr):
-    """Return a value combined over all threads of the block."""
-    thread, _, _ = cute.arch.thread_idx()
-    value = cute.arch.warp_reduction(value, combine)
-    if thread % 32 == 0:
-        parts[thread // 32] = value
-    cute.arch.sync_threads()
-    value = parts[0]
-    for w in cutlass.range_constexpr(1, cute.size(parts)):
-        value = combine(value, parts[w])
-    cute.arch.sync_threads()
-    return value
-'''
-_RUNNING_SUM = '''\
-@cute.jit
-def running_sum(value: cutlass.Float32, line: cute.Tensor):
-    """Return the sum of the values of this thread and of those before it in the block."""
-    thread, _, _ = cute.arch.thread_idx()
-    for k in cutlass.range_constexpr(cute.size(line).bit_length() - 1):
-        line[thread] = value
-        cute.arch.sync_threads()
-        if thread >= 1 << k:
-            value = value + line[thread - (1 << k)]
-        cute.arch.sync_threads()
-    return value
-'''
 _LEAST, _MOST = 32, 1024
 """Threads of a block: at least a warp, at most what a GPU takes."""
 _SAME = {"exp": "cute.math.exp", "log": "cute.math.log", "sqrt": "cute.math.sqrt",
@@ -98,37 +46,26 @@ def write_cute(text: StageText) -> list[str]:
     function = text.style.function
     threads = next(size for name, size in text.constants.items() if name != "REPEATS")
     translated = ast.unparse(_InThreads(text).visit(ast.parse("\n".join(text.body))))
-    lines = ["thread, _, _ = cute.arch.thread_idx()", "block, _, _ = cute.arch.block_idx()"]
-    helpers = []
-    for name, helper, size in (
-        ("parts", _OVER_BLOCK, threads // 32),
-        ("line", _RUNNING_SUM, threads),
-    ):
-        if f", {name}" in translated:
-            helpers += [*helper.splitlines(), "", ""]
-            made = f"allocate_tensor(cutlass.Float32, cute.make_layout({size}))"
-            lines.append(f"{name} = cutlass.utils.SmemAllocator().{made}")
     tensors = [f"g_{name}" for name in text.ordered]
     typed = ", ".join(
         [*(f"{name}: cute.Tensor" for name in tensors)]
         + [f"{name}: cutlass.Int32" for name in text.scalars]
     )
-    passed = ", ".join((*tensors, *text.scalars))
     (grid,) = text.grid
     blocks = _CDIV.sub(r"-(-\1 // \2)", grid)
     sent = ", ".join((tuple_text(text.ordered), *text.scalars, blocks))
-    return [
-        *helpers,
-        "@cute.kernel",
-        f"def {function}_kernel({typed}):",
-        *indent([*lines, *translated.splitlines()]),
-        *("", "", "@cute.jit"),
-        f"def {function}_launch({typed}, blocks: cutlass.Int32, stream: cuda.CUstream):",
-        f"    {function}_kernel({passed}).launch(",
-        f"        grid=(blocks, 1, 1), block=({threads}, 1, 1), stream=stream",
-        *("    )", "", ""),
-        *text.host(f"launch({function}_launch, {sent})"),
-    ]
+    kernel = filled(
+        __package__,
+        "cute_stage.j2",
+        function=function,
+        threads=threads,
+        typed=typed,
+        passed=", ".join((*tensors, *text.scalars)),
+        body=translated.splitlines(),
+        parts=", parts" in translated,
+        line=", line" in translated,
+    )
+    return [*kernel.splitlines(), *text.host(f"launch({function}_launch, {sent})")]
 
 
 class _InThreads(ast.NodeTransformer):

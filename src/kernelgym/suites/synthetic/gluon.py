@@ -10,13 +10,6 @@ import re
 
 from kernelgym.suites.synthetic.triton_parts import StageText, write_triton
 
-IMPORTS = (
-    "import torch",
-    "import torch.nn as nn",
-    "import triton",
-    "from triton.experimental import gluon",
-    "from triton.experimental.gluon import language as gl",
-)
 _ADD = ("@gluon.jit", "def add(a, b):", "    return a + b", "", "")
 """Lines of the function that a running sum combines two values by: Gluon has no `cumsum`."""
 _RANGE = re.compile(r"tl\.arange\(0, (\w+)\)")

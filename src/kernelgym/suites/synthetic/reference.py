@@ -17,12 +17,12 @@ from kernelgym.suites.synthetic.spec import (
     ElementStep,
     MoveKind,
     MoveStage,
-    Param,
     RowsStage,
     Spec,
     Stage,
     Tail,
 )
+from kernelgym.text_templates import filled
 
 _DRAWS: Mapping[Draw, str] = {
     "normal": "torch.randn({sizes})",
@@ -78,66 +78,18 @@ def write_reference(spec: Spec) -> str:
     body: list[str] = []
     for stage in spec.stages:
         body += _stage_lines(stage, rng)
-    names = ", ".join(tensor.name for tensor in spec.inputs)
     inputs = []
     for tensor in spec.inputs:
         sizes, comma = ", ".join(tensor.shape), "," if len(tensor.shape) == 1 else ""
         drawn = _DRAWS[tensor.draw].format(sizes=sizes, bound=tensor.bound, comma=comma)
-        inputs.append(f"    {tensor.name} = {drawn}")
-    lines = [
-        "import torch",
-        "import torch.nn as nn",
-        "import torch.nn.functional as F",
-        "",
-        *(f"{name} = {value}" for name, value in spec.sizes),
-        "",
-        "",
-        *constructor(spec, "Model", _docstring(spec)),
-        "",
-        f"    def forward(self, {names}):",
-        *(f"        {line}" for line in body),
-        f"        return {spec.out}",
-        "",
-        "",
-        "def get_inputs():",
-        *inputs,
-        f"    return [{names}]",
-        "",
-        "",
-        "def get_init_inputs():",
-        f"    return [{', '.join(_init_names(spec))}]",
-    ]
-    return "\n".join(lines) + "\n"
+        inputs.append((tensor.name, drawn))
+    given = {"spec": spec, "sizes": init_names(spec), "doc": _docstring(spec)}
+    return filled(__package__, "reference.py.j2", **given, body=body, inputs=inputs)
 
 
-def constructor(spec: Spec, name: str, doc: str = "") -> list[str]:
-    """Return the class statement and ``__init__`` of a model with the problem's weights."""
-    lines = [f"class {name}(nn.Module):"]
-    if doc:
-        lines += [f'    """{doc}"""', ""]
-    arguments = "".join(f", {size}" for size in _init_names(spec))
-    lines += [f"    def __init__(self{arguments}):", "        super().__init__()"]
-    for param in spec.params:
-        lines += [f"        {line}" for line in _declaration(param)]
-    return lines
-
-
-def _init_names(spec: Spec) -> list[str]:
+def init_names(spec: Spec) -> list[str]:
+    """Return the names of the sizes that a model's constructor takes."""
     return list(dict.fromkeys(size for param in spec.params for size in param.dims))
-
-
-def _declaration(param: Param) -> list[str]:
-    sizes, attribute = ", ".join(param.dims), f"self.{param.attr}"
-    if param.kind == "linear":
-        return [f"{attribute} = nn.Linear({sizes}, bias={param.bias})"]
-    if param.kind == "vector":
-        return [f"{attribute} = nn.Parameter(torch.rand({sizes}) + 0.5)"]
-    # Away from one and zero, so that a kernel that leaves them out is wrong.
-    return [
-        f"{attribute} = nn.LayerNorm({sizes})",
-        f"nn.init.uniform_({attribute}.weight, 0.5, 1.5)",
-        f"nn.init.uniform_({attribute}.bias, -0.5, 0.5)",
-    ]
 
 
 def _docstring(spec: Spec) -> str:

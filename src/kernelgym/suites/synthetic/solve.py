@@ -15,7 +15,7 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.suites.synthetic import (
@@ -28,11 +28,12 @@ from kernelgym.suites.synthetic import (
     triton_rows,
 )
 from kernelgym.suites.synthetic.operators import Target
-from kernelgym.suites.synthetic.reference import constructor
+from kernelgym.suites.synthetic.reference import init_names
 from kernelgym.suites.synthetic.source import spec_of
-from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
+from kernelgym.suites.synthetic.spec import DotStage, MoveStage, Spec, Stage
 from kernelgym.suites.synthetic.style import Defect, Style, draw_style
 from kernelgym.suites.synthetic.triton_parts import StageText, arguments, write_triton
+from kernelgym.text_templates import filled
 from kernelgym.types import Kernel, Problem
 
 _FUNCTIONS = ("fused", "run", "launch", "compute", "forward")
@@ -43,15 +44,12 @@ _TRITON: Mapping[str, Callable[..., StageText]] = {
     "rows": triton_rows.write_rows,
     "pointwise": triton_flat.write_pointwise,
 }
-_DIALECTS: Mapping[str, tuple[tuple[str, ...], Callable[[StageText], list[str]]]] = {
-    "triton": (
-        ("import torch", "import torch.nn as nn", "import triton", "import triton.language as tl"),
-        write_triton,
-    ),
-    "gluon": (gluon.IMPORTS, gluon.write_gluon),
-    "cute": (cute.PRELUDE, cute.write_cute),
+_DIALECTS: Mapping[str, Callable[[StageText], list[str]]] = {
+    "triton": write_triton,
+    "gluon": gluon.write_gluon,
+    "cute": cute.write_cute,
 }
-"""First lines of a module, and the writer of a stage's text, by language."""
+"""Writers of a stage's text, by the language that Triton's is made into."""
 _CPP: Mapping[str, Callable[..., tuple[str, ...]]] = {
     "dot": cpp.write_dot,
     "move": cpp.write_move,
@@ -174,60 +172,25 @@ def write_kernel(spec: Spec, language: Target, seed: int = 0, flaw: Flaw | None 
     """Return a whole module, in C++ one that builds with ``load_inline``."""
     styles = styles_of(spec, seed, flaw, language)
     pairs = list(zip(spec.stages, styles, strict=True))
-    prefix = ""
+    stages: list[list[str]] = []
+    extension: dict[str, Any] = {}
     if language == "tilelang":
-        lines = list(tilelang.PRELUDE)
-        for stage, style in pairs:
-            assert isinstance(stage, RowsStage)
-            lines += ["", "", *tilelang.write_tiles(spec, stage, style)]
+        stages = [tilelang.write_tiles(spec, stage, style) for stage, style in pairs]
     elif language != "cpp":
-        first, write = _DIALECTS[language]
-        lines = list(first)
-        for stage, style in pairs:
-            lines += ["", "", *write(_TRITON[_kind(stage)](spec, stage, style))]
+        write = _DIALECTS[language]
+        stages = [write(_TRITON[_kind(stage)](spec, stage, style)) for stage, style in pairs]
     else:
-        prefix = "extension."
         code = ["#include <torch/extension.h>", "#include <algorithm>", "#include <cmath>",
                 "#include <cstdint>", "#include <vector>"]  # fmt: skip
         for stage, style in pairs:
             code += ["", *_CPP[_kind(stage)](spec, stage, style)]
-        lines = _extension("\n".join(code), styles)
+        functions, source = [style.function for style in styles], "\n".join(code)
+        name = f"{functions[0]}_{hashlib.sha256(source.encode()).hexdigest()[:8]}"
+        extension = {"name": name, "source": source, "functions": functions}
+    prefix = "extension." if extension else ""
     calls = [
-        f"        {stage.out} = {prefix}{style.function}({', '.join(arguments(stage, style))})"
+        f"{stage.out} = {prefix}{style.function}({', '.join(arguments(stage, style))})"
         for stage, style in pairs
     ]
-    lines += [
-        "",
-        "",
-        *constructor(spec, "ModelNew"),
-        "",
-        f"    def forward(self, {', '.join(tensor.name for tensor in spec.inputs)}):",
-        *calls,
-        f"        return {spec.out}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _extension(source: str, styles: list[Style]) -> list[str]:
-    """Return the Python lines that build C++ functions."""
-    name = f"{styles[0].function}_{hashlib.sha256(source.encode()).hexdigest()[:8]}"
-    functions = ", ".join(f'"{style.function}"' for style in styles)
-    return [
-        "import torch",
-        "import torch.nn as nn",
-        "from torch.utils.cpp_extension import load_inline",
-        "",
-        'cpp_source = r"""',
-        source,
-        '"""',
-        "",
-        "extension = load_inline(",
-        f'    name="{name}",',
-        "    cpp_sources=cpp_source,",
-        f"    functions=[{functions}],",
-        '    extra_cflags=["-O3", "-march=native", "-fopenmp", "-ffast-math",',
-        # An exponential may well overflow on its way to a finite result.
-        '                  "-fno-finite-math-only"],',
-        '    extra_ldflags=["-fopenmp"],',
-        ")",
-    ]
+    given = {"spec": spec, "sizes": init_names(spec), "language": language, **extension}
+    return filled(__package__, "kernel.py.j2", **given, stages=stages, calls=calls)

@@ -15,24 +15,6 @@ from kernelgym.suites.synthetic.spec import ElementStep, RowsStage, Spec, Spread
 from kernelgym.suites.synthetic.style import Defect, Style, power_of_two, row_geometry
 from kernelgym.suites.synthetic.triton_parts import argument, arguments, indent
 
-PRELUDE = tuple(
-    '''\
-import tilelang
-import tilelang.language as T
-import torch
-import torch.nn as nn
-
-
-def launch(build, built, tensors, *numbers):
-    """Return the flat result of a kernel, which is built once for each set of sizes and types."""
-    dtype = str(tensors[0].dtype).removeprefix("torch.")
-    sizes = tuple(t.numel() for t in tensors)
-    if (dtype, sizes, numbers) not in built:
-        built[dtype, sizes, numbers] = build(*sizes, *numbers, dtype)
-    return built[dtype, sizes, numbers](*(t.view(-1) for t in tensors))'''.splitlines()
-)
-"""First lines of a module."""
-
 _THREADS, _TILE = 128, 2048
 _SAME = {"where": "if_then_else", "maximum": "max", "minimum": "min"}
 _LOW, _HIGH = '-T.infinity("float32")', 'T.infinity("float32")'
@@ -56,8 +38,9 @@ def tile_style(spec: Spec, stage: Stage, style: Style) -> Style:
     return dataclasses.replace(style, skeleton="tile", block=width, lanes=lanes)
 
 
-def write_tiles(spec: Spec, stage: RowsStage, style: Style) -> list[str]:
+def write_tiles(spec: Spec, stage: Stage, style: Style) -> list[str]:
     """Return a stage's kernel and host function in TileLang."""
+    assert isinstance(stage, RowsStage)
     writer = _Writer(spec, stage, style)
     return writer.rows() if stage.tail else writer.chain_alone()
 
