@@ -21,7 +21,6 @@ from kernelgym_train.demo.scores import Scores
 _RIGHT = ("right at the first turn", "right within the episode", "parsed", "refused as cheating")
 _TIMES = ("seconds of the model", "seconds of the judge", "seconds of the optimiser")
 _MOST_FAILURES = 10
-_HIGH = 0.8
 
 
 def score_rows(before: Scores, after: Scores) -> Iterator[tuple[str, str, str]]:
@@ -58,22 +57,6 @@ def text_table(shown: Demonstration) -> str:
     return "\n".join(parts)
 
 
-def caveats(shown: Demonstration) -> Iterator[str]:
-    """Yield what must be said beside the numbers."""
-    yield ("Rates are of first answers unless said otherwise; intervals are over problems, 95 %.")
-    first = next(iter(shown.before), None)
-    if first is not None:
-        most = max(shown.before[first].pass_at, default=1)
-        reached = shown.before[first].pass_at.get(most)
-        if most > 1 and reached is not None:
-            yield _sharpening(most, reached, first)
-    yield from shown.notes
-    yield (
-        "This shows that episodes, judge, credit and trainer together learn from executed kernels. "
-        "It says nothing about how well a pretrained model writes kernels."
-    )
-
-
 def html_page(shown: Demonstration) -> str:
     """Return the report as one HTML page."""
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -81,7 +64,7 @@ def html_page(shown: Demonstration) -> str:
     body = page.from_string(template).render(
         shown=shown,
         headline=headline(shown),
-        caveats=caveats(shown),
+        reached=_reached(shown),
         right={name: shown.curves[name] for name in _RIGHT if name in shown.curves},
         times={name: shown.curves[name] for name in _TIMES if name in shown.curves},
         nothing_right=_nothing_right,
@@ -130,11 +113,12 @@ def _told(rate: RateEstimate | None) -> str:
     return "-" if rate is None else str(rate)
 
 
-def _sharpening(most: int, reached: RateEstimate, table: str) -> str:
-    told = f"Of {table}, the model solved {reached} before training if it had {most} tries"
-    if reached.value >= _HIGH:
-        return f"{told}: most of what was learned is sharpening, to give first what it gave rarely."
-    return f"{told}: what is beyond that was not within its reach before."
+def _reached(shown: Demonstration) -> tuple[str, int, RateEstimate] | None:
+    """Return the first table, the most tries, and what was solved in so many before training."""
+    for table, before in shown.before.items():
+        most = max(before.pass_at, default=1)
+        return (table, most, before.pass_at[most]) if most > 1 else None
+    return None
 
 
 def _failures(before: Scores, after: Scores) -> dict[str, tuple[float, float]]:

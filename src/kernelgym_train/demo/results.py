@@ -6,12 +6,12 @@ Nothing is measured or drawn here.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from kernelgym.records.jsonlines import read_lines
 from kernelgym_train.demo.scores import Scores
@@ -67,16 +67,7 @@ class Demonstration:
 
 def as_data(record: Any) -> Any:
     """Return a record as plain JSON data; numbers that are not finite become None."""
-    if dataclasses.is_dataclass(record):
-        names = [each.name for each in dataclasses.fields(record)]
-        return {name: as_data(getattr(record, name)) for name in names}
-    if isinstance(record, Mapping):
-        return {str(name): as_data(value) for name, value in record.items()}
-    if isinstance(record, list | tuple):
-        return [as_data(value) for value in record]
-    if isinstance(record, float) and not math.isfinite(record):
-        return None
-    return record
+    return to_jsonable_python(record, inf_nan_mode="null")
 
 
 def curves_of(run: Path) -> dict[str, list[float]]:

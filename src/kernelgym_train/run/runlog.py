@@ -37,7 +37,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from kernelgym import UsageError, append_record
 from kernelgym.episodes.episode import EpisodeConfig
@@ -57,8 +57,8 @@ _ROW = ("step", "path", "sizes", "weights", "good", "score", "time")
 _SIGNS_OF_A_STEP = ("metrics.jsonl", "checkpoints.jsonl")
 
 
-class Watcher(Protocol):
-    """Is told what is logged, to show it or pass it on."""
+class Watcher:
+    """Is told what is logged, to show it or pass it on; does nothing with it by default."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Take the numbers of one step."""

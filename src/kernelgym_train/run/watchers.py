@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from kernelgym import UsageError
 from kernelgym.pace import Pace
 from kernelgym.records.run_lock import LOG
+from kernelgym_train.run.runlog import Watcher
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,7 +42,7 @@ _SCORES = ("eval/pass@1", "eval/fast_1", "greedy/pass@1")
 _ROWS = 12
 
 
-class TensorBoard:
+class TensorBoard(Watcher):
     """Writes event files.
 
     Args:
@@ -80,7 +81,7 @@ class TensorBoard:
         self._writer.close()
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Watcher):
     """Sends numbers to Weights & Biases.
 
     Args:
@@ -119,7 +120,7 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-class Lines:
+class Lines(Watcher):
     """Writes one line per step, for logs and pipes.
 
     Args:
@@ -138,14 +139,8 @@ class Lines:
         self._out.write(_told(step, self._steps, values) + "\n")
         self._out.flush()
 
-    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Write nothing of them."""
 
-    def close(self) -> None:
-        """Leave the stream open: it is not ours."""
-
-
-class LoggedSteps:
+class LoggedSteps(Watcher):
     """Logs one line per step, and counts steps for the line of each minute.
 
     Args:
@@ -167,14 +162,8 @@ class LoggedSteps:
             told = f"evaluated after {step} steps  {told}"
         LOG.info("%s", told)
 
-    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Log nothing of them."""
 
-    def close(self) -> None:
-        """Do nothing: the log is the command's."""
-
-
-class LiveTable:
+class LiveTable(Watcher):
     """Shows the last steps as a table that renews itself; on a terminal only.
 
     Args:
@@ -199,9 +188,6 @@ class LiveTable:
             return
         self._rows.append((step, values))
         self._live.update(self.table(), refresh=True)
-
-    def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Show nothing of them."""
 
     def close(self) -> None:
         """Leave the last table standing."""

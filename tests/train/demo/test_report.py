@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.benchmark.numbers.intervals import RateEstimate
-from kernelgym_train.demo.report import caveats, headline, html_page, score_rows, text_table
+from kernelgym_train.demo.report import headline, html_page, score_rows, text_table
 from kernelgym_train.demo.results import Demonstration, Specimen, as_data, curves_of
 from kernelgym_train.demo.scores import Scores
 from support.html_pages import parsed
@@ -68,7 +68,7 @@ def test_the_page_is_whole_and_escaped() -> None:
 
 @pytest.mark.parametrize(("pass16", "sharpening"), [(0.9, True), (0.4, False)])
 def test_sharpening_is_called_so(pass16: float, sharpening: bool) -> None:
-    told = " ".join(caveats(shown(pass16)))
+    told = parsed(html_page(shown(pass16))).text
     assert ("sharpening" in told) is sharpening
     assert "pretrained" in told
 

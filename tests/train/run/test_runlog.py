@@ -18,13 +18,13 @@ from kernelgym.rulesets import ruleset
 from kernelgym.types import text_digest
 from kernelgym_train.config.config import load_config
 from kernelgym_train.launch.manifest import manifest
-from kernelgym_train.run.runlog import RunLog
+from kernelgym_train.run.runlog import RunLog, Watcher
 from support import played
 
 OBSERVER = Observer("triton", "cpu", max_turns=2, examples="zero_shot")
 
 
-class Seen:
+class Seen(Watcher):
     """A watcher that remembers."""
 
     def __init__(self) -> None:

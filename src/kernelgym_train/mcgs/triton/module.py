@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import libcst as cst
+from libcst.helpers import get_full_name_for_node
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from kernelgym import UsageError
@@ -169,7 +170,7 @@ class TritonModule:
         for node in self.tree.body:
             if not isinstance(node, cst.FunctionDef):
                 continue
-            decorators = [_dotted(each.decorator) for each in node.decorators]
+            decorators = [get_full_name_for_node(each) or "" for each in node.decorators]
             if not any(name.rpartition(".")[2] == "jit" for name in decorators):
                 continue
             parameters = [*node.params.posonly_params, *node.params.params]
@@ -178,7 +179,7 @@ class TritonModule:
                 each.name.value
                 for each in parameters
                 if each.annotation is not None
-                and _dotted(each.annotation.annotation).rpartition(".")[2] == "constexpr"
+                and (get_full_name_for_node(each.annotation.annotation) or "").endswith("constexpr")
             )
             tuning = [
                 each
@@ -296,8 +297,7 @@ def is_call(node: cst.CSTNode, name: str) -> bool:
     """Return True if a node calls ``tl.NAME`` or ``triton.NAME``."""
     if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
         return False
-    owner = _dotted(node.func.value)
-    return node.func.attr.value == name and owner in _OWNERS
+    return node.func.attr.value == name and get_full_name_for_node(node.func.value) in _OWNERS
 
 
 def integer(node: cst.CSTNode | None) -> int | None:
@@ -326,15 +326,6 @@ def _inside(node: cst.CSTNode) -> list[cst.CSTNode]:
         elif isinstance(value, (list, tuple)):
             found += [each for each in value if isinstance(each, cst.CSTNode)]
     return found
-
-
-def _dotted(node: cst.BaseExpression) -> str:
-    """Return a dotted name, such as ``triton.jit``; of a call, its function's."""
-    if isinstance(node, cst.Call):
-        return _dotted(node.func)
-    if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
-    return node.value if isinstance(node, cst.Name) else ""
 
 
 def _grid_of(subscript: cst.Subscript) -> cst.BaseExpression | None:
