@@ -17,7 +17,6 @@ unless the ruleset refuses the start as well.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -64,7 +63,7 @@ def is_busy(verdicts: Iterable[Verdict]) -> bool:
     return any(found.code == HOST_BUSY for each in verdicts for found in each.findings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JudgedState:
     """Result of judging a state."""
 
@@ -196,15 +195,14 @@ class StateJudge:
         A correct kernel is timed beside the start, if the evaluator times kernels in turns.
         """
         took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
-        judged = JudgedState(build, verdict, round(took, 3))
         if verdict is None:
-            return dataclasses.replace(judged, verdicts=0)
-        judged = dataclasses.replace(judged, busy=is_busy([verdict]))
-        if self._duels is None or not verdict.correct:
-            return judged
-        return await asyncio.to_thread(self._beside, judged, kernel, self._duels)
+            return JudgedState(build, None, round(took, 3), verdicts=0)
+        judged = JudgedState(build, verdict, round(took, 3), busy=is_busy([verdict]))
+        if self._duels is not None and verdict.correct:
+            await asyncio.to_thread(self._beside, judged, kernel, self._duels)
+        return judged
 
-    def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels) -> JudgedState:
+    def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels) -> None:
         """Time a correct kernel in turns with the start, and once more if that gives no time."""
         began = self._clock()
         for _ in range(_ROUNDS):
@@ -212,16 +210,18 @@ class StateJudge:
             if found is None:
                 continue
             start, own = found
-            judged = dataclasses.replace(
-                judged, verdicts=judged.verdicts + 1, busy=judged.busy + is_busy(found)
-            )
+            judged.verdicts += 1
+            judged.busy += is_busy(found)
             if start.correct and own.valid and not own.correct:
-                return dataclasses.replace(judged, verdict=own)
+                judged.verdict = own
+                return
             if (ratio := time_ratio(start, own)) is not None:
-                ms = times_by_shape(duels, self._problem, (self._start, kernel), (start, own))
-                judged = dataclasses.replace(judged, beside=(math.log(ratio),), ms=ms)
+                judged.ms = times_by_shape(
+                    duels, self._problem, (self._start, kernel), (start, own)
+                )
+                judged.beside = (math.log(ratio),)
                 break
-        return dataclasses.replace(judged, round_s=round(self._clock() - began, 3))
+        judged.round_s = round(self._clock() - began, 3)
 
     async def _timed_build(
         self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-_NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
-
-
 def cells(state: SearchState, builds: int) -> dict[str, str]:
     """Return the table's cells by heading.
 
@@ -36,8 +33,7 @@ def cells(state: SearchState, builds: int) -> dict[str, str]:
     """
     leader, best = state.led_since[0], "the start"
     if leader not in ("", state.start):
-        value = state.graph.nodes[leader].value
-        reach = _NORMAL_95 * state.noise / math.sqrt(max(1, len(state.beside.get(leader, ()))))
+        value, reach = state.graph.nodes[leader].value, state.reach(leader)
         speedup, low, high = (math.exp(value + at) for at in (0.0, -reach, reach))
         best = f"{speedup:.3g}x ({low:.3g} to {high:.3g})"
         best += ", confirmed" if leader == state.incumbent else ""

@@ -29,6 +29,7 @@ from kernelgym_train.mcgs.writing.asks import AskLog
 
 _LATEST_ROUNDS = 5  # in turns, whose seconds tell how long the next one takes
 _GAIN = math.log(1.02)
+_NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 _MOST_UNDECIDED = 2  # duels of one state with the best
 
 
@@ -349,6 +350,10 @@ class SearchState:
         if self.ruler_logs:
             return math.sqrt(statistics.fmean(log * log for log in self.ruler_logs))
         return statistics.stdev(self.start_logs) if len(self.start_logs) > 1 else 0.0
+
+    def reach(self, key: str) -> float:
+        """Return half of the 95 % interval of a state's value."""
+        return _NORMAL_95 * self.noise / math.sqrt(max(1, len(self.beside.get(key, ()))))
 
     def _compared(self, event: SearchEvent) -> None:
         if not event.fields.get("rounds"):

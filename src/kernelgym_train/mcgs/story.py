@@ -21,7 +21,6 @@ from kernelgym_train.mcgs.trials import SearchTrial
 from kernelgym_train.mcgs.variant import MoveStep, steps_in_words
 
 _MOST_MESSAGE = 160  # characters
-_NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 
 def way_of(state: SearchState, best: str) -> list[dict[str, Any]]:
@@ -116,16 +115,11 @@ def _measured(state: SearchState, key: str) -> tuple[float | None, float]:
     A best that lost steps when it was minimised has only its comparison with the start.
     """
     if (node := state.graph.nodes.get(key)) is not None:
-        return node.value, _reach(state, key)
+        return node.value, state.reach(key)
     for duel in reversed(state.duels):
         if duel.key == key and duel.first == state.start and duel.low > 0.0:
             return math.log(duel.ratio), math.log(duel.high / duel.low) / 2.0
     return None, 0.0
-
-
-def _reach(state: SearchState, key: str) -> float:
-    """Return half of the 95 % interval of a state's value."""
-    return _NORMAL_95 * state.noise / math.sqrt(max(1, len(state.beside.get(key, ()))))
 
 
 def _ms(ms: float, reach: float) -> str:
@@ -161,7 +155,7 @@ def _why(state: SearchState, trial: SearchTrial, chosen: str) -> str:
     value = _value(state, trial)
     if math.isinf(value):
         return f"{trial.status}: {trial.message[:_MOST_MESSAGE]}".rstrip(": ")
-    told = f"{_interval(value, _reach(state, trial.key))} times as fast as the start"
+    told = f"{_interval(value, state.reach(trial.key))} times as fast as the start"
     duels = [duel for duel in state.duels if duel.kind == "duel" and duel.key == trial.key]
     if duels and duels[-1].decided == "first":
         return f"{told}, and lost the comparison with the best at that time"

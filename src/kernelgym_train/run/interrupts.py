@@ -23,7 +23,7 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from kernelgym.interruption import CTRL_C_CODE, SIGTERM_CODE
@@ -74,10 +74,7 @@ class Interrupts:
         self._asked = threading.Event()
         self._finishes = False
         self._left = threading.Event()
-        self._before: Any = None
-        self._descriptors: tuple[int, int] | None = None
-        self._wakeup = -1
-        self._thread: threading.Thread | None = None
+        self._leaving = contextlib.ExitStack()
 
     @contextlib.contextmanager
     def finishing_steps(self) -> Iterator[threading.Event]:
@@ -91,29 +88,21 @@ class Interrupts:
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             return self
-        self._descriptors = reader, writer = os.pipe()
+        reader, writer = os.pipe()
         os.set_blocking(writer, False)
-        self._before = signal.signal(signal.SIGINT, self._handle)
-        self._wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        self._thread = threading.Thread(target=self._answer, args=(reader,), daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._answer, args=(reader,), daemon=True)
+        leaving = self._leaving.callback  # the last one is called first
+        leaving(os.close, reader)
+        leaving(thread.join)
+        leaving(os.close, writer)  # ends the thread's reading
+        leaving(self._left.set)
+        leaving(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, self._handle))
+        leaving(signal.set_wakeup_fd, signal.set_wakeup_fd(writer, warn_on_full_buffer=False))
+        thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._descriptors is None or self._thread is None:
-            return
-        signal.set_wakeup_fd(self._wakeup)
-        signal.signal(signal.SIGINT, self._before)
-        self._left.set()
-        reader, writer = self._descriptors
-        os.close(writer)  # ends the thread's reading
-        self._thread.join()
-        os.close(reader)
+    def __exit__(self, *_: object) -> None:
+        self._leaving.close()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._finishes and not self._asked.is_set():

@@ -1,8 +1,8 @@
 """Texts that a search writes: prompts, traces, reports, proposed changes, and texts of kernels.
 
-`filled` fills a template of this folder, of ``moves/cpp`` or of ``moves/cuda``. Values of
-``*.html.j2`` are escaped. In ``*.md.j2`` the filters ``md`` and ``table`` escape what kernels,
-compilers, models and users wrote.
+`filled` fills a template of this folder, or of a language's moves. Values of ``*.html.j2`` are
+escaped. In ``*.md.j2`` the filters ``md`` and ``table`` escape what kernels, compilers, models and
+users wrote.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-_FOLDERS = ("templates", "moves/cpp", "moves/cuda")
+_FOLDERS = ("templates", "moves/cpp", "moves/cuda", "moves/triton")
 _MARKUP = frozenset("\\|`*_<>&[]#")
 
 

@@ -70,9 +70,8 @@ class AskedKernel:
     """A request with its answer, or with what came in its place."""
 
     request: WriterRequest
-    answer: WriterAnswer | None
-    """The answer; None if `error` says why there is none."""
-    error: BaseException | None
+    answer: WriterAnswer | BaseException
+    """The answer, or why there is none."""
     seconds: float
     """Seconds from the request to the answer."""
 
@@ -167,8 +166,8 @@ class KernelAsking:
     def take_in(self, asked: AskedKernel) -> str | None:
         """Record an answer; return the key of the state to judge, or None."""
         session, state = self._session, self._session.state
-        if asked.answer is None:
-            self._take_failure(asked)
+        if isinstance(asked.answer, BaseException):
+            self._take_failure(asked, asked.answer)
             return None
         self._write(asked.request, asked.answer)
         generation = asked.answer.generation
@@ -216,9 +215,9 @@ class KernelAsking:
             session.around.reopen()
         return key
 
-    def _take_failure(self, asked: AskedKernel) -> None:
+    def _take_failure(self, asked: AskedKernel, error: BaseException) -> None:
         """Record that a request has no answer, and whether another one is made."""
-        session, error = self._session, asked.error
+        session = self._session
         ask = session.state.asks.asks[asked.request.sample]
         message = " ".join(str(error).split())[:300] or type(error).__name__
         answer: dict[str, Any] = {"ask": ask.number, "outcome": "failed", "message": message}
@@ -256,8 +255,7 @@ class KernelAsking:
         digest = asks[request.sample].digest
         repeat = sum(ask.digest == digest for ask in asks[: request.sample])
         future = asyncio.wrap_future(self._writer.ask(request, repeat))
-        answer: WriterAnswer | None = None
-        error: BaseException | None = None
+        answer: WriterAnswer | BaseException
         try:
             while not future.done():
                 await asyncio.wait([future], timeout=_POLL_S)
@@ -268,12 +266,12 @@ class KernelAsking:
             if not future.done():
                 future.cancel()
                 raise
-            error = asyncio.CancelledError("the search ended before the answer came")
-            error.__cause__ = cancelled
+            answer = asyncio.CancelledError("the search ended before the answer came")
+            answer.__cause__ = cancelled
         except Exception as caught:
-            error = caught
+            answer = caught
         took = round(session.config.clock() - began, 3)
-        return AskedKernel(request, answer, error, took)
+        return AskedKernel(request, answer, took)
 
     def _costs(self, ask: Ask, answer: WriterAnswer) -> dict[str, Any]:
         """Return tokens and US dollars of an answer."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
+from kernelgym_train.mcgs.templates import filled
 from kernelgym_train.mcgs.triton.loops import only
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -23,17 +24,6 @@ from kernelgym_train.mcgs.triton.module import (
 )
 
 _NAME = "add_partial_sums"
-_KERNEL = f"""\
-@triton.jit
-def {_NAME}(partials_ptr, total_ptr, count, BLOCK_SUMS: tl.constexpr):
-    total = tl.zeros((BLOCK_SUMS,), dtype=tl.float32)
-    for start in range(0, count, BLOCK_SUMS):
-        at = start + tl.arange(0, BLOCK_SUMS)
-        total += tl.load(partials_ptr + at, mask=at < count, other=0.0).to(tl.float32)
-    tl.store(total_ptr, tl.sum(total, axis=0))
-
-
-"""
 
 
 @triton_move("reassociates", phase=0, weight=1.5)
@@ -92,7 +82,7 @@ def _two_stages(
     stored = f"tl.store({pointer.value} + tl.program_id(0), {module.text(value)})"
     return module.spliced(
         [
-            ((head, head), _KERNEL),
+            ((head, head), filled("add_partial_sums.py.j2", name=_NAME) + "\n\n"),
             (module.span(atomic), stored),
             ((begin, begin), before),
             # The grid reads the same number, so that a block size that is set later changes both.
