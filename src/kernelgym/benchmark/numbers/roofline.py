@@ -14,7 +14,7 @@ its limit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelgym.benchmark.numbers.intervals import RateEstimate, cluster_rate
@@ -134,12 +134,12 @@ def mean_share(
         limits: Limits by problem id; problems without a limit are left out.
         within: Take the best turn of whole episodes, not the first answer.
     """
-    clusters = []
-    for problem, timings in _timed(outcomes, limits, within):
-        found = [roofline_share(timing, limits[problem]) for timing in timings]
-        known = [min(1.0, share) for share in found if share is not None]
-        clusters.append((math.fsum(known), float(len(known))))
-    return cluster_rate(clusters)
+
+    def share(timing: Timing, limit: RooflineLimit) -> float | None:
+        found = roofline_share(timing, limit)
+        return None if found is None else min(1.0, found)
+
+    return _mean(share, outcomes, limits, within)
 
 
 def mean_sol_score(
@@ -155,23 +155,27 @@ def mean_sol_score(
     Returns:
         The mean; None if no kernel has a score.
     """
+
+    def score(timing: Timing, limit: RooflineLimit) -> float | None:
+        least = limit_ms(timing, limit)
+        return sol_score(timing.kernel_ms, timing.reference_ms, least) if least else None
+
+    return _mean(score, outcomes, limits, within)
+
+
+def _mean(
+    of: Callable[[Timing, RooflineLimit], float | None],
+    outcomes: Iterable[EpisodeOutcome],
+    limits: Mapping[str, RooflineLimit],
+    within: bool,
+) -> RateEstimate | None:
+    """Return the mean of what is known of the timings of problems that have a limit."""
     clusters = []
-    for problem, timings in _timed(outcomes, limits, within):
-        found = [
-            sol_score(timing.kernel_ms, timing.reference_ms, least)
-            for timing in timings
-            if (least := limit_ms(timing, limits[problem]))
-        ]
-        known = [score for score in found if score is not None]
-        clusters.append((math.fsum(known), float(len(known))))
-    return cluster_rate(clusters)
-
-
-def _timed(
-    outcomes: Iterable[EpisodeOutcome], limits: Mapping[str, RooflineLimit], within: bool
-) -> Iterable[tuple[str, list[Timing]]]:
-    """Yield the timings of each problem that has a limit."""
     for problem, group in by_problem(outcomes).items():
         if problem in limits:
             verdicts = [outcome.verdict(within) for outcome in group]
-            yield problem, [each.timing for each in verdicts if each and each.timing is not None]
+            timings = [each.timing for each in verdicts if each and each.timing is not None]
+            found = [of(timing, limits[problem]) for timing in timings]
+            known = [value for value in found if value is not None]
+            clusters.append((math.fsum(known), float(len(known))))
+    return cluster_rate(clusters)

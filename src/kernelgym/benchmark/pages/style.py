@@ -10,9 +10,9 @@ import functools
 from collections.abc import Sequence
 from importlib.resources import files
 
-from kernelgym.benchmark.pages.text import escaped
+from markupsafe import Markup
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+from kernelgym.benchmark.pages.rendering import environment
 
 
 @functools.cache
@@ -44,15 +44,16 @@ def document(
         scripted: Add the script.
         kind: CSS class of the body.
     """
-    links = "".join(f'<a href="{escaped(to)}">{escaped(name)}</a>' for to, name in navigation)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{escaped(title)}</title><style>\n{style_sheet()}</style></head>\n"
-        + (f'<body class="{kind}">\n' if kind else "<body>\n")
-        + (f"<nav>{links}</nav>\n" if links else "")
-        + "\n".join(body)
-        + (f"\n<script>\n{script()}</script>" if scripted else "")
-        + "\n</body></html>\n"
+    page = (
+        environment()
+        .get_template("document.html")
+        .render(
+            title=title,
+            body=Markup("\n".join(body)),
+            navigation=navigation,
+            style=Markup(style_sheet()),
+            script=Markup(script()) if scripted else "",
+            kind=kind,
+        )
     )
+    return page + "\n"
