@@ -149,14 +149,18 @@ SECTIONS = (
             "kernelgym redteam --workers 2 --json FILE",
             verdicts.red_team,
             "Exploits that must be caught, and honest kernels that look like them and must pass. "
-            "The file keeps what became of each, without messages and logs.",
+            "The file keeps what became of each, without messages and logs. 471 kernels were "
+            "judged by `strict@8d679aff` on a machine with 32 cores, the other 215 by "
+            "`strict@31532852`.",
         ),
         ResultTable(
-            "redteam_h100.json",
-            "kernelgym redteam --device cuda:0 --workers 10 --json FILE",
+            "redteam_gpu.json",
+            "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
             verdicts.red_team,
-            "On an H100: 340 kernels by `strict@8d679aff`, the other 145, exploits that run beside "
-            "no library, by `strict@31532852`.",
+            "591 kernels on two H200s and 37 on an H100, 18 of them of a fresh attack, which got "
+            "through ten times. Four of its kernels are caught since, on the CPU: the column "
+            "'others not caught'. `layernorm_keeps_while_unchanged.triton` is honest, and was "
+            "refused on both.",
         ),
         ResultTable(
             "soak_cpu.json",
