@@ -1,4 +1,6 @@
-"""SIGTERM as Ctrl-C, for commands that Slurm, Docker or ``timeout`` may end.
+"""How commands end: their exit codes, and SIGTERM as Ctrl-C.
+
+Slurm, Docker or ``timeout`` may end a command by SIGTERM.
 
 Contract: inside `ended_by_sigterm`, SIGTERM does what Ctrl-C does at that moment, and the block's
 exit code after an interrupt is 143 in place of 130. Whatever answers Ctrl-C answers SIGTERM, too:
@@ -9,10 +11,15 @@ within a second is the same request: ``timeout`` sends it to the process and to 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
+
+from kernelgym.errors import UsageError
 
 CTRL_C_CODE = 128 + signal.SIGINT
 """Exit code of a command that Ctrl-C ended."""
@@ -59,3 +66,54 @@ def ended_by_sigterm() -> Iterator[InterruptCode]:
     finally:
         signal.signal(signal.SIGTERM, sigterm)
         signal.signal(signal.SIGINT, ctrl_c)
+
+
+def exit_code(
+    run: Callable[[], int],
+    say: Callable[[str], object],
+    is_verbose: Callable[[], bool] = lambda: False,
+) -> int:
+    """Run a command, and return its exit code.
+
+    It is what the command returns, 2 after a `UsageError`, 1 after another failure, 130 or 143
+    after an interrupt, and 0 if the reader of standard output has gone.
+
+    Args:
+        run: The command.
+        say: Function that is given the line about an error.
+        is_verbose: Function that returns True if a traceback is printed before that line.
+    """
+    try:
+        with ended_by_sigterm() as interrupted:
+            code = _code_of(run, say, is_verbose, interrupted)
+            sys.stdout.flush()
+            return code
+    except BrokenPipeError:
+        # Python would complain again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _code_of(
+    run: Callable[[], int],
+    say: Callable[[str], object],
+    is_verbose: Callable[[], bool],
+    interrupted: InterruptCode,
+) -> int:
+    try:
+        return run()
+    except SystemExit as done:  # help was printed
+        return done.code if isinstance(done.code, int) else 2 * bool(done.code)
+    except KeyboardInterrupt as interrupt:
+        say(str(interrupt) or "interrupted")
+        return interrupted.value
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if is_verbose():
+            traceback.print_exc()
+        if isinstance(error, UsageError):
+            say(f"error: {error}")
+            return 2
+        say(f"failed: {type(error).__name__}: {error}")
+        return 1

@@ -12,13 +12,12 @@ import argparse
 import itertools
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import UnknownName, UsageError, __version__
-from kernelgym.interruption import InterruptCode, ended_by_sigterm
+from kernelgym.interruption import exit_code
 from kernelgym.reading import options as described
 from kernelgym.records.run_logs import run_logs
 from kernelgym.working_folder import take_working_folder
@@ -47,51 +46,25 @@ class _Asked:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; `argv` is ``sys.argv[1:]`` if None. Returns the exit code."""
-    try:
-        with ended_by_sigterm() as interrupted:
-            for line in take_working_folder():
-                _say(line)
-            code = _outcome(argv, interrupted)
-            sys.stdout.flush()
-            return code
-    except BrokenPipeError:
-        # The reader of our output has closed the pipe. Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _outcome(argv: Sequence[str] | None, interrupted: InterruptCode) -> int:
-    """Run the command and return the exit code.
-
-    Raises:
-        BrokenPipeError: If the reader of standard output has gone.
-    """
+    given = list(sys.argv[1:] if argv is None else argv)
     verbose = False
-    try:
+
+    def run() -> int:
+        nonlocal verbose
+        for line in take_working_folder():
+            _say(line)
         parser = _parser()
-        options, unknown = parser.parse_known_args(_spelt(argv))
+        options, unknown = parser.parse_known_args(_spelt(given))
         verbose = options.verbose
         if unknown:
             raise UnknownName("option", unknown[0].partition("=")[0], parser.option_strings)
         return _run(options)
-    except SystemExit as done:  # help was printed
-        return done.code if isinstance(done.code, int) else 2
-    except KeyboardInterrupt as interrupt:
-        _say(str(interrupt) or "interrupted")
-        return interrupted.value
-    except UsageError as error:
-        _say(f"error: {error}", verbose)
-        return 2
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        _say(f"failed: {type(error).__name__}: {error}", verbose)
-        return 1
+
+    return exit_code(run, _say, lambda: verbose)
 
 
-def _spelt(argv: Sequence[str] | None) -> Sequence[str]:
+def _spelt(given: list[str]) -> list[str]:
     """Return the arguments, a search's options as its settings."""
-    given = list(sys.argv[1:] if argv is None else argv)
     if "--backend=mcgs" in given or ("--backend", "mcgs") in itertools.pairwise(given):
         check_packages("search", _SEARCH_PACKAGES)
         from kernelgym_train.mcgs.settings import spelt_as_settings
@@ -292,8 +265,6 @@ def _is_run(evaluated: str) -> bool:
     return evaluated != _UNTRAINED and not evaluated.startswith("tinker://")
 
 
-def _say(text: str, verbose: bool = False) -> None:
-    if verbose:
-        traceback.print_exc()
+def _say(text: str) -> None:
     line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
     print(f"kernelgym-train: {line}", file=sys.stderr)

@@ -17,10 +17,8 @@ import functools
 import io
 import itertools
 import operator
-import os
 import re
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -53,7 +51,7 @@ from kernelgym.cli.show import ShowCommand
 from kernelgym.cli.trajectory import ShowTrajectoryCommand
 from kernelgym.cli.workspace import McpCommand, WorkspaceCommand
 from kernelgym.errors import UnknownName, UsageError
-from kernelgym.interruption import InterruptCode, ended_by_sigterm
+from kernelgym.interruption import exit_code
 from kernelgym.working_folder import take_working_folder
 
 _DESCRIPTION = """\
@@ -102,54 +100,25 @@ _GROUP = "index"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; `argv` is ``sys.argv[1:]`` if None."""
-    try:
-        with ended_by_sigterm() as interrupted:
-            for line in take_working_folder():
-                say(line)
-            code = _run(list(sys.argv[1:] if argv is None else argv), interrupted)
-            sys.stdout.flush()
-            return code
-    except BrokenPipeError:
-        # The reader of standard output has closed the pipe. Python would report it again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _run(arguments: list[str], interrupted: InterruptCode) -> int:
-    """Run one command and return the exit code.
-
-    Raises:
-        BrokenPipeError: If the reader of standard output has gone.
-    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
     if len(arguments) > 1 and arguments[0] in ("-v", "--verbose"):
         arguments.append(arguments.pop(0))  # it belongs to every command, and stands after its name
     if arguments[:1] == [_GROUP]:
         arguments = _joined(arguments)
     verbose = False
-    try:
+
+    def run() -> int:
+        nonlocal verbose
+        for line in take_working_folder():
+            say(line)
         if arguments == ["--version"]:
             print(f"kernelgym {__version__}")
             return 0
         command = _command(arguments or ["--help"])
         verbose = command.verbose
         return command.run()
-    except SystemExit:  # help was printed
-        return 0
-    except KeyboardInterrupt as interrupt:
-        say(str(interrupt) or "interrupted")
-        return interrupted.value
-    except UsageError as error:
-        if verbose:
-            traceback.print_exc()
-        say(f"error: {error}")
-        return 2
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        if verbose:
-            traceback.print_exc()
-        say(f"failed: {type(error).__name__}: {error}")
-        return 1
+
+    return exit_code(run, say, lambda: verbose)
 
 
 def _joined(arguments: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kernelgym import LocalEvaluator, UsageError
-from kernelgym.interruption import ended_by_sigterm
+from kernelgym.interruption import exit_code
 from kernelgym.records.run_logs import run_logs, tell
 from kernelgym_train.backends.backend import BACKENDS
 from kernelgym_train.demo.demonstration import demonstrate
@@ -34,20 +34,7 @@ _EVERY_S = 5.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration; returns the exit code."""
-    with ended_by_sigterm() as interrupted:
-        try:
-            return _run(_parser().parse_args(argv))
-        except SystemExit as done:
-            return done.code if isinstance(done.code, int) else 2
-        except KeyboardInterrupt:
-            _say("interrupted")
-            return interrupted.value
-        except UsageError as error:
-            _say(f"error: {error}")
-            return 2
-        except Exception as error:
-            _say(f"failed: {type(error).__name__}: {error}")
-            return 1
+    return exit_code(lambda: _run(_parser().parse_args(argv)), _say)
 
 
 def _parser() -> argparse.ArgumentParser:
