@@ -70,6 +70,9 @@ def test_check_is_judged_by_a_service(run, tmp_path) -> None:
         (("--state", "s", "--device", "cuda:9"), "device"),
     ],
 )
-def test_arguments_that_cannot_be_used_are_refused(run, arguments, told) -> None:
+def test_arguments_that_cannot_be_used_are_refused(
+    run, arguments, told, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     code, _, err = run("serve", *arguments)
     assert code == 2 and told in err
