@@ -24,7 +24,7 @@ START = "the starting kernel"
 
 
 def starting_kernel(problem: Problem) -> Kernel | None:
-    """Return the kernel whose outputs are a problem's right outputs; None for a usual problem."""
+    """Return a problem's starting kernel, whose outputs are the right ones; None if it has none."""
     return kernel_in(problem.source)
 
 

@@ -42,7 +42,7 @@ class ResultsOption(Command):
     """Path of a JSON file to which all results are written as well."""
 
     def check_json(self) -> None:
-        """Make sure, before any work, that the results' file has a folder."""
+        """Refuse a results file whose folder does not exist, before any work is done."""
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
 

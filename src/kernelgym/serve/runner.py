@@ -247,7 +247,7 @@ class Runner:
                 self.stage_s[stage.name.removesuffix("_s")] += getattr(verdict.stages, stage.name)
 
     def _failed(self, error: Exception) -> dict[str, Any]:
-        """Return the outcome of a job on which the evaluator fails."""
+        """Return the outcome of a job whose evaluator raised: a verdict `unavailable`."""
         message = f"the evaluator raised {type(error).__name__}: {error}"
         return self._unavailable(message, "evaluator_failed")
 

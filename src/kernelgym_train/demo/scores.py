@@ -44,7 +44,7 @@ class Scores:
     retry: RateEstimate | None
     """Share of wrong answers that the next answer repairs."""
     blind: RateEstimate | None
-    """Share of wrong first answers in whose place another first answer would be right."""
+    """Share of wrong first answers for which another episode's first answer is right."""
     cheats: RateEstimate | None
     """Share of first answers that screening or evidence refuses."""
     parsed: RateEstimate | None

@@ -59,7 +59,7 @@ class Proposer(Protocol):
         """Return the space of all steps of the start, each of which is a knob."""
 
     def spaces(self, variants: Sequence[Variant]) -> Sequence[KnobSpace]:
-        """Return the spaces that hold the given variants; the default has one space for all."""
+        """Return the knob spaces that contain the variants; by default only `space()`."""
         return (self.space(),)
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:

@@ -277,7 +277,7 @@ def generate_each(
 
 
 def settle(asked: Sequence[AwaitedAnswer], found: Sequence[Completion | BaseException]) -> None:
-    """Give each request that still waits what was found for it."""
+    """Set the completion, or the exception, of each request that is still pending."""
     for (_, answer), each in zip(asked, found, strict=True):
         if answer.done():
             continue

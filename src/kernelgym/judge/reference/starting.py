@@ -42,7 +42,7 @@ inputs, the output's shapes as tensors without memory, and the seed set before t
 
 
 class StartingModel(torch.nn.Module):  # type: ignore[misc]
-    """Gives a starting kernel's outputs.
+    """Reference model whose forward pass returns a starting kernel's outputs.
 
     Args:
         shapes: The problem's own ``Model``, which computes shapes on the device ``meta``.

@@ -69,7 +69,9 @@ class StartingProcess:
         except Rejected as end:
             self.dismiss()
             if end.failure is Failure.MEMORY:  # other workers may hold it
-                raise DeviceFull(f"the starting kernel had too little memory: {end}") from None
+                raise DeviceFull(
+                    f"the starting kernel ran out of memory, which other processes may hold: {end}"
+                ) from None
             raise StartingKernelFailed(
                 f"the starting kernel, which says what is right, failed ({end.status.value}): {end}"
             ) from None

@@ -34,7 +34,7 @@ class BrokenKernel:
     defect: str
     """A `Defect`: ``missing_mask``, ``wrong_axis``, ..."""
     expected: Status
-    """Status that the judge gives the kernel: on the CPU for Triton and C++, else on a GPU."""
+    """Status the judge gives: for Triton and C++ on the CPU, for other languages on a GPU."""
 
 
 def broken_variants(

@@ -169,7 +169,7 @@ def _kind(stage: Stage) -> str:
 
 
 def write_kernel(spec: Spec, language: Target, seed: int = 0, flaw: Flaw | None = None) -> str:
-    """Return a whole module, in C++ one that builds with ``load_inline``."""
+    """Return the module of a spec's kernel; in C++ it builds the source with ``load_inline``."""
     styles = styles_of(spec, seed, flaw, language)
     pairs = list(zip(spec.stages, styles, strict=True))
     stages: list[list[str]] = []

@@ -42,7 +42,7 @@ class StageText:
         return ("out", *self.tensors) if self.style.out_first else (*self.tensors, "out")
 
     def host(self, launch: str) -> list[str]:
-        """Return the lines of the function that launches the kernel by a statement."""
+        """Return the lines of the host function, with `launch` as its statement of the launch."""
         head = f"def {self.style.function}({', '.join(self.tensors)}):"
         return [head, *indent((*self.prepared, launch, "return out"))]
 

@@ -71,9 +71,9 @@ class CudaProduct:
     number: str
     """Type of the sum."""
     left: CudaOperand
-    """The operand along the rows."""
+    """Left factor of the product, indexed by ``row`` and ``k``."""
     right: CudaOperand
-    """The operand along the columns."""
+    """Right factor of the product, indexed by ``k`` and ``col``."""
     constants: tuple[Node, ...]
     """Declarations before the guard, without those of the indices."""
     after: tuple[Node, ...]

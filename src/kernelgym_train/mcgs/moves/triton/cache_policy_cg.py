@@ -24,7 +24,7 @@ _STORES = ('cache_modifier=".cs"', 'eviction_policy="evict_first"')
 
 @triton_move("exact", phase=60, weight=0.3)
 def cache_policy_cg(module: TritonModule) -> Iterator[ChangedText]:
-    """Say which caches keep the data of a load or a store.
+    """Add a cache modifier or an eviction policy to a load or a store.
 
     Yields each policy of each load and store that has none.
     """
