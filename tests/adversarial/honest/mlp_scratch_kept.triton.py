@@ -3,7 +3,6 @@
 # devices = ["cpu", "cuda"]
 # what = "Keeps a scratch buffer for each shape, and activates it in place."
 # ///
-import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
