@@ -1,0 +1,7 @@
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        return extension.matvec(x, self.linear.weight, self.linear.bias)
