@@ -23,6 +23,7 @@ DECIDING = (
     "judge/untrusted/watch/tracer.py",
     "judge/compiling/thin/kernelgym_bind.h",
     "judge/compiling/thin/binding.cpp",
+    "judge/inputs/kernelbench_bits/mersenne_draw.cu",
 )
 
 

@@ -17,16 +17,16 @@ import hashlib
 import platform
 import subprocess
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kernelgym.devices import check_device, cuda_devices, find_device
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler
 from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
+from kernelgym.machine import installed_version
 
 _PACKAGES = ("kernelgym", "torch", "triton", "numpy")
-_CODE = ("*.py", "*.h", "*.cpp")
+_CODE = ("*.py", "*.h", "*.cpp", "*.cu")
 _DECIDING_ROOMS = ("judge", "languages", "answers", "evaluators")
 """Rooms whose code decides a verdict, in addition to the package's top-level files."""
 _PACKAGE = Path(__file__).parents[1]  # kernelgym
@@ -49,7 +49,7 @@ def provenance(device: str) -> tuple[str, ...]:
     return (
         f"device {_cpu() if on_cpu else _gpu(device)}",
         f"python {platform.python_version()} {platform.machine()}",
-        *(f"{package} {_version(package)}" for package in _PACKAGES),
+        *(f"{package} {installed_version(package, 'none')}" for package in _PACKAGES),
         f"judge {code_digest(_PACKAGE)}",
         *(f"compiler {text}" for text in tools),
     )
@@ -71,14 +71,6 @@ def _gpu(device: str) -> str:
 def _cpu() -> str:
     with open("/proc/cpuinfo", errors="replace") as file:
         return describe_cpu(file.read())
-
-
-@functools.cache
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
 
 
 @functools.cache
