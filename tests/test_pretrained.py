@@ -62,7 +62,9 @@ def test_models_of_level_4s_form_are_those_that_it_names() -> None:
         ('A.from_pretrained("a/b"); B.from_pretrained("a/b")', ("a/b",)),
         ("def f(name):\n    return A.from_pretrained(name)", ()),
         ('A.from_pretrained("../../etc/passwd")', ()),
+        ('N: str = "a/b"\nA.from_pretrained(pretrained_model_name_or_path=N)', ("a/b",)),
         ("from_pretrained(", ()),
+        ("from_pretrained(\0", ()),
         ("x = 1", ()),
     ],
 )
@@ -107,17 +109,25 @@ def test_model_without_weights_is_not_held(models: Path) -> None:
 
 def test_missing_model_is_told_with_the_command_that_brings_it(models: Path) -> None:
     assert what_is_missing(problem("owner/here")) == what_is_missing(SAMPLE_PROBLEM) == ""
-    with pytest.raises(ProblemError, match=r"loads owner/gone .* `kernelgym fetch Tiny/L4/1`"):
+    said = r"loads owner/gone .* `kernelgym fetch Tiny/L4/1` .* of your own `kernelgym fetch FILE`"
+    with pytest.raises(ProblemError, match=said):
         check_models(problem("owner/gone"))
 
 
-def test_missing_package_is_told(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert "pip install transformers" in what_is_missing(problem("owner/here"))
+@pytest.mark.parametrize("installed", ["none", "4.57.1"])
+def test_missing_or_old_package_is_told(
+    models: Path, monkeypatch: pytest.MonkeyPatch, installed: str
+) -> None:
+    monkeypatch.setattr("kernelgym.pretrained.installed_version", lambda *_, **__: installed)
+    said = what_is_missing(problem("owner/here"))
+    assert f"here is {installed}" in said and "pip install 'transformers>=5'" in said
 
 
-def test_needed_memory_holds_all_copies_of_the_weights(models: Path) -> None:
-    assert needed_bytes(problem("owner/here")) == 5 * 5000 + SPARE_BYTES
+def test_needed_memory_holds_all_copies_of_the_weights_and_one_in_fp64(models: Path) -> None:
+    assert needed_bytes(problem("owner/here")) == (3 + 2) * 5000 + SPARE_BYTES
+    config = models / "models--owner--here" / "snapshots" / "abc" / "config.json"
+    config.write_text('{"dtype": "float16"}')
+    assert needed_bytes(problem("owner/here")) == (3 + 4) * 5000 + SPARE_BYTES
     assert needed_bytes(problem("owner/gone")) is None
 
 
@@ -146,6 +156,7 @@ _NAMES = st.sampled_from(
     [
         *("config.json", "tokenizer.json", "merges.txt", "spiece.model", "README.md"),
         *("model.safetensors", "model-00001-of-00002.safetensors", "pytorch_model.bin"),
+        *("model.fp32-00001-of-00002.safetensors", "pytorch_model.fp16.bin"),
         *("model.safetensors.index.json", "onnx/model.safetensors", "rust_model.ot", "tf_model.h5"),
         "flax_model.msgpack",
     ]
@@ -157,6 +168,7 @@ def test_files_to_fetch_are_one_format_and_small_files(names: set[str]) -> None:
     chosen = set(files_to_fetch(names))
     assert chosen <= names and not any("/" in name for name in chosen)
     assert not chosen & {"README.md", "rust_model.ot", "tf_model.h5", "flax_model.msgpack"}
+    assert not any(".fp" in name for name in chosen), "weights of a variant, which nothing asks for"
     safe = any(name.endswith(".safetensors") for name in chosen)
     assert ("pytorch_model.bin" in chosen) == ("pytorch_model.bin" in names and not safe)
     assert chosen >= {n for n in names if n.endswith((".json", ".txt")) and "/" not in n}

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 import json
 import re
 import shutil
@@ -27,6 +26,7 @@ from pathlib import Path
 
 from kernelgym.errors import ProblemError, UsageError
 from kernelgym.hub import ask_hub
+from kernelgym.machine import installed_version
 from kernelgym.paths import cache_folder
 from kernelgym.types import Problem
 from kernelgym.whole_file import write_whole
@@ -37,14 +37,13 @@ HUB_VARIABLES = (
 )
 """Names of the variables that `hub_variables` sets, which candidates keep as well."""
 
-COPIES_OF_WEIGHTS = 5
-"""Copies of a model's weights that judging one kernel takes: the reference's, twice as much for its
-fp64 twin, the kernel's, and those of the process in which the reference is timed."""
-
+_BYTES = {"float16": 2, "bfloat16": 2, "float64": 8}
+"""Bytes of one weight, by the type that a configuration names; 4 for any other."""
 _TRANSFORMERS = re.compile(r"^\s*(import|from) transformers\b", re.MULTILINE)
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_SAFE = re.compile(r"model[\w.-]*\.safetensors")
-_PICKLED = re.compile(r"pytorch_model[\w.-]*\.bin")
+# Not model.fp32.safetensors and the like, which from_pretrained reads only if asked for a variant.
+_SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
+_PICKLED = re.compile(r"pytorch_model(-\d+-of-\d+)?\.bin")
 _SMALL = re.compile(r"[\w.-]+\.(json|txt|model)")
 _SPARE_BYTES = 1 << 30
 
@@ -74,21 +73,22 @@ def _models_of(source: str) -> tuple[str, ...]:
         return ()
     try:
         tree = ast.parse(source)
-    except SyntaxError:
-        return ()
+    except (SyntaxError, ValueError, RecursionError):
+        return ()  # the judge says what is wrong with the problem
     constants = {
         target.id: node.value.value
         for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name) and isinstance(node.value.value, str)
     }
     found = []
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if node.func.attr == "from_pretrained" and node.args:
-            first = node.args[0]
+        given = [k.value for k in node.keywords if k.arg == "pretrained_model_name_or_path"]
+        if node.func.attr == "from_pretrained" and (node.args or given):
+            first = (*node.args, *given)[0]
             named = constants.get(first.id) if isinstance(first, ast.Name) else None
             name = first.value if isinstance(first, ast.Constant) else named
             if isinstance(name, str) and _NAME.fullmatch(name):
@@ -130,7 +130,17 @@ def held(name: str) -> PretrainedModel | None:
 
 def weight_bytes(problem: Problem) -> int:
     """Return the bytes of the weight files that a problem loads; 0 where none are held."""
-    return sum(model.weight_bytes for name in models_of(problem) if (model := held(name)))
+    return sum(model.weight_bytes for model in _held_of(problem))
+
+
+def judged_bytes(problem: Problem) -> int:
+    """Return the bytes of all copies of a problem's weights that judging one kernel takes.
+
+    The reference, the kernel and the process in which the reference is timed have one each, and
+    the reference's twin has one in fp64. 0 where none are held.
+    """
+    held_here = _held_of(problem)
+    return sum(each.weight_bytes * (3 + 8 // _BYTES.get(_type_of(each), 4)) for each in held_here)
 
 
 def modules_of(problem: Problem) -> tuple[str, ...]:
@@ -140,8 +150,7 @@ def modules_of(problem: Problem) -> tuple[str, ...]:
     """
     if not uses_transformers(problem):
         return ()
-    models = filter(None, map(held, models_of(problem)))
-    kinds = dict.fromkeys(filter(None, map(_kind_of, models)))
+    kinds = dict.fromkeys(filter(None, map(_kind_of, _held_of(problem))))
     own = (f"transformers.models.{kind}.modeling_{kind}" for kind in kinds)
     return ("transformers.models.auto.modeling_auto", *own)
 
@@ -151,8 +160,15 @@ def weight_types(problem: Problem) -> tuple[str, ...]:
 
     transformers loads weights in the type that the model's configuration names.
     """
-    models = filter(None, map(held, models_of(problem)))
-    return tuple(filter(None, (_said(model, "dtype", "torch_dtype") for model in models)))
+    return tuple(filter(None, map(_type_of, _held_of(problem))))
+
+
+def _held_of(problem: Problem) -> list[PretrainedModel]:
+    return [model for name in models_of(problem) if (model := held(name))]
+
+
+def _type_of(model: PretrainedModel) -> str:
+    return _said(model, "dtype", "torch_dtype")
 
 
 def _kind_of(model: PretrainedModel) -> str:
@@ -182,13 +198,14 @@ def what_is_missing(problem: Problem) -> str:
     if missing := missing_models(problem):
         return (
             f"problem {problem.id!r} loads {', '.join(missing)} from the Hugging Face hub, and "
-            f"that is not on this machine; `kernelgym fetch {problem.id}` brings it (needs a "
-            "network)"
+            f"that is not on this machine; `kernelgym fetch {problem.id}` brings it, or for a "
+            "problem of your own `kernelgym fetch FILE` (needs a network)"
         )
-    if importlib.util.find_spec("transformers") is None:
+    installed = installed_version("transformers", missing="none")
+    if installed == "none" or int(installed.partition(".")[0]) < 5:
         return (
-            f"problem {problem.id!r} loads a pretrained model by the package transformers, which "
-            "is not installed; `pip install transformers`"
+            f"problem {problem.id!r} loads a pretrained model by the package transformers of "
+            f"version 5 or later, and here is {installed}; `pip install 'transformers>=5'`"
         )
     return ""
 
@@ -212,14 +229,17 @@ def fetch(name: str) -> PretrainedModel:
     if (found := held(name)) is not None:
         return found
     if why := ask_hub(name, "model"):
-        raise UsageError(f"the Hugging Face hub does not give model {name!r} ({why[:300]})")
+        raise UsageError(
+            f"the Hugging Face hub does not give model {name!r} ({why[:300]}); check its name and "
+            "the network, and for a private or gated model set HF_TOKEN"
+        )
     from huggingface_hub import HfApi, snapshot_download
 
     try:
         info = HfApi().model_info(name, files_metadata=True)
         sizes = {each.rfilename: each.size or 0 for each in info.siblings or ()}
         chosen = files_to_fetch(sizes)
-        if not any(map(_is_weight, chosen)):
+        if all(map(_SMALL.fullmatch, chosen)):
             raise UsageError(
                 f"model {name!r} has no PyTorch weights on the hub (model*.safetensors or "
                 f"pytorch_model*.bin); it has: {', '.join(sorted(sizes))[:300] or 'no files'}"
@@ -232,7 +252,8 @@ def fetch(name: str) -> PretrainedModel:
     except Exception as error:  # the client raises errors of a dozen unrelated classes
         said = " ".join(str(error).split())[:300]
         raise UsageError(
-            f"model {name!r} could not be downloaded: {type(error).__name__}: {said}"
+            f"model {name!r} could not be downloaded: {type(error).__name__}: {said}; try again: "
+            "files that are here already are kept"
         ) from error
     (_folder_of(name) / "refs").mkdir(exist_ok=True)
     write_whole(_folder_of(name) / "refs" / "main", str(info.sha))
@@ -252,10 +273,6 @@ def files_to_fetch(names: Iterable[str]) -> tuple[str, ...]:
     safe = [name for name in listed if _SAFE.fullmatch(name)]
     weights = safe or [name for name in listed if _PICKLED.fullmatch(name)]
     return (*(name for name in listed if _SMALL.fullmatch(name)), *weights)
-
-
-def _is_weight(name: str) -> bool:
-    return _SMALL.fullmatch(name) is None
 
 
 def _check_disk(name: str, needed: int) -> None:

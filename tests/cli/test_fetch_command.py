@@ -82,6 +82,16 @@ def test_fetch_of_several_models_goes_on_after_a_failure(hub: FakeHub, tmp_path:
     assert held("pickled") is not None and missing_models(problem("owner/unknown"))
 
 
+def test_show_and_ls_of_own_problems_name_a_command_that_fetch_takes(run, tmp_path: Path) -> None:
+    file = tmp_path / "problems" / "gone.py"
+    file.parent.mkdir()
+    file.write_text(problem("owner/gone").source)
+    _, shown, _ = run("show", str(file))
+    _, listed, _ = run("ls", "--suite", str(file.parent))
+    for out, target in ((shown, file), (listed, file.parent)):
+        assert f"`kernelgym fetch {target}` brings" in " ".join(out.split())
+
+
 def test_fetch_of_problems_without_models_says_so(run) -> None:
     code, out, _ = run("fetch", "Synthetic/L1/2")
     assert code == 0 and "none of the 1 problems loads a pretrained model" in out

@@ -57,18 +57,18 @@ class ShowCommand(JudgingOptions):
             raise UsageError("--retrieval changes the prompt; give --prompt with it")
         print_source(problem.source)
         print_text("")
-        print_table(("fact", "value"), _facts(problem, self.ruleset, self.device))
+        print_table(("fact", "value"), _facts(self, problem))
         return 0
 
 
-def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
+def _facts(command: ShowCommand, problem: Problem) -> list[tuple[str, str]]:
     from kernelgym.hygiene import REASONS
     from kernelgym.rulesets import ruleset
     from kernelgym.suites.kernelbench_facts import fact
     from kernelgym.suites.known_hygiene import known_hygiene
     from kernelgym.suites.known_memory import needed_bytes
 
-    hygiene = known_hygiene(problem, ruleset(rules), device)
+    hygiene = known_hygiene(problem, ruleset(command.ruleset), command.device)
 
     rows = [
         ("id", problem.id),
@@ -81,7 +81,7 @@ def _facts(problem: Problem, rules: str, device: str) -> list[tuple[str, str]]:
     known = fact(problem.id, problem.name)
     if known is not None:
         rows += _measured(known)
-    rows += _models(problem)
+    rows += _models(problem, command.problem)
     if (needed := needed_bytes(problem)) is not None:
         rows.append(("judging takes at least", in_gigabytes(needed)))
     rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in hygiene.reasons]
@@ -108,13 +108,13 @@ def _measured(known: Fact) -> list[tuple[str, str]]:
     return rows
 
 
-def _models(problem: Problem) -> list[tuple[str, str]]:
-    """Return what is here of the pretrained models that a problem loads."""
+def _models(problem: Problem, asked: str) -> list[tuple[str, str]]:
+    """Return what is here of the pretrained models that a problem loads, which `asked` names."""
     from kernelgym.pretrained import held, models_of
 
     rows = []
     for name in models_of(problem):
-        found, here = held(name), f"not here; `kernelgym fetch {problem.id}` brings it"
+        found, here = held(name), f"not here; `kernelgym fetch {asked}` brings it"
         if found is not None:
             here = f"revision {found.revision[:12]}, weights of {in_gigabytes(found.weight_bytes)}"
         rows.append(("pretrained model", f"{name}: {here}"))

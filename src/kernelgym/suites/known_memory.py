@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from kernelgym.errors import ProblemError
 from kernelgym.judging_memory import in_gigabytes, judging_bytes
-from kernelgym.pretrained import COPIES_OF_WEIGHTS, weight_bytes
+from kernelgym.pretrained import judged_bytes
 from kernelgym.suites.kernelbench_facts import fact
 from kernelgym.types import Problem
 
@@ -33,7 +33,7 @@ def needed_bytes(problem: Problem) -> int | None:
         return None if found is None else judging_bytes(*found)
     if match := _OF_A_SPEC.match(problem.source):
         return judging_bytes(int(match[1]), int(match[2]))
-    entry, weights = fact(problem.id, problem.name), COPIES_OF_WEIGHTS * weight_bytes(problem)
+    entry, weights = fact(problem.id, problem.name), judged_bytes(problem)
     if entry is None or entry.input_bytes is None:
         return judging_bytes(0, 0, weights) if weights else None
     return judging_bytes(

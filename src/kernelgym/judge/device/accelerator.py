@@ -29,7 +29,7 @@ from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judging_memory import judging_bytes, kernel_bytes
-from kernelgym.pretrained import COPIES_OF_WEIGHTS, weight_bytes
+from kernelgym.pretrained import judged_bytes
 from kernelgym.starting_kernel import starting_kernel
 from kernelgym.suites.known_memory import needed_bytes, too_large
 from kernelgym.types import Problem
@@ -123,7 +123,7 @@ class Accelerator:
         if self.device.type == "cpu" and not self._memory_bytes:
             return
         needed = needed_bytes(problem) or judging_bytes(input_bytes(problem))
-        if weights := self._weights(problem):
+        if weights := judged_bytes(problem):
             called = judging_bytes(input_bytes(problem), output_bytes(problem), weights)
             needed = max(needed, called)
         if 0 < self._memory_bytes < needed:
@@ -159,12 +159,7 @@ class Accelerator:
         """Return the bytes that kernels of a problem and its reference take together."""
         size = kernel_bytes(input_bytes(problem), output_bytes(problem))
         kernels += starting_kernel(problem) is not None  # which has a process, too
-        return kernels * (size + Accelerator._weights(problem))
-
-    @staticmethod
-    def _weights(problem: Problem) -> int:
-        """Return the bytes of all copies of a problem's pretrained weights."""
-        return COPIES_OF_WEIGHTS * weight_bytes(problem)
+        return kernels * (size + judged_bytes(problem))
 
     def between_timings(self) -> contextlib.AbstractContextManager[None]:
         """Keep all workers from timing on a CUDA device during the block.
