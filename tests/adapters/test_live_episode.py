@@ -136,6 +136,16 @@ def test_changed_factory_keeps_the_other_options() -> None:
     assert episodes.max_turns == 1 and len(episodes.problems) == len(PROBLEMS)
 
 
+def test_changed_factory_of_the_same_device_and_rules_shares_the_judge() -> None:
+    episodes = EpisodeFactory(ENV, **OPTIONS)
+    fewer = episodes.changed(max_turns=1)
+    try:
+        assert fewer.begin().env.evaluator is episodes.begin().env.evaluator
+    finally:
+        fewer.close()
+        episodes.close()
+
+
 def test_context_that_rewrites_messages_is_refused_where_a_framework_appends() -> None:
     factory().check_append_only("Some framework")
     with pytest.raises(UsageError, match=r"Some framework keeps .* context='last' rewrites"):
