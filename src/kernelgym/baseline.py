@@ -1,4 +1,4 @@
-"""`Baseline`: what preparing a problem's compiled baseline came to.
+"""`Baseline`: result of preparing a problem's compiled baseline.
 
 A compiled baseline is the problem's own model under `torch.compile`. It is prepared once, by
 ``kernelgym baseline``, since compiling takes too long for a verdict. Nothing here compiles:
@@ -22,13 +22,13 @@ class Baseline:
     problem_id: str
     device: str
     eager_ms: float = 0.0
-    """One call of the reference as PyTorch runs it; 0.0 if it was not measured."""
+    """Milliseconds of one call of the reference in eager PyTorch; 0.0 if it was not measured."""
     compile_ms: float = 0.0
-    """One call of the compiled reference; 0.0 if it was not measured."""
+    """Milliseconds of one call of the compiled reference; 0.0 if it was not measured."""
     prepared: bool = False
     """Whether verdicts can be timed against it."""
     message: str = ""
-    """Why it is not prepared, or where it came from."""
+    """Reason why the baseline is not prepared, or the place that it was found in."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -36,12 +36,12 @@ class Baseline:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Baseline:
-        """Rebuild one from `to_dict`'s data."""
+        """Return the baseline whose data `to_dict` returned."""
         return cls(**data)
 
 
 def command_for(problem_id: str, ruleset: Ruleset, device: str) -> str:
-    """Return the command that prepares a problem's compiled baseline for such verdicts."""
+    """Return the command that prepares a problem's compiled baseline for a ruleset and a device."""
     # Of a ruleset, precision and TF32 alone decide what is compiled.
     shipped = next(each for each in RULESETS.values() if each.tf32 == ruleset.tf32)
     words = ["kernelgym", "baseline", problem_id, "--device", device, "--ruleset", shipped.name]

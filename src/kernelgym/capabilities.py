@@ -14,7 +14,7 @@ from kernelgym.rulesets import Ruleset
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an evaluator judges by, on which devices, and how."""
+    """Abilities of an evaluator: its rules, its devices, and how it isolates and times kernels."""
 
     device: str
     """Device that kernels run on, such as ``cpu`` or ``cuda:0``; the first one if there are
@@ -63,7 +63,7 @@ class DeviceHealth:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorStatus:
-    """What an evaluator has counted since it was made."""
+    """Counts that an evaluator has kept since it was made."""
 
     health: tuple[DeviceHealth, ...] = ()
     """Health of each device; empty where the evaluator does not count failures by device."""

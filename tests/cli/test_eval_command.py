@@ -147,7 +147,10 @@ REFUSED = {
     "nothing left": (("--generate-only", "--judge-only"), "leave nothing to do"),
     "judge alone": (("--judge-only",), "needs --out"),
     "no run": (("--judge-only", "--out", "nowhere"), "is no run"),
-    "step": ((*ASKED[1:], "--step", 3), "--step is of --tensorboard DIR"),
+    "step": (
+        (*ASKED[1:], "--step", 3),
+        "--step is the step of the points that --tensorboard DIR writes",
+    ),
     "workers": ((*ASKED[1:], "--workers", 0), "workers must be at least 1"),
     "no kernels": (("--policy", "scripted", "--suite", "problems"), "knows kernels for the suite"),
 }

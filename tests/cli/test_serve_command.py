@@ -26,7 +26,7 @@ def test_keys_are_added_listed_and_revoked(run, tmp_path) -> None:
     ("arguments", "told"),
     [
         (("--device", "cuda:0"), "judges on cpu: give --device cpu"),
-        (("--memory", "1GB"), "leave it out with --evaluator"),
+        (("--memory", "1GB"), "leave out --memory"),
         (("--batch", "jobs.jsonl"), "cannot be combined with --batch"),
     ],
 )
@@ -62,7 +62,7 @@ def test_check_is_judged_by_a_service(run, tmp_path) -> None:
         (("key", "list"), "takes keys add NAME"),
         (("--state", "s", "--host", "0.0.0.0"), "there are no keys"),
         (("--state", "s", "--keys", "/no/such/file"), "kernelgym serve keys add"),
-        (("--state", "s", "--problems"), "--problems is of"),
+        (("--state", "s", "--problems"), "--problems goes with"),
         (("--state", "s", "--keep-days", "0"), "above 0"),
         (("--state", "s", "--tls-key", "k"), "given together"),
         (("--state", "s", "--ruleset", "fair"), "unknown ruleset 'fair'"),

@@ -85,7 +85,7 @@ def test_same_problem_gives_the_same_files_and_another_seed_others() -> None:
         (("--out", "t", "--limit", "0"), "--limit must be at least 1"),
         (
             ("--out", "t", "--suite", "KernelBench", "--seed", "3"),
-            "--seed is of the suite Synthetic",
+            "--seed draws problems of the suite Synthetic",
         ),
         (("--out", "t", "--language", "cuda"), "does not run on device 'cpu'"),
         (("--out", "t", "--suite", "Nothing"), "unknown suite 'Nothing'"),

@@ -96,7 +96,7 @@ def played(episodes: EpisodeFactory) -> Solver:
 
 @scorer(metrics=_METRICS)
 def judged() -> Scorer:
-    """Return the scorer of what `played` has played, up to a limit of Inspect's if one ended it."""
+    """Return the scorer of episodes played by `played`, even if a limit of Inspect cut them off."""
 
     async def score(state: TaskState, target: Target) -> Score:
         summary = state.store.get("kernelgym")

@@ -35,7 +35,7 @@ from kernelgym.types import Answer, Kernel, Message, Problem, Trajectory, Verdic
 
 @dataclass(frozen=True, slots=True)
 class AnswerResult:
-    """What came of one answer."""
+    """Result of one answer: its score, and the message that the model reads next."""
 
     reward: float
     """Score of the turn."""
@@ -94,7 +94,7 @@ class LiveEpisode:
         return twin
 
     async def answer(self, text: str, cut_off: bool = False) -> AnswerResult:
-        """Take an answer, awaiting its verdict, and return what came of it.
+        """Take an answer, await its verdict, and return its score and the next message.
 
         Args:
             text: The model's text.

@@ -92,7 +92,7 @@ def evaluate_for(
 
 
 def _judged(evaluator: Evaluator, problem: Problem, kernel: Kernel) -> Verdict:
-    """Return the verdict on a kernel, unrun if its text is refused."""
+    """Return the verdict on a kernel, which is not run if its source is refused."""
     refused = refusal(problem, kernel, evaluator.capabilities.ruleset)
     return evaluator.evaluate(problem, kernel) if refused is None else with_findings(refused, ())
 

@@ -74,7 +74,7 @@ class SkyrlEpisode(BaseTextEnv):
         ]
 
     def init(self, prompt: list[dict[str, str]]) -> tuple[list[dict[str, str]], dict[str, Any]]:
-        """Begin the episode; returns the first prompt, as it is now, and the problem's id.
+        """Begin the episode; return the prompt of its first turn, and the problem's id.
 
         Args:
             prompt: The row's prompt.

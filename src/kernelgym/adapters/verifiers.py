@@ -79,7 +79,7 @@ class KernelEnvConfig(vf.EnvConfig):
 
 
 class KernelRolloutEnvironment(vf.Env[KernelEnvConfig]):
-    """Plays episodes: the judge's feedback is what the player is told next."""
+    """Plays episodes: after each answer, the player is sent the judge's feedback."""
 
     async def start(self) -> None:
         """Make the environments; the first episode starts the judge."""

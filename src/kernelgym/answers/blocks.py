@@ -120,7 +120,7 @@ def code_blocks(
 
 
 def _continued(text: str, start: int) -> Iterator[CodeBlock]:
-    """Yield the module that begins without an opening marker, as if the prompt gave the marker."""
+    """Yield the module at the start of a text that continues a block which the prompt opened."""
     named = _NAMED_LANGUAGE.match(text, start)
     begin = named.end() if named else start
     if _FENCE_OPENER.match(tidy(text[begin : begin + 200])):
@@ -221,7 +221,7 @@ def _module(body: str) -> str:
 
 
 def _inner(body: str) -> tuple[str, tuple[int, int] | None]:
-    """Return the code of a block that is no module as a whole, and its indices if it is a module.
+    """Return the best code inside a block that is no module; its indices too if it is a module.
 
     The code is that of the best fenced block that defines `ModelNew`, or all of the text.
     """

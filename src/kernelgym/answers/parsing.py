@@ -131,7 +131,7 @@ def _is_mentioned(text: str, tag: re.Match[str]) -> bool:
 
 
 def _plausible(text: str, tags: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Return the thinking tags that still hold for a text whose answer all tags swallow.
+    """Return the thinking tags to believe where believing all of them would hide the answer.
 
     Tags that prose mentions do not, nor does a closing tag without an opening one.
     """

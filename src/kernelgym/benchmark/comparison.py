@@ -32,7 +32,7 @@ class RunComparison:
 
 
 def check_comparable(one: RecordedRun, other: RecordedRun) -> None:
-    """Refuse runs whose verdicts follow different rules or problems.
+    """Refuse to compare runs that were judged by different rules or on different problems.
 
     Raises:
         UsageError: If rules or problems differ; the message says which.

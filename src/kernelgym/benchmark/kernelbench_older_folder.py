@@ -35,7 +35,7 @@ _REMEDY = "restore it, or remove it"
 
 
 def older_kernels(path: Path, level: int) -> tuple[dict[tuple[int, int], str], tuple[str, ...]]:
-    """Return the kernels of ``generations/`` by (problem, sample), and sentences on what lacks.
+    """Return kernels in ``generations/`` by (problem, sample), and notes on what is missing.
 
     Args:
         path: The run's folder.

@@ -141,7 +141,7 @@ class RecordedRun:
 
 
 class _Notes(list[str]):
-    """Notes on a run's files, and what becomes of damage."""
+    """Notes on a run's files; damage is refused, or noted if the caller accepts a partial run."""
 
     def __init__(self, partial: bool) -> None:
         super().__init__()
@@ -286,7 +286,7 @@ def _with_new_times(
 
 
 def _with_full_context(played: PlayedEpisode) -> PlayedEpisode:
-    """Return an episode that was cut by a full context as one whose budget is spent.
+    """Return an episode that a full context cut, marked as ended because its budget was spent.
 
     An append-only context that is full cuts an episode that was judged to its end; leaving it out
     would favour models with long answers.

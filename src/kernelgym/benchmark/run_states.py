@@ -55,7 +55,7 @@ class RunState:
     steps: int | None
     """Number of steps or episodes that the run has at its end; None if it is not known."""
     figures: Mapping[str, float]
-    """Latest figures by name."""
+    """Latest figures of the run, such as its scores, by name."""
     changed: float
     """Time of the last change of a file, in seconds since 1970."""
     holder: RunHolder | None = None
@@ -108,7 +108,7 @@ def find_runs(place: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class _GrowingFile:
-    """A file of lines, of which each call reads what was added since the last."""
+    """File of lines that still grows; each call reads only the lines added since the last call."""
 
     path: Path
     begin: Callable[[], object]
@@ -142,7 +142,7 @@ class _GrowingFile:
 
 @dataclass(slots=True)
 class _Progress:
-    """What a run's files say of it, without its lock."""
+    """Progress of a run as its files tell it, whatever its lock says."""
 
     step: int = 0
     steps: int | None = None

@@ -82,7 +82,7 @@ class RunCounts:
 
 
 def degenerate_problems(run: RecordedRun) -> dict[str, tuple[str, ...]]:
-    """Return the degenerate problems by id, with their reasons."""
+    """Return the problems of a run that worthless kernels pass, by id, with the reasons."""
     from kernelgym.suites.kernelbench_facts import degenerate
     from kernelgym.suites.known_hygiene import known_hygiene
 
@@ -195,7 +195,7 @@ def numbers(
 
 
 def _uses_times(key: str) -> bool:
-    """Return True if a distrusted time may be in a number."""
+    """Return True if a number may be computed from times that a busy host made doubtful."""
     return key.startswith(("fast_", "speedup", "roofline", "sol_")) and "_certain" not in key
 
 
@@ -204,7 +204,7 @@ def _distrusted(outcomes: Sequence[EpisodeOutcome], within: bool) -> int:
 
 
 def solved(run: RecordedRun) -> int:
-    """Return the number of problems with a correct kernel in any turn."""
+    """Return the number of problems that a run solved: with a correct kernel in any turn."""
     return len(
         {
             played.key[0]

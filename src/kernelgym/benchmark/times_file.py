@@ -26,7 +26,7 @@ from kernelgym.types import Problem
 
 VERSION = 1
 _SAME = ("cpu", "gpu", "torch", "triton")
-"""Names of the machine's facts that must be equal for all times in one file."""
+"""Names of the facts of a machine that must be equal for all times in one file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def measure_all(
 
 
 class _Room:
-    """Memory budget in bytes that measuring threads share."""
+    """Memory budget in bytes, which threads that measure references share."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken, self._count = size, 0, 0
@@ -154,7 +154,7 @@ class _Room:
 
     @contextlib.contextmanager
     def of(self, left: list[int], need: Callable[[int], int | None]) -> Iterator[int | None]:
-        """Take the first of `left` whose memory fits; None once all are taken.
+        """Return the first reference in `left` whose memory fits the budget; None if none is left.
 
         A reference that needs more than the budget, or an unknown amount, is measured alone.
         """

@@ -95,7 +95,7 @@ COMMANDS: dict[str, type[Command]] = {
 }
 """Commands by name."""
 _GROUP = "index"
-"""First word of the commands whose names have two words."""
+"""First word of the commands whose names consist of two words, such as `index build`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -98,7 +98,10 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                 "--generate-only and --judge-only leave nothing to do; give one of them"
             )
         if self.step is not None and not self.tensorboard:
-            raise UsageError("--step is of --tensorboard DIR; give that folder too")
+            raise UsageError(
+                "--step is the step of the points that --tensorboard DIR writes; "
+                "give that folder too"
+            )
         if self.dry_run:
             # Read when the hub's client is imported: a suite from there is listed from its copy.
             os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
@@ -267,7 +270,7 @@ def _retime(path: str, workers: int, memory: str) -> int:
 
 
 def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:
-    """Print how many compiled baselines are prepared; yield a sentence if some are missing."""
+    """Print the number of prepared compiled baselines; yield a sentence if some are missing."""
     wanted = plan.rules.timing.baseline
     if wanted == "eager" or not plan.timing:
         return

@@ -51,7 +51,9 @@ class ExportTasksCommand(JudgingOptions):
         if self.limit < 1:
             raise UsageError(f"--limit must be at least 1, got {self.limit}")
         if self.seed and self.suite != "Synthetic":
-            raise UsageError(f"--seed is of the suite Synthetic, not of {self.suite!r}")
+            raise UsageError(
+                f"--seed draws problems of the suite Synthetic and has no use with {self.suite!r}"
+            )
         check_language(self.language, self.device)
         rules = find_ruleset(self.ruleset)
         settings = TaskSettings(

@@ -115,7 +115,10 @@ def _service_at(
     from kernelgym.evaluators.remote import RemoteEvaluator
 
     if memory:
-        raise UsageError("--memory is of kernels judged here; leave it out with --evaluator")
+        raise UsageError(
+            "--memory limits kernels judged on this machine, and --evaluator "
+            "judges elsewhere; leave out --memory"
+        )
     remote = RemoteEvaluator(address, ruleset=rules, timing=timing)
     try:
         can = remote.capabilities
@@ -186,7 +189,7 @@ def problem_at(id_or_path: str, folder: Path = Path(), sizes: str = "full") -> P
 
 
 def rules_at(id_or_path: str, rules: Ruleset, folder: Path = Path()) -> Ruleset:
-    """Return rules, with the tolerances of a kernel spec if the path is one.
+    """Return a command's rules; if its problem is a kernel spec, with the spec's tolerances.
 
     Args:
         id_or_path: The problem's id or path.

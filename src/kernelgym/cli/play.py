@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
 Player = Callable[[Feedback | None], str | None]
-"""Function from the feedback on the last answer to the next answer; None ends the game."""
+"""Function that a game asks for its next answer, given the feedback on the last; None ends the
+game."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from kernelgym.records.run_logs import tell
 
 @contextlib.contextmanager
 def progress_bar(title: str, total: int, done: int = 0) -> Iterator[Callable[[], None]]:
-    """Show how far the block is; yield a function to call after each step.
+    """Show the progress of the enclosed block; yield a function to call after each step.
 
     A run that is being logged gets the line of each minute in its log, also on a terminal.
 

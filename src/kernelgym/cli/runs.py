@@ -53,7 +53,7 @@ class RunsCommand(Command):
             action, given = given[0], given[1:]
         folders = [_folder(name) for name in given or (".",)]
         if self.json and action not in ("list", "status"):
-            raise UsageError("--json is of `kernelgym runs list` and `kernelgym runs status`")
+            raise UsageError("--json goes with `kernelgym runs list` and `kernelgym runs status`")
         match action:
             case "watch":
                 return _watch(folders)
@@ -164,7 +164,7 @@ def _watch(folders: Sequence[Path]) -> int:
 
 
 def _table(states: Sequence[RunState]) -> Table:
-    """Return the live table of some runs."""
+    """Return the table of runs and states that `kernelgym runs watch` keeps on the terminal."""
     running = sum(state.condition == "running" for state in states)
     title = f"{running} of {len(states)} runs are running; Ctrl-C leaves them as they are"
     return table_of(_COLUMNS, map(_cells, states), title)

@@ -33,7 +33,7 @@ class ServeCommand(MemoryOption):
     asked: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[keys add|list|revoke NAME]")
     ] = ()
-    """Nothing to serve; or keys add NAME, keys list, keys revoke NAME."""
+    """Task other than to serve: keys add NAME, keys list, or keys revoke NAME; empty to serve."""
     state: str = ""
     """Folder in which jobs and verdicts are kept, one server's alone."""
     keys: str = ""
@@ -66,8 +66,8 @@ class ServeCommand(MemoryOption):
     tls_key: str = ""
     """File of the certificate's private key."""
     insecure: bool = False
-    """Listen on any address without keys and without a sandbox: whoever reaches it runs code here.
-    """
+    """Listen on any address without keys and without a sandbox: anyone that reaches it runs code
+    here."""
     problems: bool = False
     """With keys add: the key may send problems of its own, which run outside the sandbox."""
     admin: bool = False
@@ -82,7 +82,7 @@ class ServeCommand(MemoryOption):
         for name in ("problems", "admin", "expires_days"):
             if getattr(self, name):
                 option = name.replace("_", "-")
-                raise UsageError(f"--{option} is of `kernelgym serve keys add NAME`")
+                raise UsageError(f"--{option} goes with `kernelgym serve keys add NAME`")
         if not self.state:
             raise UsageError("`kernelgym serve` needs --state DIR, the folder of jobs and verdicts")
         if self.keep_days <= 0 or self.max_state_gb <= 0:

@@ -109,7 +109,7 @@ def _measured(known: Fact) -> list[tuple[str, str]]:
 
 
 def _models(problem: Problem, asked: str) -> list[tuple[str, str]]:
-    """Return what is here of the pretrained models that a problem loads, which `asked` names."""
+    """Return, for each pretrained model that a problem loads, whether it is on this machine."""
     from kernelgym.pretrained import held, models_of
 
     rows = []

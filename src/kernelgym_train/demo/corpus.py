@@ -1,21 +1,23 @@
-"""The warm start's answers: noisy on purpose, by a rate of right ones planted in each family.
+"""Noisy answers for the warm start: each family of problems has its own share of right answers.
 
-Contract: a function of problems and seed. Every answer carries its label. A family is the suite's,
-but whatever holds `COMPOSED` is a family of its own: its right form never occurs, though all of its
-parts do. A family's wrong answers prefer one defect, so that below a half the likeliest answer is
-wrong. Defects are those that the suite says show on the problem: an access
-without a mask where the sizes are no multiple of the block, a forgotten loop where a row is longer
-than one. About a tenth of the answers compute in PyTorch, half of them behind a (wrong) kernel
-whose result is thrown away.
+Contract: the problems and the seed decide every answer, and every answer carries its label.
+Families are the Synthetic suite's; problems with the operator `COMPOSED` form one of their own,
+whose right kernel never occurs, though all of its parts do. The wrong answers of a family prefer
+one defect, so that where less than half of the answers are right, the likeliest answer is wrong.
+Only defects are used that the suite knows to show on the problem: a load without a mask where sizes
+are no multiple of the block, a missing loop where a row is longer than a block. About a tenth of
+the answers cheat: they compute in PyTorch, half of them behind a wrong kernel whose result is
+thrown away.
 
-`repairs` are second turns: a broken kernel, the feedback that its label gets, and the same kernel
-without the defect. A wrong axis is left out, since its label decides no feedback. They are of
-families with enough right answers, or they would teach the others.
+`repairs` returns second turns: a broken kernel, the feedback that its label gets, and the same
+kernel without the defect. The defect ``wrong_axis`` is left out, since its label does not decide
+the feedback. Only families with enough right answers are repaired; in others, repairs would teach
+what the low share withholds.
 
-The same problem is asked in many spellings (`torch.mul(x, y)`, `x * y`): there are few problems to
-learn from. Labels are the suite's word; nothing is judged here. They hold on the CPU. On a GPU an
-access without a mask that hits nothing goes unnoticed, so that defect is left out, and what is told
-of a name that does not exist is what Triton's compiler says.
+There are few problems to learn from, so each is asked in many spellings (`torch.mul(x, y)`,
+`x * y`). Labels come from the suite, and nothing is judged here. They hold on the CPU. A GPU does
+not notice a load without a mask that reads valid memory, so that defect is left out there, and the
+feedback on an undefined name is the message of Triton's compiler.
 """
 
 from __future__ import annotations
@@ -40,13 +42,13 @@ from kernelgym_train.demo.dialogue import answer_of, compact, line_count, told
 from kernelgym_train.demo.splits import COMPOSED, operators_of
 
 RATES = (0.02, 0.10, 0.25, 0.50)
-"""Shares of right answers, dealt to the families of single operators; see `planted_rates`."""
+"""Shares of right answers of families of single operators; see `planted_rates`."""
 CHAIN_RATE = 0.36
-"""The same of families of chains."""
+"""Share of right answers of families of chains."""
 CHEATS = 0.10
 """Share of answers that compute in PyTorch."""
 MAX_LINES = 32
-"""Most lines of an answer's module."""
+"""Largest number of lines of an answer's module."""
 
 _STYLES = 48
 _TRIES = 16
@@ -66,7 +68,7 @@ _NOT_COMPOSED = (
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One answer of the warm start, and what the model reads before it."""
+    """One answer of the warm start, and the messages that the model reads before it."""
 
     problem: Problem
     messages: tuple[Message, ...]
@@ -74,19 +76,19 @@ class Example:
     label: str
     """``right``, a `kernelgym.suites.synthetic.Defect`, ``not_composed``, ``torch``, ``decoy``."""
     expected: Status
-    """The verdict it gets on the device it was written for, under the ruleset ``strict``."""
+    """Status of its verdict under the ruleset ``strict``, on the device that it was written for."""
 
 
 def family_of(problem: Problem) -> str:
-    """Return the family whose rate a problem has."""
+    """Return a problem's family, which decides its share of right answers."""
     return COMPOSED if COMPOSED in operators_of(problem) else problem.family
 
 
 def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float]:
-    """Deal the rates to the families that occur; `COMPOSED` gets none right.
+    """Return the share of right answers of each family; 0 for `COMPOSED`.
 
-    Chains get `CHAIN_RATE`: they are what is learned, and nothing is learned from a reward that
-    never comes. Single operators get all of `RATES`.
+    Chains get `CHAIN_RATE`: they are learned in training, and nothing is learned if no sampled
+    answer is right. Families of single operators get the shares in `RATES`, in a drawn order.
     """
     families = sorted({family_of(problem) for problem in problems} - {COMPOSED})
     random.Random(f"demo/rates/{seed}").shuffle(families)
@@ -100,17 +102,19 @@ def planted_rates(problems: Iterable[Problem], seed: int = 0) -> dict[str, float
 
 
 def fits(problem: Problem) -> bool:
-    """Return whether a right kernel for a problem can be short enough."""
+    """Return True if a right kernel for a problem can be short enough for the model."""
     return any(_short(solve(problem, style_seed=style).source) for style in range(_TRIES))
 
 
 def evenly(problems: Sequence[Problem], answers: int, most: int = 9) -> tuple[int, ...]:
-    """Return how many answers each problem gets, so that operators are shown about equally often.
+    """Return each problem's number of answers, so that operators are shown about equally often.
 
     Args:
-        problems: The warm start's.
-        answers: Of all problems. As many are dealt, or a few less; one to each if that is more.
-        most: For one problem. It gets the more, the fewer problems hold its rarest operator.
+        problems: Problems of the warm start.
+        answers: Number of answers to all problems. A few less may be returned, but at least one a
+            problem.
+        most: Largest number of answers to one problem. The rarer a problem's rarest operator is,
+            the more answers it gets.
     """
     held = [operators_of(problem) for problem in problems]
     often = Counter(itertools.chain.from_iterable(held))
@@ -127,7 +131,7 @@ def evenly(problems: Sequence[Problem], answers: int, most: int = 9) -> tuple[in
 
 
 def some(problems: Sequence[Problem], number: int, seed: int = 0) -> tuple[int, ...]:
-    """Return 1 for each of so many problems, which are drawn at random, and 0 for the others."""
+    """Return 1 for each problem of a random choice of so many, and 0 for the others."""
     places = range(len(problems))
     drawn = {*random.Random(f"demo/some/{seed}").sample(places, min(number, len(problems)))}
     return tuple(int(place in drawn) for place in places)
@@ -140,7 +144,7 @@ def first_answers(
     *,
     device: str = "cpu",
 ) -> tuple[Example, ...]:
-    """Return first-turn answers.
+    """Return noisy first-turn answers for the warm start: right, broken or cheating.
 
     Args:
         problems: The warm start's; those that do not fit are left out.
@@ -171,7 +175,7 @@ def repairs(
     *,
     device: str = "cpu",
 ) -> tuple[Example, ...]:
-    """Return second-turn answers that take away the defect of the first; see `first_answers`."""
+    """Return second-turn answers that repair the defect of a broken first; see `first_answers`."""
     rates = planted_rates(problems, seed)
     rng = random.Random(f"demo/repairs/{seed}")
     found = []
@@ -201,7 +205,7 @@ def _counted(
 
 
 def _respelled(rng: random.Random, problem: Problem) -> Problem:
-    """Return a problem whose reference spells the same operators another way."""
+    """Return a problem whose reference writes the same operators in another spelling."""
     return respelled(problem, rng.randrange(1 << 30))
 
 
@@ -214,7 +218,7 @@ def _draw(
     seed: int,
     device: str,
 ) -> tuple[str, str, Status]:
-    """Return (source, label, expected) of one answer; what is asked is a spelling of `problem`."""
+    """Return (source, label, expected status) of one answer to the problem, spelled as `asked`."""
     drawn = rng.random()
     if drawn < CHEATS / 2:
         return _in_torch(asked), "torch", Status.REJECTED
@@ -231,7 +235,7 @@ def _draw(
 def _broken(
     rng: random.Random, problem: Problem, style: int, seed: int, device: str
 ) -> tuple[str, str, Status]:
-    """Return a variant that fits; the further behind in the order, the rarer."""
+    """Return a broken variant that is short enough; later ones are drawn less often."""
     offered = _variants(problem, style, seed, device)
     place = 0
     while place < len(offered) - 1 and rng.random() >= _FAVOUR:
@@ -241,7 +245,7 @@ def _broken(
 
 
 def _variants(problem: Problem, style: int, seed: int, device: str) -> list[BrokenKernel]:
-    """Return the variants that fit, in the order that the problem's family prefers."""
+    """Return the broken variants short enough, in the order that the problem's family prefers."""
     unseen = () if device == "cpu" else (Defect.MISSING_MASK,)
     order = [defect.value for defect in Defect]
     random.Random(f"demo/favourite/{seed}/{problem.family}").shuffle(order)
@@ -254,13 +258,13 @@ def _variants(problem: Problem, style: int, seed: int, device: str) -> list[Brok
 
 
 def _not_composed(rng: random.Random, problem: Problem, style: int) -> str:
-    """Return a kernel with something near `COMPOSED` in its place: another sign or gate."""
+    """Return a kernel with a wrong form of the operator `COMPOSED`: another sign or gate."""
     wrong = rng.choice(_NOT_COMPOSED)
     return _RIGHT_FORM.sub(wrong, solve(problem, style_seed=style).source)
 
 
 def _in_torch(problem: Problem) -> str:
-    """Return the reference under the name of the answer."""
+    """Return a cheating answer: the reference itself, renamed to ModelNew."""
     source, _, _ = compact(problem.source).partition("def get_inputs():")
     head, _, body = source.partition("class Model(")
     imports = "".join(line for line in head.splitlines(True) if line.startswith("import"))
@@ -270,7 +274,7 @@ def _in_torch(problem: Problem) -> str:
 def _decoy(
     rng: random.Random, problem: Problem, asked: Problem, style: int, seed: int, device: str
 ) -> str:
-    """Return a kernel that runs, wrong as it is, and the reference's computation as the result.
+    """Return a cheat: a wrong kernel runs for show, and PyTorch computes the result.
 
     A right one would show in disguise what the planted rates keep rare.
     """
@@ -288,7 +292,7 @@ def _decoy(
 
 
 def _nearest(problem: Problem, style: int, broken: str) -> str:
-    """Return the right kernel that shares most lines with a broken one."""
+    """Return the right kernel that shares the most lines with a broken one."""
     lines = _stripped(broken)
     # A variant is written in the first style, a thousand apart, that shows its defect.
     sources = (solve(problem, style_seed=style + 1000 * attempt).source for attempt in range(24))
@@ -296,12 +300,12 @@ def _nearest(problem: Problem, style: int, broken: str) -> str:
 
 
 def _stripped(source: str) -> set[str]:
-    """Return a module's lines without their depth, which a forgotten loop changes."""
+    """Return a module's lines without indentation, which changes where a variant lacks a loop."""
     return {line.strip() for line in source.splitlines()}
 
 
 def _style(rng: random.Random, problem: Problem) -> int | None:
-    """Draw a style in which a right kernel is short enough; None if there seems to be none."""
+    """Draw a style in which a right kernel is short enough; None if some tries found none."""
     for _ in range(_TRIES):
         style = rng.randrange(_STYLES)
         if _short(solve(problem, style_seed=style).source):

@@ -1,13 +1,13 @@
 """The whole demonstration: prepare, play held-out problems, learn, play them again, report.
 
-Contract: everything that comes of it is in one folder, which must not be there yet, or hold nothing
-but what `kernelgym_train.demo.stages.prepare` has made there::
+Contract: all results are in one folder, which must not exist yet or hold only what
+`kernelgym_train.demo.stages.prepare` has made there::
 
-    start/          the warm-started model, its tokenizer, and what the warm start came to
-    problems/       what is trained on, and each held-out table, as folders of problem files
-    main/           the run: metrics, trajectories; main/model has the adapter, or says where it is
-    merged/         the trained model as a plain folder, if the adapter is here
-    verdicts.jsonl  what was judged
+    start/          the warm-started model, its tokenizer, and numbers on the warm start
+    problems/       the problems trained on, and each held-out table, as folders of problem files
+    main/           the run: metrics, trajectories; main/model has the adapter, or its address
+    merged/         the trained model as a plain folder, if the adapter is on this machine
+    verdicts.jsonl  the verdict on every kernel
     results.json    every number
     report.html     the same for readers
 
@@ -131,7 +131,7 @@ def demonstrate(
 
 
 def facts_of(prepared: Prepared) -> dict[str, str]:
-    """Return what a demonstration is made of, in short texts."""
+    """Return facts of a demonstration as short texts: model, warm start, training, judge, seed."""
     about, plan = prepared.about, prepared.plan
     config = config_of(prepared, "main")
     sampling, turns = config.sampling, config.env.max_turns
@@ -152,7 +152,7 @@ def facts_of(prepared: Prepared) -> dict[str, str]:
 def specimens_of(
     before: Mapping[str, HeldOut], after: Mapping[str, HeldOut]
 ) -> tuple[Specimen, ...]:
-    """Return held-out problems with their first sampled answers, before and after.
+    """Return held-out problems with their first sampled answers before and after training.
 
     Those that were wrong before and are right after come first: they show what was learned.
     """
@@ -199,7 +199,7 @@ def _notes(prepared: Prepared) -> Sequence[str]:
 
 
 class _Clock:
-    """Wall time by stage."""
+    """Clock that adds up the wall seconds of each stage of a demonstration."""
 
     def __init__(self) -> None:
         self.launch_times: dict[str, float] = {}

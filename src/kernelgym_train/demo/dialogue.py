@@ -1,11 +1,10 @@
-"""The demonstration's answers, short, and the feedback that labels get.
+"""The demonstration's answers in a short form, and the feedback that a label implies.
 
-Contract: pure text. `compact` keeps what a module computes and drops what a small model would pay
-tokens for; `told` makes a feedback from a label alone. The model reads the short prompt
-(`kernelgym.prompts.short`), in the warm start as in episodes, or it would read in training what it
-never read before.
+Contract: pure text. `compact` keeps the code of a module that computes, and drops text that would
+only cost a small model tokens; `told` makes feedback from a label alone. In the warm start the
+model reads the short prompt (`kernelgym.prompts.short`), as it does in episodes.
 
-Nothing here judges, and what a label's feedback says is true only if the label is.
+Nothing is judged here: the feedback is true only if the label is.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MISSPELT = re.compile(r"tl\.store\(.*, (result_\w+)")
 
 
 def compact(source: str) -> str:
-    """Return a module without blank lines, docstrings and constructors that hold nothing.
+    """Return a module without blank lines, docstrings and constructors that store nothing.
 
     Functions around a kernel lose what their names say of the operator, and the suite's four
     vocabularies become one: with fewer ways to write the same kernel, a short training meets the
@@ -50,12 +49,12 @@ def compact(source: str) -> str:
 
 
 def line_count(source: str) -> int:
-    """Return how many lines `compact` leaves of a module, without writing them."""
+    """Return the number of lines that `compact` would leave of a module, without writing them."""
     return bare(source).count("\n")
 
 
 def _count_renamed(module: str) -> str:
-    """Return a module in which a count is not called as an accumulator elsewhere is."""
+    """Return a module whose element count is not named like an accumulator of other kernels."""
     return re.sub(r"\btotal\b", "n_elements", module) if _COUNT.search(module) else module
 
 
@@ -71,21 +70,21 @@ def _renamed(word: re.Match[str]) -> str:
 
 
 def answer_of(source: str) -> str:
-    """Return an answer that holds a module."""
+    """Return the text of a model's answer that holds a module."""
     return f"<KERNEL>\n{compact(source)}</KERNEL>"
 
 
 def told(answer: str, status: Status, device: str = "cpu") -> Feedback:
-    """Return the feedback that an answer's label gets, at the level ``minimal``.
+    """Return the feedback, at the level ``minimal``, on an answer with a given label.
 
-    Only what the label decides is in it: `kernelgym.prompts.short.brief` makes of it what it makes
-    of the judge's.
+    It holds only facts that the label decides. `kernelgym.prompts.short.brief` gives the same text
+    for it as for the judge's own feedback.
 
     Args:
-        answer: A text with a broken kernel, as `answer_of` returns it.
-        status: Its label: ``wrong``, or ``runtime_error`` for a name that does not exist or, on the
-            CPU, an access beyond a tensor's end.
-        device: What judges; Triton compiles for a GPU, and is interpreted on the CPU.
+        answer: Text with a broken kernel, as `answer_of` returns it.
+        status: Label of the answer: ``wrong``, or ``runtime_error`` for a name that does not exist
+            or, on the CPU, an access beyond a tensor's end.
+        device: Device that judges; Triton compiles for a GPU, and is interpreted on the CPU.
 
     Raises:
         ValueError: If the label decides no feedback.
@@ -101,7 +100,7 @@ def told(answer: str, status: Status, device: str = "cpu") -> Feedback:
 
 
 def _message(answer: str, device: str) -> str:
-    """Return what the judge says of a kernel that fails on a device; empty if nobody can know."""
+    """Return the judge's message for a kernel that fails on a device; empty if unknown."""
     missing = _MISSPELT.search(answer)
     if device != "cpu":
         where = f"    {missing[0]}\n    ^\n" if missing else ""

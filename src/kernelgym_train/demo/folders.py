@@ -1,11 +1,11 @@
-"""The demonstration's problems as folders, suites of any run.
+"""Problems of the demonstration as folders of files, which any run can use as a suite.
 
-Contract: `problems/practice/` holds what is trained on, and `problems/<table>/` each held-out
-table: a file a problem in `level1/`, `level2/`, byte for byte the source that the demonstration
-plays, so that digests are the same. The folder appears whole or not at all.
+Contract: `problems/practice/` holds the problems that are trained on, and `problems/<table>/` each
+held-out table: a file for each problem in `level1/` or `level2/`, byte for byte the source that the
+demonstration plays, so that digests are the same. The folder is written whole or not at all.
 
 Such a folder is no part of the Synthetic suite: ids are the folder's (`practice/L2/67_abs_sum`),
-families are not told, and sizes are found by running each reference on torch's ``meta`` device.
+families are unknown, and sizes are found by running each reference on torch's ``meta`` device.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 from kernelgym.types import Problem
 
 PRACTICE = "practice"
-"""Name of the folder of problems that are trained on."""
+"""Name of the folder with the problems that the model is trained on."""
 
 
 def write_problems(folder: Path, folders: Mapping[str, Sequence[Problem]]) -> None:
-    """Write folders of problems, unless they are there already.
+    """Write problems as folders of files; do nothing if the target folder exists already.
 
     Args:
-        folder: Where they go, such as ``runs/demo/problems``.
-        folders: Problems by the name of their folder, which is not made if there is none; names are
-            unique within a level.
+        folder: Target folder, such as ``runs/demo/problems``.
+        folders: Problems by the name of their folder, which is not made for an empty list; names
+            of problems are unique within a level.
     """
     if folder.exists():
         return

@@ -1,8 +1,8 @@
-"""Held-out problems played by a policy and scored table by table.
+"""Plays held-out problems by a policy, and scores the episodes table by table.
 
-Contract: the same seed, policy and verdicts give the same scores. The loop, the observer and the
-rules are those of training; what samples is a backend's, or a model in this process (`policy_of`).
-Nothing of it is changed, and the judge is the caller's.
+Contract: the same seed, policy and verdicts give the same scores. Turn loop, observer and rules are
+those of training; answers come from a backend, or from a model in this process (`policy_of`). The
+policy is not changed, and the caller owns the judge.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HeldOut:
 
 
 def policy_of(model: Any, tokenizer: Any, batch: int = 128) -> PolicyFor:
-    """Return a policy that samples with a model of transformers.
+    """Return a policy that samples with a model of transformers in this process.
 
     Args:
         model: The model, with or without an adapter.

@@ -1,9 +1,8 @@
-"""Learning on the demonstration's problems: the project's own steps, credit and backend.
+"""Training on the demonstration's problems, by the project's own steps, credit and backends.
 
-Contract: what is learned goes the way of every run: `kernelgym_train.rollout.play.play`, credit,
-the backend that the configuration names. Only problems and rules come from here rather than from a
-configuration, so the run's folder is read like any other, but `--resume` of the command does not
-know its problems.
+Contract: training takes the way of every run: `kernelgym_train.rollout.play.play`, credit, and the
+backend that the configuration names. Problems and rules are given here, not by the configuration,
+so the run's folder can be read like any other, but `kernelgym-train --resume` cannot continue it.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def learning_config(
     *,
     backend: str = "trl",
 ) -> Config:
-    """Return the configuration of a demonstration's run.
+    """Return the configuration of a demonstration's training run.
 
     Args:
         model: Folder of the warm-started model.
@@ -62,7 +61,7 @@ def learning_config(
 
 
 def dialogue_observer(config: Config, judge: Evaluator, tokenizer: Any) -> Observer:
-    """Return what the model reads, under the judge's own rules, counted in its own tokens."""
+    """Return the observer that writes a demonstration's short prompts and counts their tokens."""
     can = judge.capabilities
     observer = training_observer(config, can.device, TokenCounter(tokenizer))
     return dataclasses.replace(observer, ruleset=can.ruleset)

@@ -15,7 +15,7 @@ from kernelgym.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """Sizes of a Qwen3.
+    """Sizes of the demonstration's model, a Qwen3.
 
     Raises:
         UsageError: If one is below 1, or heads do not divide.
@@ -28,11 +28,11 @@ class ModelSize:
     key_value_heads: int
     feed_forward: int
     context: int
-    """Most tokens of a prompt and its answer together."""
+    """Largest number of tokens of a prompt and its answer together."""
 
     def __post_init__(self) -> None:
         if min(getattr(self, name) for name in self.__slots__) < 1:
-            raise UsageError(f"the sizes of a model are at least 1, got {self}")
+            raise UsageError(f"every size of a model must be at least 1, got {self}")
         if self.hidden % (2 * self.heads) or self.heads % self.key_value_heads:
             raise UsageError(
                 "hidden must be a multiple of twice the heads, and heads one of key_value_heads; "
@@ -78,5 +78,5 @@ def build_model(
 
 
 def parameter_count(model: Any) -> int:
-    """Return how many weights a model has."""
+    """Return the number of weights of a model."""
     return sum(weight.numel() for weight in model.parameters())

@@ -31,23 +31,24 @@ _WARM = FitRule(epochs=3, batch_tokens=1024)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every number of a demonstration."""
+    """Numbers that fix a demonstration: problems, model, fitting, learning and evaluation."""
 
     scope: Scope = PLAIN_SCOPE
     answers: int = 3400
-    """Noisy answers of the warm start; see `kernelgym_train.demo.corpus.evenly`."""
+    """Number of noisy answers that the warm start learns from; see
+    `kernelgym_train.demo.corpus.evenly`."""
     repairs: int = 800
-    """Problems of the warm start that a second turn is asked for."""
+    """Number of warm-start problems for which second answers, which repair a first, are written."""
     vocabulary: int = 1000
     size: ModelSize = SMALL
     fit: FitRule = _WARM
-    """Rule by which the warm start is fitted."""
+    """Rule of the supervised fitting in the warm start."""
     settings: tuple[str, ...] = ()
-    """Settings of the learning, over those of `kernelgym_train.demo.settings`."""
+    """Settings of the training, which replace those of `kernelgym_train.demo.settings`."""
     local_settings: tuple[str, ...] = ()
-    """Further settings for a model in this process."""
+    """Further settings if the model is in this process."""
     backend: str = "trl"
-    """Backend that samples and learns."""
+    """Name of the backend that samples answers and trains the model."""
     steps: int = 22
     max_new_tokens: int = 75
     held_out: Mapping[str, int] = field(
@@ -58,22 +59,23 @@ class Plan:
             "unseen_operator": 2,
         }
     )
-    """Most problems of each table; the fields of `kernelgym_train.demo.splits.Splits`."""
+    """Largest number of held-out problems by table; tables are fields of
+    `kernelgym_train.demo.splits.Splits`."""
     samples: int = 8
-    """Sampled episodes of each held-out problem."""
+    """Number of sampled episodes of each held-out problem."""
     batch: int = 128
-    """Most answers of one generation of a model in this process."""
+    """Largest number of answers that a model in this process generates together."""
 
     @property
     def start_digest(self) -> str:
-        """A digest of what decides problems and warm-started model."""
+        """Return the digest of the settings that decide the problems and the warm-started model."""
         values = dataclasses.asdict(self)
         deciding = {name: values[name] for name in _DECIDE_THE_START}
         return text_digest(json.dumps(deciding, sort_keys=True, default=sorted))
 
 
 def on_backend(plan: Plan, backend: str, settings: Iterable[str] = ()) -> Plan:
-    """Return a plan whose learning another backend does.
+    """Return this plan with another training backend.
 
     Args:
         plan: Another plan; problems and warm-started model stay as they are.

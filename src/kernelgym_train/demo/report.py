@@ -24,7 +24,7 @@ _MOST_FAILURES = 10
 
 
 def score_rows(before: Scores, after: Scores) -> Iterator[tuple[str, str, str]]:
-    """Yield what is measured, before and after training; rates with their 95 % interval."""
+    """Yield the rows of the report: each number before and after training, rates with intervals."""
     yield "right, sampled", _told(before.sampled), _told(after.sampled)
     yield "right, greedy", _told(before.greedy), _told(after.greedy)
     for k in sorted(before.pass_at.keys() | after.pass_at.keys()):
@@ -40,7 +40,7 @@ def score_rows(before: Scores, after: Scores) -> Iterator[tuple[str, str, str]]:
 
 
 def text_table(shown: Demonstration) -> str:
-    """Return what happened in a sentence, then the tables, for a terminal."""
+    """Return the report for a terminal: a sentence on the result, then the tables."""
     parts = [headline(shown), ""]
     for name, before in shown.before.items():
         if told := _nothing_right(name, before, shown.after[name]):
@@ -77,7 +77,7 @@ def html_page(shown: Demonstration) -> str:
 
 
 def headline(shown: Demonstration) -> str:
-    """Return one sentence: what became of first answers to held-out problems."""
+    """Return a sentence that compares held-out first answers before and after training."""
     for name, before in shown.before.items():
         one, two = before.sampled, shown.after[name].sampled
         if one is None or two is None:
@@ -98,7 +98,7 @@ def headline(shown: Demonstration) -> str:
 
 
 def _nothing_right(name: str, before: Scores, after: Scores) -> str:
-    """Return a line in place of a table in which no answer is right; empty if one is."""
+    """Return a sentence in place of a table if no answer in it is right; empty otherwise."""
     sides = (before, after)
     rates = [rate for s in sides for rate in (s.sampled, s.greedy, s.within, *s.pass_at.values())]
     if any(rate is not None and rate.value > 0 for rate in rates):
@@ -114,7 +114,7 @@ def _told(rate: RateEstimate | None) -> str:
 
 
 def _reached(shown: Demonstration) -> tuple[str, int, RateEstimate] | None:
-    """Return the first table, the most tries, and what was solved in so many before training."""
+    """Return the first table, its largest k, and its pass@k before training; None if k is 1."""
     for table, before in shown.before.items():
         most = max(before.pass_at, default=1)
         return (table, most, before.pass_at[most]) if most > 1 else None
@@ -122,7 +122,7 @@ def _reached(shown: Demonstration) -> tuple[str, int, RateEstimate] | None:
 
 
 def _failures(before: Scores, after: Scores) -> dict[str, tuple[float, float]]:
-    """Return the shares of what became of answers, the most frequent first."""
+    """Return the share of answers of each kind before and after training, right ones first."""
     names = before.failures.keys() | after.failures.keys()
     found = {
         name: (

@@ -1,4 +1,4 @@
-"""Results of a learning demonstration as data, for its table, its report and the benchmark.
+"""Results of a learning demonstration as data, for its tables, its report and the benchmark.
 
 Contract: records of numbers and texts; `as_data` gives plain JSON, rates with their intervals.
 Nothing is measured or drawn here.
@@ -27,12 +27,12 @@ CURVES = {
     "seconds of the judge": "time/judge_s",
     "seconds of the optimiser": "time/train_s",
 }
-"""Curves of a run's steps, by title, and the metric of each."""
+"""Metrics of a run's steps that the report draws, by the title of the curve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """One held-out problem with what the model answered it."""
+    """One held-out problem, with the model's answers to it before and after training."""
 
     problem: str
     question: str
@@ -44,25 +44,25 @@ class Specimen:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """One demonstration: a model before and after training, on problems held out."""
+    """Result of a demonstration: a model's held-out scores before and after training."""
 
     title: str
     seed: int
     facts: Mapping[str, str]
     """Facts about model, data, judge and machine: short texts by name."""
     before: Mapping[str, Scores]
-    """Scores before training, by table; the headline tells the first table's."""
+    """Scores before training, by table; the report's headline is about the first table."""
     after: Mapping[str, Scores]
     """Scores after training, by table."""
     curves: Mapping[str, Sequence[float]]
-    """Values of each step by the curve's name; see `CURVES`."""
+    """Values by step of each curve of `CURVES`."""
     seconds: Mapping[str, float]
     """Wall time by stage, in order."""
     notes: Sequence[str] = ()
-    """Sentences beside the numbers."""
+    """Sentences that the report shows beside the numbers."""
     specimens: Sequence[Specimen] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further figures, for the JSON file."""
+    """Further figures, which only the JSON file has."""
 
 
 def as_data(record: Any) -> Any:
@@ -71,7 +71,7 @@ def as_data(record: Any) -> Any:
 
 
 def curves_of(run: Path) -> dict[str, list[float]]:
-    """Return what a run's metrics.jsonl holds of `CURVES`; a step without a number repeats."""
+    """Return a run's curves of `CURVES` from metrics.jsonl; a missing value repeats the last."""
     path = run / "metrics.jsonl"
     rows = [row for _, row in read_lines(path)] if path.exists() else []
     found: dict[str, list[float]] = {}

@@ -22,7 +22,7 @@ from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout
 
 PASS_AT = (1, 4, 16)
-"""Values of k."""
+"""Values of k in pass@k."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Scores:
     parsed: RateEstimate | None
     """Share of first answers that hold a kernel."""
     failures: Mapping[str, int]
-    """Number of first answers by kind of failure; see `failure_of`."""
+    """Number of first answers of each kind: right, or the kind of failure; see `failure_of`."""
     tokens_per_answer: float
     """Mean number of tokens of a first answer."""
 
@@ -58,7 +58,7 @@ class Scores:
 def scores_of(
     sampled: Iterable[Rollout], greedy: Iterable[Rollout] = (), *, pass_at: Sequence[int] = PASS_AT
 ) -> Scores:
-    """Return what episodes on one table's problems came to."""
+    """Return the scores of the episodes on one table's problems."""
     sampled = [rollout for rollout in sampled if counts(rollout)]
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for rollout in sampled:

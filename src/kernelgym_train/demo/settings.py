@@ -19,7 +19,7 @@ SETTINGS = (
     *("run.save_every=1000", "judge.workers=2", "judge.cache=false", "evaluation.every=0"),
     "logging.histograms_every=0",
 )
-"""Settings for every backend."""
+"""Settings that every backend gets, as ``key.path=value``."""
 BY_BACKEND: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "trl": (
@@ -32,6 +32,6 @@ BY_BACKEND: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
     }
 )
-"""Additional settings by the backend's name."""
+"""Settings beside `SETTINGS` that only one backend gets, by the backend's name."""
 LOCAL = ("trl",)
-"""Backends whose model is in this process."""
+"""Names of the backends whose model is in this process."""

@@ -1,13 +1,14 @@
-"""The problems of the demonstration: warm start, RL, and held-out tables, apart by canonical form.
+"""Problems of the demonstration: warm start, RL and held-out tables, distinct by canonical form.
 
-Contract: a function of the seed. The parts are the Synthetic suite's own, so no two share a
-canonical form; a seed decides which problems are drawn and which operator nobody sees. What is held
-out is held out for one reason a table: `compositions` are chains of operators that the warm start
-shows in other chains, `shapes` single operators that it shows on other kinds of shape, `composed`
-holds the operator that it shows in wrong forms only, and `unseen_operator` is expected to fail,
-since its operator occurs nowhere else.
+Contract: the seed decides which problems are drawn and which operator is withheld. The parts are
+those of the Synthetic suite, so no two share a canonical form. Each held-out table tests one thing:
 
-Whether a kernel for a problem is short enough for the model is not looked at.
+- `compositions`: chains of operators that the warm start shows in other chains;
+- `shapes`: single operators that the warm start shows on other kinds of shape;
+- `composed`: the operator of which the warm start shows only wrong kernels;
+- `unseen_operator`: an operator that occurs nowhere else, on which the model is expected to fail.
+
+Not covered: whether a kernel for a problem is short enough for the model.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ FAMILIES = (
     "chain_reduction",
     "chain_softmax",
 )
-"""Families of the suite whose kernels are short; between them, every skeleton but that of dots."""
+"""Families of the Synthetic suite whose kernels are short; matrix products are not among them."""
 PLAIN_FAMILIES = tuple(sorted({*FAMILIES} - {"norm", "chain_softmax"}))
-"""Without norms and chains that end in a softmax, whose kernels are the longest."""
+"""Families of `FAMILIES` without norms and chains that end in a softmax, whose kernels are the
+longest."""
 COMPOSED = "silu"
-"""The operator whose right form the warm start never shows; x * sigmoid(x) makes it."""
+"""Operator of which the warm start never shows a right kernel; training can find it as x *
+sigmoid(x)."""
 PLAIN_OPERATORS = frozenset(
     {
         *("floor", "sigmoid", "silu", "gelu", "abs", "square", "sin", "exp", "softsign"),
@@ -46,7 +49,7 @@ PLAIN_OPERATORS = frozenset(
 """Operators that a model trained in minutes can learn to compose: those without constants of their
 own (``floor`` is relu's canonical name)."""
 UNSEEN = ("elu", "gelu_tanh", "hardswish", "mish", "softplus", "softsign")
-"""Operators of which a seed holds one back: nothing else of the demonstration needs them."""
+"""Operators of which the seed withholds one from training; no other problem needs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +57,21 @@ class Splits:
     """The problems of one demonstration; no two fields share a canonical form."""
 
     warmstart: tuple[Problem, ...]
-    """Problems of the warm start's answers."""
+    """Problems whose noisy answers the warm start learns from."""
     rl: tuple[Problem, ...]
-    """Problems that are trained on with the judge's rewards."""
+    """Problems on which the model is trained with the judge's rewards."""
     compositions: tuple[Problem, ...]
-    """Held out: chains of seen operators, one per canonical form."""
+    """Held-out chains of operators that training shows in other chains, one per canonical form."""
     shapes: tuple[Problem, ...]
-    """Held out: single operators on kinds of shape unseen for them, one per canonical form."""
+    """Held-out single operators on kinds of shape that training does not show, one per canonical
+    form."""
     composed: tuple[Problem, ...]
-    """Held out: whatever else holds `COMPOSED`, one per canonical form."""
+    """Held-out problems with the operator `COMPOSED`, one per canonical form."""
     unseen_operator: tuple[Problem, ...]
-    """Held out and expected to fail: whatever holds `withheld`, one per canonical form."""
+    """Held-out problems with the operator `withheld`, on which the model is expected to fail, one
+    per canonical form."""
     withheld: str
-    """The operator that occurs in no other field."""
+    """Operator that occurs only in the problems of `unseen_operator`."""
 
 
 def operators_of(problem: Problem) -> frozenset[str]:
@@ -85,26 +90,27 @@ def _operators_in(form: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which problems of the suite a demonstration is about."""
+    """Rule that selects problems of the Synthetic suite for a demonstration."""
 
     listed: int = 600
-    """Single operators that are looked through."""
+    """Number of problems with a single operator, at each level, that are examined."""
     chains: int | None = None
-    """Chains that are; None for as many as `listed`."""
+    """Number of chains of operators that are examined; None for as many as `listed`."""
     families: Collection[str] = FAMILIES
-    """Problems of other families are left out."""
+    """Names of families; problems of other families are left out."""
     operators: Collection[str] | None = None
-    """Problems with others are left out, but for the one held back; None for all."""
+    """Names of allowed operators, beside the withheld one; None allows all."""
     operands: int | None = None
-    """Most tensors that a problem takes beside the first; None for any number."""
+    """Largest number of tensors that a problem takes beside the first; None for any number."""
     longest: int = 3
-    """Most operators of a chain, its tail included; longer ones make long kernels."""
+    """Largest number of operators in a chain, a final reduction or softmax included; long chains
+    make long kernels."""
     longest_shown: int | None = None
-    """The same of the warm start's, None for the same number: longer chains show in more places
-    what follows on what."""
+    """Largest number of operators in a chain of the warm start; `longest` if None. Longer chains
+    show more pairs of neighbouring operators."""
 
     def longest_in(self, part: str) -> int:
-        """Return the most operators of a chain in one of the suite's parts."""
+        """Return the largest number of operators in a chain of one of the suite's parts."""
         if part == "warmstart" and self.longest_shown is not None:
             return self.longest_shown
         return self.longest
@@ -114,11 +120,11 @@ def draw_splits(seed: int = 0, scope: Scope | None = None) -> Splits:
     """Draw the problems of one demonstration.
 
     Args:
-        seed: Decides which problems are drawn, and which operator is held back.
-        scope: What they are drawn from; `Scope`'s defaults if None.
+        seed: Seed that decides which problems are drawn, and which operator is withheld.
+        scope: Rule that selects the problems; `Scope`'s defaults if None.
 
     Raises:
-        UsageError: If so few are listed that a part would be empty.
+        UsageError: If `scope.listed` is so small that a part would be empty.
     """
     scope = Scope() if scope is None else scope
     withheld = random.Random(f"demo/withheld/{seed}").choice(UNSEEN)
@@ -165,15 +171,15 @@ def draw_splits(seed: int = 0, scope: Scope | None = None) -> Splits:
     for name in ("warmstart", "rl", "compositions", "shapes", "unseen_operator"):
         if not getattr(found, name):
             raise UsageError(
-                f"{scope.listed} problems of each level leave nothing for {name}; "
-                "list more, 300 or so"
+                f"the first {scope.listed} problems of each level hold none for {name}; "
+                "raise Scope.listed, to about 300"
             )
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Formed:
-    """A problem and its canonical form, which takes as long to find out as the problem itself."""
+    """A problem with its canonical form, which is kept because it is expensive to compute."""
 
     problem: Problem
     form: str
@@ -184,12 +190,12 @@ class _Formed:
 
     @property
     def operands(self) -> int:
-        """Tensors beside the first: ``add:full`` takes one, ``sum`` none."""
+        """Number of tensors that the problem takes beside the first: 1 for ``add:full``."""
         return self.form.partition(" | ")[0].count(":")
 
 
 def _by_part(suite: SyntheticSuite, level: int, scope: Scope) -> dict[str, list[_Formed]]:
-    """Return the problems of a level that are looked through, by the suite's part."""
+    """Return the examined problems of a level, by part of the suite."""
     found: dict[str, list[_Formed]] = {}
     if level == 1:
         listed = suite.problems(level=1, ids=f"1-{scope.listed}")

@@ -1,9 +1,9 @@
 """The stages of a demonstration: prepare a warm-started model, and play held-out problems.
 
-Contract: a stage is a function of plan, seed and what came before. `prepare` keeps model and
-tokenizer in ``start/`` of a folder and the problems in ``problems/``, writes
-``start/prepared.json`` last, and finds it there again: all that learns from a seed begins with that
-model.
+Contract: plan, seed and the earlier stages decide each stage. `prepare` keeps model and tokenizer
+in ``start/`` of a folder and the problems in ``problems/``, and writes ``start/prepared.json``
+last. A second call finds that file and returns the same model, so all training runs of one seed
+begin with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NEVER_SHOWN = ("composed", "unseen_operator")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Prepared start of a demonstration, from which all that learns from one seed begins."""
+    """Prepared start of a demonstration: problems, and a warm-started model."""
 
     plan: Plan
     seed: int
@@ -52,11 +52,11 @@ class Prepared:
     """Folder of the demonstration; the model is in ``start/``."""
     splits: Splits
     about: Mapping[str, Any]
-    """Numbers of the warm start: problems, answers, tokens, seconds."""
+    """Numbers on the warm start: problems, answers, tokens, seconds."""
 
     @cached_property
     def tables(self) -> dict[str, tuple[Problem, ...]]:
-        """The held-out problems by table, those that have short answers, as many as planned.
+        """Held-out problems by table, those with short right answers, as many as planned.
 
         Problems with operators that the warm start never showed take more tokens; they are asked
         all the same.
@@ -69,7 +69,7 @@ class Prepared:
 
     @cached_property
     def practice(self) -> tuple[Problem, ...]:
-        """The problems that are trained on with rewards."""
+        """Problems that the model is trained on with the judge's rewards."""
         return tuple(filter(self._has_short_answers, self.splits.rl))
 
     def _has_short_answers(self, problem: Problem) -> bool:
@@ -155,12 +155,12 @@ def _write_problems(prepared: Prepared) -> None:
 
 
 def config_of(prepared: Prepared, name: str, overrides: tuple[str, ...] = ()) -> Config:
-    """Return the configuration of an arm's run, whose folder is called `name`."""
+    """Return the configuration of a training run that begins with the prepared model."""
     return _config(prepared.folder, prepared.plan, prepared.seed, name, overrides)
 
 
 def check_backend(folder: Path, plan: Plan, seed: int) -> None:
-    """Refuse a plan whose backend cannot begin with the prepared model.
+    """Refuse a plan whose backend cannot train the prepared model.
 
     Raises:
         UsageError: If it lacks a package or does not have the model, or if there is none yet that
@@ -203,7 +203,7 @@ def open_judge(workers: int = 2, rules: str | Ruleset = RULES) -> LocalEvaluator
 
 
 def warm_up(judge: LocalEvaluator) -> Thread:
-    """Have a judge start all of its workers, beside what goes on; the thread ends when they have.
+    """Start all workers of a judge in a background thread, by one kernel for each.
 
     They import what judging needs, which takes seconds, and judge a kernel each.
     """
@@ -222,7 +222,7 @@ def warm_up(judge: LocalEvaluator) -> Thread:
 def evaluate_tables(
     prepared: Prepared, judge: Evaluator, policy: PolicyFor | None = None
 ) -> dict[str, HeldOut]:
-    """Play the held-out problems.
+    """Play the held-out problems with a policy, and return scores and episodes by table.
 
     Args:
         prepared: Prepared start of the demonstration.

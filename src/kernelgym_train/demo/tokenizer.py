@@ -1,14 +1,14 @@
-"""Phrase-level tokens for the demonstration's model: most lines are one token, no operator's is.
+"""Tokenizer of the demonstration's model: most lines are one token, but no line of an operator is.
 
-Contract: trained on the warm start's texts alone; any text encodes and decodes to itself, byte by
-byte where nothing longer is known. A token never reaches across a line break, and the line of an
-operator (see `holds_operator`) is never one token: what is assigned to, the operator and what it is
-applied to are apart, so that a model composes them. What comes back is a tokenizer of transformers
-with a chat template, a padding token and one that ends an answer.
+Contract: it is trained on the warm start's texts alone. Any text encodes and decodes to itself,
+byte by byte where no longer token fits. No token crosses a line break. The line of an operator (see
+`holds_operator`) is never one token: its target, operator and operands are tokens of their own, so
+that a model learns to compose them. The result is a tokenizer of transformers with a chat template,
+a padding token and a token that ends an answer.
 
-With the default size most of what it was trained on stays within `MODULE_TOKENS` an answer and
-`PROMPT_TOKENS` a question; `within_budget` drops the rest, and `is_answerable` finds out problems
-that have none but longer answers. Other texts may take more.
+With the default size, most of the training texts take at most `MODULE_TOKENS` an answer and
+`PROMPT_TOKENS` a question; `within_budget` drops the others, and `is_answerable` finds problems
+whose answers are all longer. Other texts may take more.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ from kernelgym_train.demo.dialogue import answer_of
 from kernelgym_train.rollout.huggingface_policy import ChatText
 
 MODULE_TOKENS = 60
-"""Most tokens of an answer."""
+"""Largest number of tokens of an answer's module."""
 PROMPT_TOKENS = 80
-"""Most tokens of a first question, the chat template's included."""
+"""Largest number of tokens of a problem's first prompt, the chat template included."""
 VOCABULARY = 3000
-"""Default of the most tokens there may be."""
+"""Default of the largest number of tokens in the vocabulary."""
 
 _PIECES = 8
-"""Tokens beyond bytes for each one that is a piece of text outside all phrases."""
+"""Number of tokens in the vocabulary, beside the bytes, for each token of text outside of
+phrases."""
 _OFTEN = 2
-"""Least occurrences of a phrase in different texts."""
+"""Smallest number of different texts in which a phrase must occur to become a token."""
 _STYLES = 16
-"""So many are looked at for a short answer."""
+"""Number of styles that are tried for a short right answer."""
 _SPECIAL = ("<pad>", "<|im_end|>", "<|im_start|>")
 _TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
@@ -75,7 +76,7 @@ _WORDS = r" ?\w+| ?[^\s\w]+|\n *|\s+"
 
 
 def holds_operator(line: str) -> bool:
-    """Return whether a line of a module computes something: an operator or a reduction."""
+    """Return True if a line of a module computes something: an operator or a reduction."""
     return re.match(_TARGET, line) is not None
 
 
@@ -92,7 +93,7 @@ def texts_of(examples: Iterable[Example]) -> tuple[str, ...]:
 def train_tokenizer(
     examples: Iterable[Example], size: int = VOCABULARY, *, words: bool = False
 ) -> Any:
-    """Return a tokenizer of transformers, trained on the warm start.
+    """Return a tokenizer of transformers, trained on the texts of the warm start.
 
     Args:
         examples: The warm start's; nothing of other parts belongs here.
@@ -148,7 +149,7 @@ def train_tokenizer(
 
 
 def _with_phrases(core: Any, texts: Sequence[str], size: int) -> Any:
-    """Return a tokenizer's model with the most frequent phrases as tokens, up to a size."""
+    """Return a tokenizer's model that has the most frequent phrases as tokens, up to `size`."""
     from tokenizers import models
 
     learned = json.loads(core.to_str())["model"]
@@ -172,7 +173,7 @@ def is_answerable(
     module_tokens: int = MODULE_TOKENS,
     prompt_tokens: int = PROMPT_TOKENS,
 ) -> bool:
-    """Return whether a problem's question, and a right answer to it, are short enough."""
+    """Return True if a problem's first prompt and a right answer are short enough."""
     if len(ChatText(tokenizer).prompt(question(problem))[0]) > prompt_tokens:
         return False
     sources = (solve(problem, style_seed=style).source for style in range(_STYLES))
@@ -186,7 +187,7 @@ def within_budget(
     module_tokens: int = MODULE_TOKENS,
     prompt_tokens: int = PROMPT_TOKENS,
 ) -> tuple[Example, ...]:
-    """Return the examples whose answer and first question are short enough, in their order."""
+    """Return the examples whose answer and first prompt are short enough, in order."""
     asks = ChatText(tokenizer)
     return tuple(
         example

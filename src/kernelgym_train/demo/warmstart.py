@@ -1,11 +1,11 @@
-"""Supervised fitting of a model on `Example`s: the warm start, and the baselines that fit answers.
+"""Supervised fitting of a model on `Example`s, for the warm start and for baselines.
 
-Contract: the loss is on the tokens of answers alone, their end included; what is read before them
-is rendered as in episodes. Batches hold examples of a like length, up to so many tokens with the
-padding, in an order drawn anew for every epoch. On one machine and without a limit of time, model,
-examples, rule and seed decide every weight; with one, the machine's speed does, too.
+Contract: the loss is taken over the tokens of answers, their end included; prompts are rendered as
+in episodes. A batch holds examples of similar length, up to a number of tokens with the padding;
+each epoch has a new order. Without a time limit, model, examples, rule and seed decide every weight
+on one machine; with a limit, the machine's speed does, too.
 
-The model is changed in place, on the device it is on. Nothing is judged.
+The model is changed in place, on its device. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ _MUON = 4.0  # its rate, in AdamW's
 
 @dataclass(frozen=True, slots=True)
 class FitRule:
-    """How a model is fitted.
+    """Rule of a supervised fitting: epochs, time limit, learning rate and batch size.
 
     Raises:
         UsageError: If a number is out of range.
     """
 
     epochs: int = 8
-    """Most times that every example is read."""
+    """Largest number of epochs."""
     seconds: float = math.inf
     """Wall time after which no further batch is begun."""
     learning_rate: float = 3e-3
-    """The highest one; it rises from 0 and falls to a twentieth along a cosine. Embedding, output
-    layer and norms are fitted by AdamW, and the matrices between them by Muon at four times the
-    rate (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks")."""
+    """Peak of the learning rate, which rises from 0 and falls to a twentieth along a cosine.
+    Embedding, output layer and norms are fitted by AdamW, and the matrices between them by Muon at
+    four times the rate (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural
+    networks")."""
     batch_tokens: int = 3072
-    """Most tokens of a batch, padding included."""
+    """Largest number of tokens in a batch, padding included."""
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
-    """Gradients longer than this are cut to it."""
+    """Norm to which longer gradients are clipped."""
     half: bool = False
-    """Compute in bfloat16 where that is safe, on a GPU; the weights stay as they are."""
+    """Computation in bfloat16, on a GPU, where that is safe; the weights stay in fp32."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_tokens < 1:
@@ -60,12 +61,12 @@ class FitRule:
 
 @dataclass(frozen=True, slots=True)
 class FitProgress:
-    """How far a fitting is."""
+    """Progress of a supervised fitting."""
 
     batches: int
-    """Batches done."""
+    """Number of finished batches."""
     of: int
-    """Batches of all epochs."""
+    """Number of batches in all epochs."""
     loss: float
     """Loss of the last batch, in nats per token."""
     seconds: float
@@ -73,20 +74,20 @@ class FitProgress:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What a fitting came to."""
+    """Result of a supervised fitting."""
 
     epochs: float
-    """Epochs done; a part of the last one if time ran out."""
+    """Number of finished epochs, with a fraction if time ran out."""
     batches: int
     tokens: int
-    """Tokens that were learned from."""
+    """Number of answer tokens that the model was fitted on."""
     loss: float
-    """Mean over the last tenth of the batches, in nats per token."""
+    """Mean loss over the last tenth of the batches, in nats per token."""
     seconds: float
 
 
 def encode(text: ChatText, example: Example) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return an example's ids: what is read, and what is answered, its end included."""
+    """Return an example's token ids: those of the prompt, and those of the answer with its end."""
     read, _ = text.prompt(example.messages)
     answer = text.tokenizer(example.answer, add_special_tokens=False)["input_ids"]
     return read, (*answer, text.tokenizer.eos_token_id)
@@ -95,7 +96,7 @@ def encode(text: ChatText, example: Example) -> tuple[tuple[int, ...], tuple[int
 def batches_of(
     lengths: Sequence[int], batch_tokens: int, rng: random.Random
 ) -> Iterator[list[int]]:
-    """Yield the indices of every batch of one epoch.
+    """Yield the example indices of every batch of one epoch.
 
     Lengths are jittered before they are sorted, so that the same examples do not always meet.
     """
@@ -124,15 +125,15 @@ def fit(
     """Fit a model on answers.
 
     Args:
-        model: A causal language model of transformers, without an adapter.
-        tokenizer: Its tokenizer.
-        examples: What it learns; one that is there twice counts twice.
-        rule: How.
-        seed: Decides the order of the examples.
-        progress: Called after every batch.
+        model: Causal language model of transformers, without an adapter; it is changed in place.
+        tokenizer: Tokenizer of the model.
+        examples: Examples to fit; one that occurs twice counts twice.
+        rule: Rule of the fitting.
+        seed: Seed of the order of the examples.
+        progress: Function that is called after every batch.
 
     Raises:
-        UsageError: If there are no examples, or one is longer than the model's context.
+        UsageError: If `examples` is empty, or one is longer than the model's context.
     """
     text = ChatText(tokenizer)
     rows = [encode(text, example) for example in examples]
@@ -147,12 +148,12 @@ def fit_rows(
     seed: int = 0,
     progress: Callable[[FitProgress], None] | None = None,
 ) -> Fit:
-    """Fit a model on answers that are ids already, as `encode` returns them; see `fit`."""
+    """Fit a model on answers that are token ids, as `encode` returns them; see `fit`."""
     import torch
 
     rule = FitRule() if rule is None else rule
     if not rows:
-        raise UsageError("there are no examples to fit a model on")
+        raise UsageError("fitting a model needs at least one example, got none")
     lengths = [len(read) + len(answer) for read, answer in rows]
     if max(lengths) > model.config.max_position_embeddings:
         raise UsageError(
@@ -193,7 +194,7 @@ def fit_rows(
 
 
 def _optimisers(model: Any, rule: FitRule) -> tuple[Any, Any]:
-    """Return AdamW for what Muon is not made for, and Muon for the matrices inside the model."""
+    """Return AdamW for embedding, output layer and norms, and Muon for the matrices between."""
     import torch
 
     ends = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
@@ -208,7 +209,7 @@ def _optimisers(model: Any, rule: FitRule) -> tuple[Any, Any]:
 
 
 def _schedule(share: float) -> float:
-    """Return the learning rate at a share of the way, in parts of the highest."""
+    """Return the learning rate at a share of the training, as a fraction of its peak."""
     if share < _WARMUP:
         return (share + 0.002) / _WARMUP
     fallen = 0.5 * (1.0 + math.cos(math.pi * (share - _WARMUP) / (1.0 - _WARMUP)))
@@ -218,7 +219,7 @@ def _schedule(share: float) -> float:
 def _loss(
     model: Any, rows: Sequence[tuple[Sequence[int], Sequence[int]]], half: bool
 ) -> tuple[Any, int]:
-    """Return the mean loss over the answers' tokens, and how many those are."""
+    """Return the mean loss over the tokens of answers, and the number of these tokens."""
     import torch
 
     width = max(len(read) + len(answer) for read, answer in rows)

@@ -132,7 +132,7 @@ def test_key_of_an_episode_comes_back(problem: str, sample: int) -> None:
         ("", "cannot read .* another folder with --out"),
         ("[]", "holds no plan; restore"),
         ("{}", "a plan of version None and kind None"),
-        ('{"version": 1, "kind": "eval"}', "a plan that makes no sense: 'problems'"),
+        ('{"version": 1, "kind": "eval"}', "plan.json holds no valid plan: 'problems'"),
         ('{"version": 2, "kind": "eval"}', "a plan of version 2"),
     ],
 )

@@ -136,6 +136,6 @@ def test_damaged_answer_of_a_replayed_run_is_refused(tmp_path: Path) -> None:
     run(first, CountedPolicy())
     path = first / "generations.jsonl"
     path.write_text(path.read_text().replace('"text": "', '"text": 3, "other": "'))
-    with pytest.raises(UsageError, match="text and reasoning must be texts"):
+    with pytest.raises(UsageError, match="text and reasoning of an answer must be texts"):
         run(tmp_path / "second", f"replay:{first}")
     shutil.rmtree(tmp_path / "second")

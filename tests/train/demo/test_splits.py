@@ -110,7 +110,7 @@ def test_a_seed_gives_the_same_problems_and_another_gives_others() -> None:
 
 
 def test_too_few_problems_are_refused() -> None:
-    with pytest.raises(UsageError, match="list more"):
+    with pytest.raises(UsageError, match="raise Scope"):
         draw_splits(0, Scope(2))
 
 

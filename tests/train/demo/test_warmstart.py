@@ -106,7 +106,7 @@ def test_time_ends_a_fitting(examples: tuple[Example, ...], tokens: Any) -> None
 
 def test_what_cannot_be_fitted_is_refused(examples: tuple[Example, ...], tokens: Any) -> None:
     model = build_model(tokens, TINY)
-    with pytest.raises(UsageError, match="no examples"):
+    with pytest.raises(UsageError, match="at least one example"):
         fit(model, tokens, ())
     model.config.max_position_embeddings = 20
     with pytest.raises(UsageError, match="context ends at 20"):

@@ -103,7 +103,7 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
 
 
 def _looks_like(facts: Facts) -> str:
-    """Return words on the language that an answer seems to be written in; empty if unknown."""
+    """Return a hint at the language that an answer seems to be written in; empty if unknown."""
     marked = {name for function in facts.functions for name in function.kernel_in}
     # A function of Gluon is one of Triton's, too, and Gluon comes later.
     found = [name for name in reversed([*LANGUAGES]) if name in marked]
@@ -251,7 +251,7 @@ def hidden_work(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raise
 
 
 def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """A decorated kernel calls a plain Python function of the module, which no compiler takes."""
+    """Yield a finding for each plain Python function that a kernel calls: it cannot be compiled."""
     names, methods = _plain_functions(facts)
     for function in facts.functions:
         if not function.jitted or any(
@@ -282,7 +282,7 @@ def host_function(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
 
 
 def _plain_functions(facts: Facts) -> tuple[set[str], set[str]]:
-    """Return names of the module that are plain functions beyond doubt, and methods as called."""
+    """Return names of functions that are certainly plain Python, and those of methods as called."""
     bound = Counter(function.name for function in facts.functions if not function.owner)
     bound.update(node.name for node in facts.of(ast.ClassDef))
     bound.update(node.id for node in facts.of(ast.Name) if isinstance(node.ctx, ast.Store))
@@ -322,7 +322,7 @@ def dynamic_code(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rais
 
 
 def library_patch(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Something of an imported module is replaced; worse if it is a clock."""
+    """Yield a finding for each replaced attribute of an imported module; clocks count as worse."""
     targets: list[ast.expr] = []
     several: list[ast.Assign | ast.Delete] = [*facts.of(ast.Assign), *facts.of(ast.Delete)]
     for node in several:
@@ -342,7 +342,7 @@ def library_patch(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rai
 
 
 def frame_access(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Raised]:
-    """Yield a finding for each access to the frames of callers, or trace of them."""
+    """Yield a finding for each access to callers' stack frames and each use of a trace function."""
     for node in facts.of(ast.Attribute):
         name = facts.external(node)
         if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:

@@ -187,7 +187,7 @@ def without_comments(source: str) -> str:
 
 
 def _launches(function: Function) -> bool:
-    """True if it launches a Triton kernel, in the ``kernel[grid](...)`` form."""
+    """Return True if a call launches a Triton kernel, in the form ``kernel[grid](...)``."""
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
         for node in function.nodes
@@ -231,7 +231,7 @@ def _has_address(tree: ast.AST, keys: frozenset[str]) -> bool:
 
 
 def _returns_state(function: Function) -> Iterator[Raised]:
-    """Forward returns an attribute that forward itself has set."""
+    """Yield a finding for each attribute of the module that forward sets and then returns."""
     kept = {
         target.attr
         for node in function.nodes

@@ -26,8 +26,7 @@ _DECORATORS = {
     for name, entry in LANGUAGES.items()
     if (own := entry.own_kernel).decorator
 }
-"""Language, and pattern of the decorator's names, by the function that turns another into a
-kernel."""
+"""Language and pattern of the names of each decorator that turns a function into a kernel."""
 
 
 @dataclass(slots=True)

@@ -34,7 +34,8 @@ _Z = _NORMAL.inv_cdf(0.5 + _LEVEL / 2)
 _DOUBT = 2.0
 """Number of problems with both outcomes at which the estimated design effect has weight 1/2."""
 _T_OF_FEW = {1: 12.7062, 2: 4.3027}
-"""Student's quantile where the expansion below is off by more than 0.2 %."""
+"""Student's 97.5 % quantiles at few degrees of freedom, where the series in `student` is too
+inexact."""
 
 Array = NDArray[np.float64]
 
@@ -191,7 +192,7 @@ def bootstrap_interval(
 
 
 def _accelerated(drawn: Array, left_out: Array, whole: float) -> tuple[float, float]:
-    """Return the two ends, from sorted draws and the jackknife."""
+    """Return both ends of the accelerated bootstrap interval, from sorted draws and jackknife."""
     if not len(drawn):
         return whole, whole
     below = (np.searchsorted(drawn, whole, "left") + np.searchsorted(drawn, whole, "right")) / 2

@@ -55,7 +55,11 @@ def roofline_ms(
         UsageError: If the bandwidth is not positive, or anything is negative.
     """
     if not bytes_per_s > 0.0 or min(moved_bytes, operations, operations_per_s) < 0.0:
-        raise UsageError("a roofline needs a positive bandwidth, and nothing negative")
+        raise UsageError(
+            "a roofline needs a positive bandwidth and no negative number, "
+            "got {bytes_per_s} B/s, {moved_bytes} B, {operations} operations "
+            "at {operations_per_s}/s"
+        )
     computing = operations / operations_per_s if operations and operations_per_s else 0.0
     return 1000.0 * max(moved_bytes / bytes_per_s, computing)
 
@@ -169,7 +173,7 @@ def _mean(
     limits: Mapping[str, RooflineLimit],
     within: bool,
 ) -> RateEstimate | None:
-    """Return the mean of what is known of the timings of problems that have a limit."""
+    """Return the mean of a number over timings of problems with a limit; None if none is known."""
     clusters = []
     for problem, group in by_problem(outcomes).items():
         if problem in limits:

@@ -218,5 +218,5 @@ def _share(value: float, low: float, high: float, log: bool) -> float:
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
-    """Return a span that holds the values and 1."""
+    """Return the ends of an axis that holds all values and 1."""
     return min(*values, 0.8) / 1.15, max(*values, 1.25) * 1.15

@@ -161,7 +161,7 @@ def _logs(view: RunView) -> dict[str, float]:
 
 
 def _cells(view: RunView, identity: str, within: bool) -> Markup:
-    """Return a cell per sample: of its best turn, or of its first answer."""
+    """Return an HTML cell for each sample: the state of its best turn, or of its first answer."""
     cells = []
     for played in view.groups.get(identity, ()):
         state = state_of(view, played)

@@ -232,7 +232,7 @@ def _is_recorded(path: Path, judges: bool) -> bool:
 
 
 def _agree(plan: EvalPlan, evaluator: Evaluator) -> None:
-    """Refuse an evaluator whose ruleset or device is not the plan's."""
+    """Refuse an evaluator whose ruleset or device is not that of the eval run's plan."""
     can = evaluator.capabilities
     if can.ruleset.label != plan.ruleset or can.device != plan.device:
         raise UsageError(

@@ -140,7 +140,7 @@ class RunFolder:
             raise UsageError(f"{path}: the line of {tuple(key)} makes no sense: {error}") from None
 
     def verdict(self, key: AnswerKey, kernel: Kernel) -> Verdict | None:
-        """Return the valid verdict of an answer's kernel if it was on disk; else None.
+        """Return the valid verdict of an answer's kernel if it was on disk at the start; else None.
 
         Raises:
             UsageError: If its line is damaged.

@@ -1,4 +1,4 @@
-"""Forecast of a run: requests, tokens, US dollars, judge time, disk.
+"""Forecast of a run: requests, tokens, US dollars, judge time and disk space it will take.
 
 Contract: opens no connection and starts no process. Counts of requests are exact bounds. Tokens are
 estimates at four characters a token: first prompts are known, and a later prompt is bounded by the
@@ -177,7 +177,7 @@ def verdict_seconds() -> Mapping[tuple[str, str], tuple[float, str]]:
 def _there(
     folder: Path,
 ) -> tuple[dict[tuple[str, int], int], set[tuple[str, int]], list[float]]:
-    """Return what is on disk: answers by episode, ended episodes, and seconds of verdicts."""
+    """Return what is on disk: answers by episode, ended episodes, and judge seconds of verdicts."""
     answers: dict[tuple[str, int], int] = {}
     if (folder / GENERATIONS).exists():
         keys = {AnswerKey.of(row) for _, row in read_lines(folder / GENERATIONS)}

@@ -46,7 +46,10 @@ class AnswerKey(NamedTuple):
         """
         problem, sample, turn = row["problem"], row["sample"], row["turn"]
         if not (isinstance(problem, str) and type(sample) is int and type(turn) is int):
-            raise TypeError(f"problem, sample and turn are {problem!r}, {sample!r} and {turn!r}")
+            raise TypeError(
+                f"an answer's key is a text and two whole numbers, got {problem!r}, "
+                f"{sample!r} and {turn!r}"
+            )
         return cls(problem, sample, turn)
 
 
@@ -141,7 +144,7 @@ class Generation:
         names = {field.name for field in dataclasses.fields(cls)}
         known = {name: value for name, value in row.items() if name in names}
         if not isinstance(row["text"], str) or not isinstance(row.get("reasoning", ""), str):
-            raise TypeError("text and reasoning must be texts")
+            raise TypeError("text and reasoning of an answer must be texts")
         if (usage := known.get("usage")) is not None:
             counted = {field.name for field in dataclasses.fields(TokenUsage)}
             known["usage"] = TokenUsage(**{n: v for n, v in usage.items() if n in counted})

@@ -196,7 +196,7 @@ class OpenAIPolicy(EvalPolicy):
                 raise UnknownName("model", self.model, known, self._these)
 
     async def _is_unknown(self, client: Any) -> bool:
-        """Return True if the server says, within a while, that it has no such model."""
+        """Return True if the server answers in time that it does not have the model."""
         import httpx
 
         path, body = "chat/completions", {"max_tokens": 1, "messages": [_SHORTEST]}
@@ -353,7 +353,7 @@ class OpenAIPolicy(EvalPolicy):
         )
 
     def _learns(self, said: str, merges: bool, renames: bool) -> bool:
-        """Return True if a refusal shows how the request has to be changed."""
+        """Return True if a refusal shows how requests to this server must be changed."""
         if not renames and self.api == "chat" and _OTHER_LIMIT.search(said):
             self._renames_limit = True
             return True
@@ -363,7 +363,7 @@ class OpenAIPolicy(EvalPolicy):
         return False
 
     async def _refuse(self, error: Any, said: str) -> NoReturn:
-        """Raise the error that a refused request means."""
+        """Raise the error that tells the user why the server refused a request."""
         self._check_key(error.status_code, str(error.message))
         status, message = error.status_code, " ".join(str(error.message).split())[:300]
         if "insufficient_quota" in said or status == 402:

@@ -99,12 +99,12 @@ class PolicyOptions:
     """Options of policies; None leaves an option to the policy's own default."""
 
     model: str | None = None
-    """Name of the model at the endpoint; for policy tinker, the base model."""
+    """Name of the model at the endpoint; for policy tinker, name of the base model."""
     endpoint: str | None = None
     """Address of the API, such as http://localhost:8000/v1; $OPENAI_BASE_URL, or OpenAI's, if not
     given."""
     api: str | None = None
-    """API of policy openai: chat or responses."""
+    """Kind of API that policy openai calls: chat or responses."""
     api_key_env: str | None = None
     """Environment variable that holds the API key; OPENAI_API_KEY if not given."""
     temperature: float | None = None
@@ -134,9 +134,9 @@ class PolicyOptions:
     batch: int | None = None
     """Largest number of answers that policy hf generates together."""
     language: str = "triton"
-    """Language of the kernels; every policy may read it."""
+    """Language of the kernels, which every kind of policy may use."""
     device: str = "cpu"
-    """Device on which kernels are judged; every policy may read it."""
+    """Device on which kernels are judged, which every kind of policy may use."""
 
     def refuse_others(self, kind: str, *used: str) -> None:
         """Refuse options that a kind of policy does not use.

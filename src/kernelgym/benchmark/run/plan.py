@@ -165,7 +165,7 @@ class EvalPlan(EvalSettings):
             known["problems"] = tuple((row["id"], row["digest"]) for row in data["problems"])
             return cls(**known)
         except (KeyError, TypeError) as error:
-            raise UsageError(f"a plan that makes no sense: {error}") from None
+            raise UsageError(f"plan.json holds no valid plan: {error}") from None
 
 
 def episode_key(problem: str, sample: int) -> str:

@@ -134,7 +134,7 @@ def _chosen(task: EvalTask, device: str) -> tuple[Problem, ...]:
             raise ProblemError("every problem of the choice is degenerate; choose others")
     twice = len(problems) - len({problem.id for problem in problems})
     if twice:
-        raise UsageError(f"{twice} problems have the id of another; each is played once")
+        raise UsageError(f"{twice} problems were given twice (same id); each is played once")
     return problems[: task.limit]
 
 
@@ -156,7 +156,7 @@ def _are_problems(given: object) -> TypeGuard[Sequence[Problem]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return JSON data of a setting."""
+    """Return a setting of an eval run as JSON data."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         found = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         return {name: _plain(item) for name, item in found.items()}

@@ -269,7 +269,7 @@ def priced(
 
 
 def read_price(given: str, model: str) -> Price:
-    """Return a price from numbers, or from a file of prices.
+    """Return the price of a model: from numbers, or from a YAML file of prices.
 
     Args:
         given: ``IN,OUT`` or ``IN,OUT,CACHED`` in USD per million tokens, or the path of a YAML
