@@ -1,4 +1,4 @@
-"""`BuildGroups`: compiles many variants in one build; an argument chooses the variant.
+"""`BuildGroups`: compiles many C++ variants in one build; an argument picks the one that runs.
 
 Most of a C++ build is reading headers: 32 kernels in one text take the compiler three times as long
 as one, and not 32 times. So variants that are likely to be judged are compiled together: each text
@@ -58,7 +58,7 @@ def together(variants: Sequence[Variant]) -> list[Kernel] | None:
 
 
 def _scoped(file: KernelFile, number: int) -> str | None:
-    """Return a C++ text whose functions have a number in their names, or None."""
+    """Return a C++ text whose functions carry a number in their names; None if that fails."""
     lines = file.cpp.split("\n")
     if _GLOBAL.search(file.cpp) or any(_OTHER.match(line) for line in lines):
         return None
@@ -71,7 +71,7 @@ def _scoped(file: KernelFile, number: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class BuildMember:
-    """One state's kernel in a build that many states share."""
+    """One state's kernel within a build that many states share."""
 
     build: int
     """Number of the shared build."""

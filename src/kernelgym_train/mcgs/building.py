@@ -49,17 +49,17 @@ def build_key(launch: str, build: Build | None) -> str:
 
 
 def build_s(verdict: Verdict) -> float:
-    """Return the seconds of a verdict's build."""
+    """Return the seconds that a verdict spent on the build."""
     return round(verdict.stages.build_s if verdict.stages is not None else 0.0, 3)
 
 
 def judge_s(verdict: Verdict) -> float:
-    """Return the seconds of a verdict without its build."""
+    """Return the seconds that a verdict took without its build."""
     return round(max(0.0, verdict.wall_s - build_s(verdict)), 3)
 
 
 def is_busy(verdicts: Iterable[Verdict]) -> bool:
-    """Return True if the judge found the host busy in one of the verdicts."""
+    """Return True if the judge found the host busy in one of several verdicts."""
     return any(found.code == HOST_BUSY for each in verdicts for found in each.findings)
 
 
@@ -74,15 +74,17 @@ class JudgedState:
     build_s: float = 0.0
     """Seconds of the build, which may have served many states."""
     beside: tuple[float, ...] = ()
-    """ln of the speedup over the start by round in turns with it; empty without such a round."""
+    """ln of the speedup over the start, one value for each round in turns with it; empty without
+    rounds."""
     ms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """(start's, own) milliseconds a call in the last of these rounds, by shape not hidden."""
+    """(start's, own) milliseconds of a call in the last round in turns, for each shape that is not
+    hidden."""
     round_s: float = 0.0
-    """Seconds of these rounds."""
+    """Seconds that the rounds in turns took."""
     verdicts: int = 1
-    """Number of verdicts and rounds."""
+    """Number of verdicts and of rounds in turns."""
     busy: int = 0
-    """Number of those in which the judge found the host busy."""
+    """Number of verdicts and rounds in which the judge found the host busy."""
 
 
 class StateJudge:
@@ -143,7 +145,7 @@ class StateJudge:
         shared: BuildMember,
         build: Callable[[Kernel], Build | None],
     ) -> JudgedState:
-        """Judge a state in a build that many states share, or alone if that build fails."""
+        """Judge a state in a build shared by many states, or alone if the shared build fails."""
         async with self._locks.setdefault(shared.build, asyncio.Lock()):
             if shared.build not in self._ready:
                 made = await self._timed_build(key, build, shared.kernel)
@@ -167,7 +169,7 @@ class StateJudge:
         return await self.insist(key)
 
     def taken(self, key: str) -> None:
-        """Take in a result, so that a failed shared build counts for states dispatched later.
+        """Take in a state's result: if its shared build failed, later states are built apart.
 
         Results are taken in in the order of dispatch, so that it does not matter which build ends
         first.
@@ -176,13 +178,13 @@ class StateJudge:
             self._together.part(self._broken.pop(key))
 
     async def insist(self, key: str) -> JudgedState:
-        """Judge a state that was begun, even if its machine code is known."""
+        """Judge a state that was begun, even if its machine code equals that of a judged state."""
         kernel, launch = self._prepared[key]
         verdict = await self._awaited.evaluate(self._problem, kernel)
         return await self._judged(key, build_key(launch, verdict.build), verdict, kernel)
 
     async def again(self, key: str) -> JudgedState:
-        """Judge a state anew that is correct and could not be timed."""
+        """Judge a correct state again because it has no time yet."""
         variant = self._state.variants[key]
         self._prepared[key] = variant.kernel(), launch_key(variant)
         return await self.insist(key)
@@ -190,7 +192,7 @@ class StateJudge:
     async def _judged(
         self, key: str, build: str, verdict: Verdict | None, kernel: Kernel
     ) -> JudgedState:
-        """Return a state's result with the seconds of its builds.
+        """Return a state's result, with the seconds of its builds added.
 
         A correct kernel is timed beside the start, if the evaluator times kernels in turns.
         """

@@ -40,23 +40,23 @@ from kernelgym_train.mcgs.writing.making import check_writer, make_writer
 from kernelgym_train.mcgs.writing.writer import KernelWriter
 
 _LEAST, _MOST = (2.8, 0.35, 40), (4.1, 6.0, 100)
-"""(seconds of a build, seconds of a verdict without its build, number of verdicts of the
-comparisons), at least and at most, as measured on a quiet machine with two cores."""
+"""Lower and upper bounds of (seconds of a build, seconds of a verdict without its build, number of
+verdicts of the comparisons) for C++ kernels, measured on a quiet machine with two cores."""
 _LEAST_GPU, _MOST_GPU = (0.1, 0.5, 40), (1.0, 1.5, 100)
-"""The same for Triton kernels, as measured on an H100."""
+"""Lower and upper bounds of the same figures for Triton kernels, as measured on an H100."""
 _LEAST_CUDA, _MOST_CUDA = (8.0, 0.5, 40), (35.0, 1.5, 100)
-"""The same for CUDA kernels, whose builds are those of nvcc with few of torch's headers and with
-all of them."""
+"""Lower and upper bounds of the same figures for CUDA kernels; nvcc's builds take longest with all
+of torch's headers."""
 
 _PASSED_ON = (
     *("budget", "algo", "approximate", "seed", "workers", "deterministic", "root_noise"),
     *("ncu_every", "require_quiet", "moves"),
 )
-"""Settings that a search is given as they are."""
+"""Names of the settings of the command that are passed on to a search unchanged."""
 
 
 def help_settings() -> None:
-    """Print every key of the command."""
+    """Print every key that the search command accepts, with its help."""
     for key in options(SearchSettings):
         print(f"{key.path} = {key.default!r}\n    {key.help} ({key.type})")
 
@@ -118,7 +118,7 @@ def _repeat(settings: SearchSettings) -> int:
 
 
 def _command(settings: SearchSettings) -> str:
-    """Return the command that begins this search again in another folder."""
+    """Return the command line that starts the same search again in another folder."""
     given = settings.model_dump(exclude_defaults=True, exclude={"resume"})
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
@@ -161,7 +161,7 @@ def _tell_interrupt(result: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _writer(settings: SearchSettings) -> Iterator[KernelWriter | None]:
-    """Yield the writer of kernels that settings name, after it was found to answer; or None."""
+    """Yield the writer of kernels that the settings name, after it answered a check; or None."""
     writer = make_writer(settings)
     if writer is None:
         yield None

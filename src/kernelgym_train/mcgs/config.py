@@ -1,4 +1,4 @@
-"""`SearchConfig`: how a search goes about its work.
+"""`SearchConfig`: the options of a search, handed down unchanged.
 
 The settings of `kernelgym-train --backend mcgs` and the arguments of
 `kernelgym_train.mcgs.optimize` both become one `SearchConfig`, which is handed down unchanged.

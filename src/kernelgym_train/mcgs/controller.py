@@ -52,14 +52,15 @@ _CONTESTANTS = 3
 _MOST_ROUNDS = 6
 _STATE_EVERY = 10  # evaluations
 _Running: TypeAlias = tuple[str, "asyncio.Task[JudgedState] | asyncio.Task[AskedKernel]"]
-"""(key of a state that is judged, its task), or an empty key and the task of a request."""
+"""Key and task of a state that is being judged; for a request to a writer, an empty key and its
+task."""
 _START_EVERY = 10  # evaluations
 _TIMINGS = 3  # attempts at timing a correct kernel
 _REPEATS = 1000  # proposals of known states in a row, after which the space counts as exhausted
 
 
 def explore(session: SearchSession, budget: Budget | None = None, *, contests: bool = True) -> None:
-    """Evaluate until a limit is met, then compare the best few.
+    """Judge new states until a limit is met, then compare the best few by duels.
 
     May be called again with wider limits.
 
@@ -174,7 +175,7 @@ async def _time_again(session: SearchSession, judging: StateJudge) -> bool:
 
 
 def _reason_to_stop(session: SearchSession) -> str:
-    """Return why no more kernels are sent to the judge; empty if more are."""
+    """Return the reason to send no more kernels to the judge; empty if the search goes on."""
     state, budget = session.state, session.budget
     if session.is_stopped:
         return "interrupted"
@@ -218,7 +219,7 @@ def _dispatch(session: SearchSession) -> str | None:
 
 
 def _predicted_gain(session: SearchSession, choice: SearchChoice) -> float:
-    """Return the share by which a choice is expected to be faster than the state it changes."""
+    """Return the predicted gain of a choice over the state that it changes, as a share."""
     node = session.state.variants[choice.node]
     steps = [choice.move]
     if choice.move == TUNE:  # a setting makes several moves at once
@@ -228,14 +229,14 @@ def _predicted_gain(session: SearchSession, choice: SearchChoice) -> float:
 
 
 def _contradicts(session: SearchSession, judged: JudgedState, twin: str) -> bool:
-    """Return True if a state failed whose twin was correct."""
+    """Return True if a state failed though its twin, with the same machine code, was correct."""
     verdict = judged.verdict
     failed = verdict is not None and verdict.valid and not verdict.correct
     return failed and twin in session.state.graph.nodes
 
 
 def _take_in_twin(session: SearchSession, key: str, twin: str, judged: JudgedState) -> None:
-    """Record that a state's code is that of an earlier one."""
+    """Record that a state has the same machine code as an earlier state."""
     node, verdict = session.state.graph.nodes.get(twin), judged.verdict
     if verdict is not None:
         session.folder.write_verdict(key, verdict)
@@ -294,7 +295,7 @@ def _value(session: SearchSession, judged: JudgedState) -> float | None:
 
 
 def _how_timed(judged: JudgedState) -> dict[str, Any]:
-    """Return an event's fields on how a state was timed."""
+    """Return the fields of an event that tell how a state was timed."""
     verdict = judged.verdict
     assert verdict is not None
     return {
@@ -317,7 +318,7 @@ def _tell(session: SearchSession, key: str, said: str) -> None:
 
 
 async def _challenge(session: SearchSession, key: str) -> None:
-    """Compare a state with the incumbent."""
+    """Compare a state with the confirmed best by a duel."""
     incumbent = session.state.incumbent
     most = session.rounds_left(_MOST_ROUNDS, keep=session.reserve_s)
     found = await asyncio.to_thread(session.compare, "duel", incumbent, key, most)
@@ -329,7 +330,7 @@ async def _challenge(session: SearchSession, key: str) -> None:
 
 
 async def _first_done(running: Sequence[_Running]) -> int:
-    """Wait for a result; return the position of the first task that has one."""
+    """Wait until one of several tasks has a result; return its position."""
     tasks = [task for _, task in running]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     return next(position for position, task in enumerate(tasks) if task.done())

@@ -1,4 +1,4 @@
-"""`episode_of`: the steps from a search's start to its best, as an episode.
+"""`episode_of`: the changes from a search's start to its best kernel, as an episode of turns.
 
 Contract: each turn is a judged state that was made from the state of the turn before. Its text is
 an answer that a model could have given: the recipes of its moves, and the whole kernel. Its prompt
@@ -27,7 +27,7 @@ _REWARD = "kevin"
 
 
 def way_to(state: SearchState, best: str) -> tuple[str, ...]:
-    """Return the states from the start to the best.
+    """Return the states on the way from the search's start to its best, without the start.
 
     The start is left out. Of several parents the first one counts. A best that lost steps when it
     was minimised is no node of the graph; it follows the state that had these steps.

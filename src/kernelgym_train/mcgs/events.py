@@ -23,12 +23,13 @@ from kernelgym.records.run_lock import RunLock
 
 @dataclass(frozen=True, slots=True)
 class SearchEvent:
-    """One event of a search, such as a proposal or a verdict."""
+    """One event in the log of a search, such as a proposal or a verdict."""
 
     number: int
     """Number of the event, from 0."""
     seconds: float
-    """Seconds that the search had run, without pauses between a kill and a resumption."""
+    """Seconds that the search had run before the event; pauses between a kill and a resumption do
+    not count."""
     name: str
     fields: Mapping[str, Any]
 

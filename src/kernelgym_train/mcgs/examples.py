@@ -24,5 +24,5 @@ def _example(name: str) -> tuple[Problem, Kernel]:
 EXAMPLES: Mapping[str, tuple[Problem, Kernel]] = MappingProxyType(
     {name: _example(name) for name in ("matmul", "softmax", "layernorm")}
 )
-"""(problem, start kernel) by name: a product of 512 x 512 matrices; 1,024 rows of 2,048
-elements."""
+"""Example searches by name, as (problem, start kernel): a product of 512 x 512 matrices, and two on
+1,024 rows of 2,048 elements."""

@@ -54,7 +54,7 @@ def diff_of(before: str, after: str, name: str = "kernel_module.py") -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return lines with their ends; git knows no other end than a newline."""
+    """Return the lines of a text with their line ends; as in git, only a newline ends a line."""
     *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])
 
@@ -80,11 +80,11 @@ class SearchFolder:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a log with an event."""
+        """Whether the search has a log with an event."""
         return self.events.exists() and self.events.stat().st_size > 0
 
     def others(self) -> list[str]:
-        """Return names of other kernels that `outdir` holds."""
+        """Return the names of other kernels whose searches the results folder holds."""
         logs = sorted(self.outdir.glob("kernels/*/events.jsonl"))
         names = [log.parent.name for log in logs if log.stat().st_size]
         return [name for name in names if name != self.path.name]
@@ -124,17 +124,17 @@ class SearchFolder:
             self._begun.append(folder / name)
 
     def write_run(self, run: Mapping[str, Any]) -> None:
-        """Write what the start, and every variant, is judged on."""
+        """Write the file that names the problem, rules and devices of a search's judging."""
         write_whole(self.run, _json(run))
         self._begun.append(self.run)
 
     @property
     def run(self) -> Path:
-        """Path of the file that says what kernels are judged on."""
+        """Path of the file with the problem, rules and devices by which kernels are judged."""
         return self.path / "baseline" / "run.json"
 
     def forget(self) -> None:
-        """Remove the log, the lock and the start that this search wrote, and nothing else.
+        """Remove the log, the lock and the start that this search wrote, and no other file.
 
         The folder may be the user's own, with files of theirs.
         """
@@ -220,7 +220,7 @@ def write_result_of_all(outdir: Path, result: Mapping[str, Any]) -> None:
 
 
 def _log_of(verdict: Verdict) -> str:
-    """Return the output of the kernel and of its compilers."""
+    """Return the output of a kernel and of its compilers, from a verdict."""
     built = verdict.build.log if verdict.build is not None else ""
     return "\n".join(filter(None, (verdict.log, built)))
 

@@ -217,12 +217,12 @@ def _confirmed(session: SearchSession, best: str) -> tuple[str, str, _Ratio] | N
 
 
 def _is_busy(state: SearchState, last: Verdict) -> bool:
-    """Return True if the host was busy in what the result's speedups rest on."""
+    """Return True if the host was busy in a verdict or duel that the result's speedups rest on."""
     return is_busy([last]) or any(duel.busy for duel in state.duels if duel.kind != "reduced")
 
 
 def _undecided(state: SearchState) -> dict[str, Any] | None:
-    """Return the state whose last comparison with the start did not decide."""
+    """Return the state that the last undecided duel with the start left open; None without one."""
     for duel in reversed(state.duels):
         if duel.first == state.start and duel.decided == "neither" and duel.ratio > 1.0:
             return {"state": duel.key, **_claim(duel.ratio, duel.low, duel.high)}
@@ -359,7 +359,7 @@ def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
 
 
 def is_by_start(result: Mapping[str, Any]) -> bool:
-    """Return True if a result's starting kernel says what is right."""
+    """Return True if correctness in a result means agreement with the starting kernel."""
     return str(result["correct_means"]).endswith(START)
 
 

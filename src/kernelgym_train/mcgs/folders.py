@@ -140,7 +140,7 @@ def search_folder(
 
 
 class _FolderSearch:
-    """The running searches of one folder."""
+    """The searches of a folder of kernels, while they run."""
 
     def __init__(
         self,
@@ -161,13 +161,13 @@ class _FolderSearch:
         self._stopped = False
 
     def stop(self) -> None:
-        """Send no more kernels to the judge, in any search."""
+        """End all searches of the folder: no further kernel is sent to the judge."""
         self._stopped = True
         for session in self._sessions.values():
             session.stop()
 
     def one_by_one(self) -> None:
-        """Search one kernel after the other, each in its share of what is left."""
+        """Search one kernel after the other, each with its share of the budget that is left."""
         waiting = dict(self._weights)
         for name, weight in self._weights.items():
             share = weight / sum(waiting.values())
@@ -233,7 +233,7 @@ class _FolderSearch:
         return self._clock() - self._began + sum(self._past.values())
 
     def _is_open(self, name: str) -> bool:
-        """Return True if a search can go on with more evaluations."""
+        """Return True if a kernel's search can use more evaluations."""
         stopped = self._sessions[name].state.stopped
         return name not in self._failed and stopped == "budget_builds"
 

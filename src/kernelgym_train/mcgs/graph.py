@@ -22,17 +22,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Link = tuple[str, str, str]
-"""A passed edge: (key of the node, id of the move, key of the child)."""
+"""Edge of a search's graph that was passed: (key of the node, id of the move, key of the child)."""
 
 
 @dataclass(slots=True)
 class MoveCounts:
-    """A move at a node."""
+    """Counts of one move at one node of a search's graph."""
 
     attempts: int = 0
     """Number of proposals, including those without a result and those of a known state."""
     tried: set[int] = field(default_factory=set)
-    """Numbers of the proposals that were made."""
+    """Numbers of the move's proposals that were made."""
     failures: int = 0
     in_flight: int = 0
     passes: int = 0
@@ -43,7 +43,7 @@ class MoveCounts:
 
 @dataclass(slots=True)
 class GraphNode:
-    """A correct, timed state."""
+    """Node of a search's graph: a correct kernel with a time."""
 
     key: str
     created: int
@@ -92,7 +92,7 @@ class SearchGraph:
         return judged or key in self.in_flight or key in self.pruned
 
     def dispatch(self, links: Sequence[Link], node: str, move: str, attempt: int, key: str) -> None:
-        """Record that a new state is being judged."""
+        """Return True if a state was judged or is being judged."""
         action = self.action(node, move)
         action.attempts += 1
         action.tried.add(attempt)
@@ -101,13 +101,13 @@ class SearchGraph:
         self.in_flight[key] = (tuple(links), node, move)
 
     def expects(self, node: str) -> bool:
-        """Return True if a node may get another child."""
+        """Return True if a node may still get another child."""
         if any(action.in_flight for action in self.nodes[node].actions.values()):
             return True
         return any(node == parent for ways in self._waiting.values() for parent, _ in ways)
 
     def settle(self, key: str, value: float | None) -> None:
-        """Record the result of a state: its value, or None for a failure."""
+        """Record the result of a judged state: its value, or None for a failure."""
         if value is None:
             self.failed.add(key)
         else:
@@ -125,7 +125,7 @@ class SearchGraph:
         self._land(key, twin)
 
     def _land(self, key: str, at: str) -> None:
-        """Count the result of a state for every move that led to it."""
+        """Count a state's result for every move that led to it."""
         links, node, move = self.in_flight.pop(key)
         for parent, name in [*((each[0], each[1]) for each in links), (node, move)]:
             action = self.action(parent, name)
@@ -193,7 +193,7 @@ class SearchGraph:
         return False
 
     def ranked(self) -> list[GraphNode]:
-        """Return all nodes by value, the highest first; of equal values the oldest node first."""
+        """Return all nodes by value, the highest first; of equal values, the oldest node first."""
         return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
 
     def _link(self, parent: str, move: str, child: str) -> None:
@@ -208,6 +208,6 @@ class SearchGraph:
         visits[child] += 1
 
     def _fail(self, parent: str, move: str, key: str) -> None:
-        """Count a way to a state that failed."""
+        """Count a failure for a move that led to a failed state."""
         self.action(parent, move).failures += 1
         self._ways.setdefault(key, []).append((parent, move))

@@ -18,7 +18,7 @@ from kernelgym import UsageError
 
 _Span = tuple[int, int]
 _BLANK = re.compile(rb"(?:\s|#[^\n]*\n)*\Z")
-"""Spaces and comments at the end of a text."""
+"""Pattern of spaces and comments at the end of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class KernelFile:
     cpp: str
     """The C++ or CUDA text, as the compiler reads it."""
     flags: tuple[str, ...]
-    """Flags in ``extra_cflags``, of CUDA in ``extra_cuda_cflags``."""
+    """Flags in ``extra_cflags``; of a CUDA kernel, those in ``extra_cuda_cflags``."""
     link_flags: tuple[str, ...]
     """Flags in ``extra_ldflags``."""
     functions: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def read_kernel_file(source: str) -> KernelFile:
 
 
 class _Call:
-    """The module's one call of ``load_inline``.
+    """The one call of ``load_inline`` in a kernel's module.
 
     Places are offsets into the module's UTF-8 bytes.
     """
@@ -165,7 +165,7 @@ class _Call:
         return node
 
     def _cpp(self, argument: str, node: ast.expr | None) -> tuple[str, _Span]:
-        """Return the text that an argument gives the compiler, and its place."""
+        """Return the C++ or CUDA text in an argument of ``load_inline``, and its place."""
         node = self._value(node)
         if isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1:
             node = self._value(node.elts[0])
@@ -175,11 +175,14 @@ class _Call:
                 "name that is bound to one once"
             )
         if any("\ud800" <= mark <= "\udfff" for mark in node.value):
-            raise UsageError(f"{argument} holds half of a character, which no compiler can read")
+            raise UsageError(
+                f"{argument} of load_inline holds half of a character (a lone "
+                "surrogate), which no compiler can read; remove it"
+            )
         return node.value, self._span(node)
 
     def _list(self, argument: str, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
-        """Return the words of a list of string literals, and its place."""
+        """Return the words in an argument that lists string literals, and the list's place."""
         node = self._value(node)
         if node is None:
             return (), None
@@ -190,7 +193,7 @@ class _Call:
 
 
 def _literals(node: ast.expr | None) -> str | list[str] | None:
-    """Return a string literal, or those of a list or tuple; None of any other expression."""
+    """Return a string literal, or those of a list or tuple; None for any other expression."""
     try:
         found = None if node is None else ast.literal_eval(node)
     except ValueError:
@@ -222,7 +225,7 @@ def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
 
 
 def place_of_argument(source: str, stop: int) -> tuple[int, str]:
-    """Return where a call takes one more argument, and what goes before it.
+    """Return the place where an argument can be added to a call, and the separator before it.
 
     Args:
         source: Text of a Python module.

@@ -1,4 +1,4 @@
-"""`Knob`: a step of a search as a choice that a tuner makes together with others."""
+"""`Knob`: a choice within a kernel, such as a tile size, that a tuner sets together with others."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from kernelgym_train.mcgs.variant import Variant
 
 ABSENT = ""
-"""The choice of a knob that is left as it was in the start."""
+"""Choice that leaves a knob as it was in the start kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A place of a variant where one of several choices is made."""
+    """A choice to be made within a variant, such as a tile size, with its possible values."""
 
     name: str
-    """Name, unique in a space, such as ``register_block/matrix_product/i``."""
+    """Name of the knob, unique in its space, such as ``register_block/matrix_product/i``."""
     choices: tuple[str, ...]
-    """Choices, at least two; the first is `ABSENT`."""
+    """Possible values, at least two; the first is `ABSENT`."""
     tried_first: bool = False
     """Whether each choice is tried alone before knobs are combined."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnobSpace:
-    """The variants that differ from one in given knobs alone."""
+    """The variants that result from one by setting its knobs."""
 
     base: Variant
     knobs: tuple[Knob, ...]

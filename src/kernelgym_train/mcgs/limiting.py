@@ -1,4 +1,4 @@
-"""What limits a state, by bottleneck, by counters or by its text; and its kernel's family. Pure."""
+"""Bottlenecks of a state, by counters or its text, and the family of its kernel. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kernelgym_train.mcgs.variant import Variant
 
 
 def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
-    """Return what limits a state, by bottleneck.
+    """Return the share of each bottleneck of a state, such as memory or latency; empty if unknown.
 
     By counters of the state or of the nearest state that it was made from. Without any, it is
     estimated from the text of a Triton or CUDA kernel; of C++ it is not known.
@@ -48,7 +48,7 @@ def family_of_variant(variant: Variant) -> str:
 
 
 def share_source(state: SearchState, key: str) -> str:
-    """Return where `shares_of` come from: ``ncu``, ``text``, or empty if there are none."""
+    """Return the origin of a state's bottleneck shares: ``ncu``, ``text``, or empty for none."""
     if _profile_of(state, key) is not None:
         return "ncu"
     return "text" if shares_of(state, key) else ""

@@ -33,7 +33,7 @@ _MUCH_SLOWER = math.log(1.5)  # two verdicts of one kernel on an idle host diffe
 
 
 def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
-    """Take back the steps of the best that it does not need.
+    """Take back the steps without which the best kernel is as fast.
 
     Args:
         session: The search.
@@ -75,7 +75,7 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
 
 
 def _known(session: SearchSession, best: str, current: str, key: str) -> bool | None:
-    """Return whether a step goes, if that is known without a duel; None if it is not."""
+    """Return True or False if a step's removal is decided without a duel; None otherwise."""
     graph = session.state.graph
     if key == current:
         return True
@@ -88,7 +88,7 @@ def _known(session: SearchSession, best: str, current: str, key: str) -> bool | 
 
 
 def _goes(found: Duel) -> bool:
-    """Return True if the second kernel is surely fast enough."""
+    """Return True if a duel shows that the kernel without a step is surely fast enough."""
     if not found.verdicts[-1][1].correct or found.ratio <= 0.0 or found.low <= 0.0:
         return False
     return math.log(found.ratio) >= -_SLOWER and math.log(found.low) >= -_UNSURE

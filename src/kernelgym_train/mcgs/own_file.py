@@ -1,4 +1,4 @@
-"""`own_diff`: a variant's difference from the file that the user wrote.
+"""`own_diff`: difference between the file that the user wrote and the best variant.
 
 A kernel spec names a C++, CUDA or Triton source, from which the judge is given a Python module. The
 difference is of the source. Compiler flags, choices of meta-parameters and launches, which are not
@@ -40,7 +40,7 @@ def own_diff(task: SearchTask, variant: Variant) -> str:
 
 
 def _own_script(task: SearchTask, variant: Variant) -> str | None:
-    """Return the difference of a spec's Triton source, or None.
+    """Return the difference of the Triton source of a kernel spec; None if it cannot be made.
 
     The module that is judged is the source, and after it the generated launch.
     """
@@ -61,7 +61,7 @@ def _own_script(task: SearchTask, variant: Variant) -> str | None:
 
 
 def _own_texts(task: SearchTask, variant: Variant) -> tuple[str, str] | None:
-    """Return the user's source and the source with the variant's changes, or None."""
+    """Return the user's source, and the same with the variant's changes; or None."""
     spec = task.spec
     if (
         spec is None

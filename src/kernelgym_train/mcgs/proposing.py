@@ -29,7 +29,7 @@ from kernelgym_train.mcgs.variant import MoveStep, Variant
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One variant to try, and the step that makes it."""
+    """A variant to try, with the step that makes it from another."""
 
     step: MoveStep
     variant: Variant
@@ -41,7 +41,7 @@ class Proposer(Protocol):
     """An object that proposes variants, without knowing verdicts; proposers are subclasses."""
 
     prior_source: str = "uniform"
-    """Where priors come from: ``static``, ``static+report``, ``moves`` or ``uniform``."""
+    """Origin of the priors: ``static``, ``static+report``, ``moves`` or ``uniform``."""
 
     def take_report(self, log: str) -> None:
         """Use the compiler's report on the start's loops; the default has no use for it."""
@@ -50,23 +50,23 @@ class Proposer(Protocol):
         """Return the moves that can be made on a variant, with priors that add up to 1."""
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
-        """Return the move's proposal with a number; None if the move has fewer proposals."""
+        """Return the proposal with a given number of a move; None if the move has fewer."""
 
     def simpler(self, variant: Variant) -> Sequence[Proposal]:
         """Return one variant for each step, without that step; the proposal names the step."""
 
     def space(self) -> KnobSpace:
-        """Return the space of all steps of the start, each of which is a knob."""
+        """Return the space of all possible steps from the start kernel; each step is a knob."""
 
     def spaces(self, variants: Sequence[Variant]) -> Sequence[KnobSpace]:
         """Return the knob spaces that contain the variants; by default only `space()`."""
         return (self.space(),)
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
-        """Return each knob's choice by name; None outside of the space."""
+        """Return the choice of each knob that gives a variant, by name; None outside the space."""
 
     def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
-        """Return the variant with these choices; None if there is none."""
+        """Return the variant that given choices of knobs make; None if there is none."""
 
 
 class RuleProposer(Proposer):
@@ -142,7 +142,7 @@ class RuleProposer(Proposer):
         return tuple((name, weight / total) for name, weight in weights.items())
 
     def propose(self, variant: Variant, move: str, attempt: int) -> Proposal | None:
-        """Return the move's proposal with a number; None if the move has fewer proposals."""
+        """Return the proposal with a given number of a move; None if the move has fewer."""
         proposals = self._proposals(variant.applied, move)
         return proposals[attempt] if attempt < len(proposals) else None
 
@@ -156,11 +156,11 @@ class RuleProposer(Proposer):
         return found
 
     def space(self) -> KnobSpace:
-        """Return the space of all steps of the start, each of which is a knob."""
+        """Return the space of all possible steps from the start kernel; each step is a knob."""
         return KnobSpace(self._start, self._knobs())
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
-        """Return each knob's choice by name; None outside of the space."""
+        """Return the choice of each knob that gives a variant, by name; None outside the space."""
         places = {_place(knob): knob for knob in space.knobs}
         fixed = [
             {step for step in each.applied if (step.move, step.target) not in places}
@@ -174,7 +174,7 @@ class RuleProposer(Proposer):
         return values if fits else None
 
     def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
-        """Return the variant with these choices; None if there is none."""
+        """Return the variant that given choices of knobs make; None if there is none."""
         places = {_place(knob): values[knob.name] for knob in space.knobs}
         steps = [step for step in space.base.applied if (step.move, step.target) not in places]
         steps += [MoveStep(*place, choice) for place, choice in places.items() if choice != ABSENT]
@@ -187,7 +187,7 @@ class RuleProposer(Proposer):
     def replay(
         self, steps: Sequence[MoveStep], *, partly: bool = False
     ) -> tuple[Variant, Risk] | None:
-        """Return the start with all steps made; None if a step cannot be made.
+        """Return the start kernel after a list of steps; None if one of them cannot be made.
 
         Args:
             steps: The steps.
@@ -256,11 +256,11 @@ class RuleProposer(Proposer):
 
 
 def _place(knob: Knob) -> tuple[str, str]:
-    """Return the move and the place that a knob stands for."""
+    """Return the move and the place in the kernel that a knob stands for."""
     move, _, target = knob.name.partition("/")
     return move, target
 
 
 def _excludes(step: MoveStep, other: MoveStep, move: SearchMove) -> bool:
-    """Return True if a step replaces another one: the same move at the same place."""
+    """Return True if one step replaces another, as the same move at the same place."""
     return other.move == move.id and other.target == step.target

@@ -1,4 +1,4 @@
-"""`recipe_of`: what a step of a search changes, in a sentence. Pure."""
+"""`recipe_of`: description of a step of a search in a sentence. Pure."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from kernelgym_train.mcgs.templates import filled
 from kernelgym_train.mcgs.trials import SearchTrial
 
 _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Headings and rows."""
+"""Headings and rows of a table."""
 _COMPARED_WITH = {
     "duel": "the best so far",
     "confirmed": "the start",
@@ -97,7 +97,7 @@ def _evaluations(state: SearchState) -> _Table:
 
 
 def _speedup(state: SearchState, trial: SearchTrial) -> str:
-    """Return a state's speedup over the start, as measured by now, or its status."""
+    """Return a state's speedup over the start as currently measured, or its status without one."""
     node = state.graph.nodes.get(trial.key)
     return trial.status if node is None else f"{math.exp(node.value):.3g}"
 

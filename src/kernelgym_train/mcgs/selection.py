@@ -38,15 +38,15 @@ _DISCOUNT = 0.97  # of a value for each move that leads to it
 
 @dataclass(frozen=True, slots=True)
 class SearchChoice:
-    """The proposal to try next."""
+    """Proposal that a search tries next, with the reasons for the choice."""
 
     node: str
     move: str
     attempt: int
     proposal: Proposal
     links: tuple[Link, ...] = ()
-    """Edges that the selection passed from the start to the node; empty for algorithms that walk no
-    graph."""
+    """Edges of the graph that the selection passed from the start to the node; empty for algorithms
+    that walk no graph."""
     scores: tuple[tuple[str, float], ...] = ()
     """(name, score) of the alternatives that the last decision compared: the node's moves with
     their PUCT scores, priors or probabilities, or the tuner's settings with their values."""
@@ -54,19 +54,19 @@ class SearchChoice:
 
 @dataclass(frozen=True, slots=True)
 class SelectionContext:
-    """Everything that a choice depends on."""
+    """Everything that the choice of a search's next proposal depends on."""
 
     graph: SearchGraph
     variants: Mapping[str, Variant]
-    """Variants of all states, by key."""
+    """Variants of all states of the search, by key."""
     proposer: Proposer
     seed: int
     history: Sequence[SearchTrial] = ()
-    """Results, in the order in which they were taken in."""
+    """Results of the search, in the order in which they were taken in."""
     experience: MoveExperience | None = None
     """Success rates of moves, which priors are multiplied by; None to leave priors as they are."""
     shares: Callable[[str], Mapping[str, float]] = lambda key: {}
-    """Function that returns what limits a state, by bottleneck; empty if that is not known."""
+    """Function that returns the share of each bottleneck of a state; empty if unknown."""
     root_noise: float = 0.0
     """Share of the start's priors that is random, from 0 to 1, for `mcgs`."""
     memo: dict[tuple[str, ...], Any] = field(default_factory=dict, compare=False, repr=False)
@@ -85,7 +85,7 @@ class SelectionContext:
         return self.experience.weighed(last_move(variant), priors, strongest(shares))
 
     def names(self, node: GraphNode) -> tuple[str, ...]:
-        """Return the moves that can be made at a node."""
+        """Return the ids of the moves that can be made at a node."""
         key = ("names", node.key)
         if key not in self.memo:
             priors = self.proposer.priors(self.variants[node.key])
@@ -107,7 +107,7 @@ class SelectionContext:
         return first
 
     def is_spent(self, node: GraphNode) -> bool:
-        """Return True if no move has a proposal left."""
+        """Return True if no move at a node has a proposal left."""
         if ("spent", node.key) in self.memo:
             return True
         if any(self.untried(node, move) is not None for move in self.names(node)):
@@ -127,12 +127,12 @@ class SelectionContext:
         return True
 
     def reopen(self) -> None:
-        """Forget which states have nothing left below them, as one of them gets another child."""
+        """Reset which nodes count as exhausted, since one of them gets another child."""
         for place in [place for place in self.memo if place[0] == "over"]:
             del self.memo[place]
 
     def all_untried(self, node: GraphNode, move: str) -> list[tuple[int, Proposal]]:
-        """Return every proposal of a move that was not tried."""
+        """Return every proposal of a move that was not tried yet."""
         tried = self.graph.action(node.key, move).tried
         found: list[tuple[int, Proposal]] = []
         attempt = 0
@@ -144,12 +144,12 @@ class SelectionContext:
 
 
 Algorithm = Callable[[SelectionContext], SearchChoice | None]
-"""A function that chooses the next proposal, or returns None if none is left until a result comes
-in."""
+"""Function that chooses a search's next proposal; it returns None if none is left until a result
+comes in."""
 
 
 def stream(*parts: object) -> random.Random:
-    """Return a random number generator that is seeded by the parts."""
+    """Return a random number generator whose seed is made from the given parts."""
     return random.Random(":".join(str(part) for part in parts))
 
 
@@ -213,7 +213,7 @@ def _scale(graph: SearchGraph) -> Callable[[GraphNode], float]:
 
 
 def _open_values(around: SelectionContext) -> dict[str, float]:
-    """Return the open values of all states that can be reached from the start and are open.
+    """Return the values of all states that can be reached from the start and have moves left.
 
     Without recursion: a search may be deeper than Python's stack.
     """

@@ -1,4 +1,4 @@
-"""`SearchSession`: one kernel's search, open on the disk.
+"""`SearchSession`: one kernel's search, with its log open for writing.
 
 Contract: a session opens the search's log and holds it until it is closed, so that no other process
 can search in the same folder. What the log already holds is taken in first, so that a search that
@@ -77,7 +77,7 @@ def rules_for(
     moves: tuple[str, ...] = (),
     start: Variant | None = None,
 ) -> RuleProposer:
-    """Return the rules' proposer, with the moves of the task's spec and of this machine.
+    """Return the proposer that makes the rules' moves, those of the task's spec included.
 
     Args:
         task: The task that is searched.
@@ -117,7 +117,7 @@ def rules_for(
 
 
 class SearchSession:
-    """One kernel's search.
+    """One kernel's search, open for writing.
 
     Args:
         task: The task.
@@ -213,13 +213,13 @@ class SearchSession:
         return MixedProposer(found, rules_of, self.state.variants, self.state.risks)
 
     def tell_report(self) -> None:
-        """Give the proposer the compiler's report on the start, if it takes one."""
+        """Give the proposer the compiler's report on the start's loops, if it takes one."""
         if self.state.report is not None:
             self.proposer.take_report(self.state.report)
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The result if nothing is left to do; None otherwise."""
+        """Result of the search if nothing is left to do; None otherwise."""
         if self.state.finished is None or self.state.may_go_on(self.budget):
             return None
         return dict(self.state.finished)
@@ -259,12 +259,12 @@ class SearchSession:
         return key
 
     def write_variant(self, key: str, variant: Variant, risk: str) -> None:
-        """Write a variant into the search's folder."""
+        """Write a variant's files into the search's folder."""
         context = context_key(self.context.items())
         self.folder.write_variant(key, variant, context, risk, own_diff(self.task, variant))
 
     def limit(self, budget: Budget) -> None:
-        """Replace the limits of the search. The time since the last event does not count."""
+        """Replace the limits of the search; the time since its last event is not charged."""
         self.budget = budget
         self._began = self.config.clock() - self.state.seconds
 
@@ -293,7 +293,7 @@ class SearchSession:
         self.record("stopped", {"reason": reason, "limits": dataclasses.asdict(self.budget)})
 
     def cut_short(self) -> None:
-        """Record that Ctrl-C left something out, so that a resumed search goes on with it."""
+        """Record that Ctrl-C cut a part of the search off, which a resumed search makes up for."""
         if self.is_stopped and self.state.stopped != "interrupted":
             self.record_stop("interrupted")
 
@@ -309,7 +309,7 @@ class SearchSession:
 
     @property
     def end_s(self) -> float:
-        """Expected seconds of the last comparison and of the check of the exported kernel."""
+        """Expected seconds of the last duel and of the check of the exported kernel."""
         return _LAST_ROUNDS * self.state.round_s + self.state.best_s
 
     @property
@@ -321,12 +321,12 @@ class SearchSession:
 
     @property
     def _reducing_s(self) -> float:
-        """Expected seconds of comparing the best state with itself without one step."""
+        """Expected seconds of a duel between the best state and itself without one step."""
         return _LEAST_ROUNDS * min(self.state.round_s, 2 * self.state.best_s)
 
     @property
     def _allowed_rounds(self) -> float:
-        """Number of rounds that comparisons may still take, those of the last one included."""
+        """Number of rounds that duels may still take within the limit of time."""
         duels = [duel for duel in self.state.duels if duel.rounds]
         took_s = sum(duel.took_s for duel in duels)
         each_s = self.state.round_s
@@ -336,7 +336,7 @@ class SearchSession:
         return (allowed_s - took_s) / max(each_s, 1e-3)
 
     def may_reduce(self) -> bool:
-        """Return True if one more comparison of the best leaves time for the end."""
+        """Return True if there is time for one more duel of the best with itself without a step."""
         enough = self._allowed_rounds >= _LEAST_ROUNDS + _LAST_ROUNDS
         return enough and not self.is_stopped and self.seconds_left >= self.end_s + self._reducing_s
 
@@ -425,7 +425,7 @@ class SearchSession:
         other: Kernel,
         pairs: Sequence[tuple[Verdict, Verdict]],
     ) -> dict[str, list[float]]:
-        """Return the times of the start and another kernel in the last round, by shown shape."""
+        """Return milliseconds of the start and another kernel in the last round, by shown shape."""
         if first != self.state.start or not turn_logs(pairs[-1:]):
             return {}
         found = times_by_shape(self.evaluator, self.task.problem, (one, other), pairs[-1])
@@ -452,7 +452,7 @@ class SearchSession:
 
 
 def turn_logs(pairs: Iterable[tuple[Verdict, Verdict]]) -> list[float]:
-    """Return ln of the first kernel's time over the second's, by round in turns."""
+    """Return ln of the first kernel's time over the second's, for each round in turns."""
     return [
         math.log(one.timing.turn_ms / other.timing.turn_ms)
         for one, other in pairs
@@ -462,7 +462,7 @@ def turn_logs(pairs: Iterable[tuple[Verdict, Verdict]]) -> list[float]:
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:
-    """Refuse to go on where times would not compare.
+    """Refuse to resume a search in a context whose times cannot be compared with the recorded ones.
 
     Raises:
         UsageError: If a part of the context has changed.
@@ -471,7 +471,7 @@ def _check_context(there: dict[str, str], now: dict[str, str]) -> None:
         if there.get(part) != value:
             raise UsageError(
                 f"the search was begun with another {part} ({there.get(part)!r:.200}, now "
-                f"{value!r:.200}); times do not compare: give another outdir"
+                f"{value!r:.200}); the times cannot be compared: give another outdir"
             )
 
 

@@ -25,7 +25,7 @@ from kernelgym_train.mcgs.cpp.syntax import identifiers, text_of
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """Parts of the loop in this module's docstring."""
+    """Parts of a loop that this module recognises: an elementwise loop around a sum over terms."""
 
     elements: CppLoop
     total: CppLet

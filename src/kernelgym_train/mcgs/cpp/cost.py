@@ -24,16 +24,16 @@ _DEAR = ("exp", "log", "tanh", "erf", "pow", "sin", "cos", "expm1", "log1p", "ex
 
 @dataclass(frozen=True, slots=True)
 class LoopCost:
-    """Costs of one iteration of each innermost loop, added up."""
+    """Costs of one iteration of every innermost loop of a kernel, added up."""
 
     loops: int = 0
     """Number of innermost loops."""
     depth: int = 0
     """Greatest number of loops nested in each other."""
     near: int = 0
-    """Number of accessed elements that are those of the iteration before, or lie next to them."""
+    """Number of accesses to an element next to that of the iteration before, or the same one."""
     far: int = 0
-    """Number of accessed elements that lie elsewhere."""
+    """Number of accesses to an element far from that of the iteration before."""
     sums: int = 0
     """Number of loops that carry a sum, a maximum or a minimum."""
     operations: int = 0
@@ -51,7 +51,7 @@ class LoopCost:
 
 
 def _function(called: str) -> str:
-    """Return the name of a function's variant for doubles, without its namespace."""
+    """Return the name of a math function's variant for doubles, without its namespace."""
     name = called.removeprefix("std::")
     return name if name in _DEAR else name.removesuffix("f")
 
@@ -100,7 +100,7 @@ def _above(node: Node) -> Iterator[Node]:
 
 
 def _strides(loop: CppLoop) -> Iterator[bool]:
-    """Yield for each accessed element whether it lies near that of the iteration before."""
+    """Yield, for each access of a loop, whether it is near that of the iteration before."""
     for access in accesses(loop.body):
         *outer, last = (index and index.coefficient(loop.variable) for index in access.index)
         near = last is not None and last.constant in (0, 1)
@@ -118,7 +118,7 @@ def _depth(loop: CppLoop) -> int:
 
 
 def family_of(cost: LoopCost) -> str:
-    """Return the family of kernels with these costs.
+    """Return the family of a C++ kernel, such as ``product``, told from its costs.
 
     ``product``: sums in three nested loops; ``exponentials``: sums and exponentials;
     ``reduction``: other sums; ``elementwise``: loops without sums; ``unread``: no loop was

@@ -32,7 +32,7 @@ _ACCESSOR = re.compile(
 
 
 def types_in(root: Node) -> frozenset[str]:
-    """Return the names that mean a number's type in a text."""
+    """Return the names in a C++ text that mean a number's type, such as aliases of ``float``."""
     found = {*NUMBERS, "auto"}
     for node in walk(root):
         if node.type == "operator_cast" or (
@@ -143,7 +143,7 @@ def text_in(root: Node, numbers: Mapping[str, int]) -> CppText:
 
 
 def _values(declaration: Node) -> dict[str, int]:
-    """Return the values of the whole constants in a declaration that are written as a number."""
+    """Return the values of whole constants that a C++ declaration writes as numbers."""
     words = {text_of(each) for each in declaration.children if each.type == "type_qualifier"}
     if not words & {"const", "constexpr"}:
         return {}
@@ -156,7 +156,7 @@ def _values(declaration: Node) -> dict[str, int]:
 
 
 def _is_pure(declarator: Node, body: Node, text: CppText, known: Mapping[str, Known]) -> bool:
-    """Return True if a function or a lambda returns a number that its arguments alone decide."""
+    """Return True if a C++ function or lambda returns a number that its arguments alone decide."""
     scope = CppScope(declarator, body, text)
     parameters = parameters_of(declarator, text)
     declared = [each for each in walk(declarator) if each.type == "parameter_declaration"]
@@ -175,18 +175,18 @@ def _is_place(known: Known) -> bool:
 
 
 def type_of(known: Known) -> str:
-    """Return a number's type, or that of a pointer's elements followed by ``*``."""
+    """Return the C++ type of a number, or for a pointer the type of its elements and ``*``."""
     return known if isinstance(known, str) else f"{known.element}*"
 
 
 def function_name(function: Node) -> str:
-    """Return the name that a function's definition gives it."""
+    """Return the name in a C++ function's definition."""
     declarator = function.child_by_field_name("declarator")
     return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
 
 
 def parameters_of(declarator: Node, text: CppText) -> dict[str, Known]:
-    """Return the parameters of a function or a lambda that are numbers, pointers or vectors."""
+    """Return the parameters of a C++ function or lambda that are numbers, pointers or vectors."""
     found: dict[str, Known] = {}
     for node in walk(declarator):
         if node.type not in ("parameter_declaration", "optional_parameter_declaration"):
@@ -293,7 +293,7 @@ def declared_in(declaration: Node, scope: CppScope, known: Mapping[str, Known]) 
 
 
 def _is_pure_lambda(node: Node, scope: CppScope, known: Mapping[str, Known]) -> bool:
-    """Return True if a lambda returns what its arguments and unchanging numbers decide."""
+    """Return True if arguments and unchanging numbers alone decide a C++ lambda's result."""
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")
     if declarator is None or body is None:
         return False

@@ -12,7 +12,7 @@ from tree_sitter import Node
 
 
 def replaced(text: str, edits: Iterable[tuple[Node, str]]) -> str:
-    """Return a text with other texts in place of disjoint nodes."""
+    """Return a C++ text in which disjoint nodes are replaced by other texts."""
     data = text.encode()
     for node, new in sorted(edits, key=lambda edit: edit[0].start_byte, reverse=True):
         data = data[: node.start_byte] + new.encode() + data[node.end_byte :]
@@ -20,7 +20,7 @@ def replaced(text: str, edits: Iterable[tuple[Node, str]]) -> str:
 
 
 def with_lines_before(text: str, lines: Iterable[tuple[Node, str]]) -> str:
-    """Return a text with a line before each node."""
+    """Return a C++ text with a line inserted before each of some nodes."""
     data = text.encode()
     for node, line in sorted(lines, key=lambda edit: edit[0].start_byte, reverse=True):
         blank = " " * node.start_point.column
@@ -31,7 +31,7 @@ def with_lines_before(text: str, lines: Iterable[tuple[Node, str]]) -> str:
 
 
 def with_lines_above(text: str, lines: Iterable[tuple[Node, Sequence[str]]]) -> str:
-    """Return a text with lines before loops and their directives.
+    """Return a C++ text with lines inserted above loops and their directives.
 
     The text before the nodes must be unchanged since they were parsed.
     """
@@ -47,7 +47,7 @@ def with_lines_above(text: str, lines: Iterable[tuple[Node, Sequence[str]]]) -> 
 
 
 def with_text_above(text: str, node: Node, added: str) -> str:
-    """Return a text with another text before the outermost declaration around a node."""
+    """Return a C++ text with another text above the outermost declaration around a node."""
     while node.parent is not None and node.parent.type != "translation_unit":
         node = node.parent
     data = text.encode()
@@ -55,7 +55,7 @@ def with_text_above(text: str, node: Node, added: str) -> str:
 
 
 def rewritten(node: Node, rule: Callable[[Node], str | None]) -> str:
-    """Return a node's text, with the text of each node for which a rule returns one replaced."""
+    """Return a node's text, in which a rule replaces the text of the nodes that it knows."""
     new = rule(node)
     if new is not None:
         return new
@@ -72,16 +72,16 @@ def rewritten(node: Node, rule: Callable[[Node], str | None]) -> str:
 
 
 def for_head(kind: str, name: str, lower: str, upper: str, step: int = 1) -> str:
-    """Return the head of a loop that counts a number up."""
+    """Return the head of a C++ loop that counts a number up: ``for (...)``."""
     update = f"++{name}" if step == 1 else f"{name} += {step}"
     return f"for ({kind} {name} = {lower}; {name} < {upper}; {update})"
 
 
 def lines_at(column: int, lines: Iterable[str]) -> str:
-    """Return lines as a text that stands at a column: all but the first line are indented."""
+    """Return lines joined as a text at a given column: all but the first line are indented."""
     return f"\n{' ' * column}".join(lines)
 
 
 def indent_of(text: str, by: int) -> str:
-    """Return a text, indented from its second line on."""
+    """Return a text whose lines after the first are indented."""
     return re.sub(r"\n(?=[^\n])", "\n" + " " * by, text)

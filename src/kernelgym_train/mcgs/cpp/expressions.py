@@ -1,4 +1,4 @@
-"""`Walk`: what expressions and statements read, write and declare.
+"""`Walk`: finds out what C++ expressions and statements read, write and declare.
 
 Contract: an expression or a statement is understood if it reads and writes nothing but numbers and
 elements of known memory, calls nothing but known functions without other effects, and leaves by
@@ -57,14 +57,15 @@ _PURE_CALLS = frozenset(
     )
     for suffix in ("", "f")
 )
-"""Functions that a recognised loop may call: their value depends on their arguments alone."""
+"""Names of C++ functions whose value depends on their arguments alone, which recognised loops may
+call."""
 _LIBRARY_NUMBERS = frozenset(
     ("INFINITY", "NAN", "FLT_MAX", "FLT_MIN", "DBL_MAX", "DBL_MIN", "M_PI", "FLT_EPSILON")
 )
 _LIMIT = re.compile(r"std::numeric_limits<\w+>::(infinity|lowest|max|min|epsilon|quiet_NaN)")
 _CHECKS = re.compile(r"TORCH_(INTERNAL_ASSERT|CHECK)(_[A-Z_]+)?|AT_ASSERT(M)?|assert")
 LEAVES = "throw"
-"""Stands among what a statement assigns if it may leave the loop by an exception."""
+"""Entry in a statement's assigned names: an exception may leave the loop there."""
 _PARTS = (
     *("parenthesized_expression", "conditional_expression", "comma_expression"),
     *("unary_expression", "binary_expression"),
@@ -104,7 +105,7 @@ class Walk:
         self._scope, self._returns, self._loops = scope, may_return, 0
 
     def value(self, node: Node) -> None:
-        """Read an expression whose value is a number."""
+        """Read a C++ expression whose value is a number; record the elements that it accesses."""
         kind = node.type
         if kind in _LITERALS:
             return
@@ -145,7 +146,7 @@ class Walk:
             raise NotRead(node)
 
     def place(self, node: Node) -> CppPlace | None:
-        """Return where a pointer leads to; None if an expression is no known pointer.
+        """Return the memory that a pointer expression leads to; None if it is no known pointer.
 
         Raises:
             NotRead: If a part of it is not understood.
@@ -186,7 +187,7 @@ class Walk:
         return CppPlace(place.array, place.element, offset)
 
     def bound(self, node: Node) -> Polynomial:
-        """Return a bound that is evaluated without effects, and that no recognised body changes."""
+        """Return a loop bound that is evaluated without effects and never changed by the loop."""
         before = len(self.elements), set(self.assigned)
         self.value(node)
         changed = changing(node, self._scope, self.known)
@@ -208,13 +209,13 @@ class Walk:
             raise NotRead(node, f"`{name}`, which is no known number,")
 
     def _is_field(self, node: Node) -> bool:
-        """Return True for a number in a structure that the text declares."""
+        """Return True for a number in a structure that the C++ text declares."""
         owner, named = (node.child_by_field_name(name) for name in ("argument", "field"))
         is_plain = owner is not None and owner.type == "identifier"
         return is_plain and text_of(named) in self._scope.text.fields
 
     def _target(self, node: Node) -> None:
-        """Record what an assignment changes."""
+        """Record what an assignment's left side changes."""
         if node.type == "parenthesized_expression":
             self._target(children(node)[0])
         elif node.type == "field_expression" and self._is_field(node):
@@ -226,7 +227,7 @@ class Walk:
             self._element(node, writes=True)
 
     def _element(self, node: Node, *, writes: bool) -> None:
-        """Record an access to an element."""
+        """Record an access to one element of an array."""
         place, given = None, list[Node]()
         at: Node | None = node
         if node.type == "pointer_expression" and text_of(node).startswith("*"):
@@ -257,7 +258,7 @@ class Walk:
         self._record(CppElement(node, place.array, subscripts, writes))
 
     def _range(self, node: Node, place: CppPlace, writes: bool) -> None:
-        """Record an access to several elements."""
+        """Record an access to a range of elements of an array."""
         self._scope.memory.setdefault(place.array, place.element)
         self._record(CppElement(node, place.array, (None,), writes))
 
@@ -266,7 +267,7 @@ class Walk:
         self._scope.elements[element.node] = element
 
     def _range_value(self, node: Node) -> bool:
-        """Read ``*std::max_element(first, last)``; False if an expression is another."""
+        """Read ``*std::max_element(first, last)``; return False for any other expression."""
         call = node.child_by_field_name("argument")
         if node.type != "pointer_expression" or call is None or call.type != "call_expression":
             return False
@@ -312,7 +313,7 @@ class Walk:
                 self.value(each)
 
     def _called(self, node: Node, summary: CppSummary, given: list[Node]) -> None:
-        """Record what a function of the text accesses through the pointers that it is given."""
+        """Record the memory accesses of a called function, through the pointers it is given."""
         places, values = dict[str, CppPlace](), dict[str, Polynomial]()
         if len(given) != len(summary.parameters):
             raise NotRead(node)
@@ -341,7 +342,7 @@ class Walk:
             self.declare(node, part)
 
     def declare(self, node: Node, part: Node) -> str:
-        """Read one of the declarators of a declaration, and return the name that it declares."""
+        """Read one name's part of a C++ declaration, and return the name."""
         if any(child.type == "storage_class_specifier" for child in node.children):
             raise NotRead(node)  # a static variable keeps its value
         named, name = declared_name(part), text_of(declared_name(part))
@@ -394,7 +395,7 @@ class Walk:
     def _memory(
         self, node: Node, name: str, element: str, given: list[Node], dims: int = 1
     ) -> CppPlace:
-        """Return the place of an array that a declaration makes, and read its arguments."""
+        """Return the memory of an array that a declaration creates, after reading its arguments."""
         if element not in self._scope.text.types or element == "bool":
             raise NotRead(node)  # several elements of std::vector<bool> share a byte
         for each in given:
@@ -447,7 +448,7 @@ class Walk:
             raise NotRead(node)
 
     def _effect(self, node: Node) -> None:
-        """Read an expression whose value is not used."""
+        """Read an expression whose value is discarded."""
         called = node.child_by_field_name("function") if node.type == "call_expression" else None
         if called is not None and _CHECKS.fullmatch(text_of(called)) and not self._returns:
             self.assigned.add(LEAVES)

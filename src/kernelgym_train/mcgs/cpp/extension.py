@@ -1,4 +1,4 @@
-"""The C++ text of a variant, and variants with another C++ text. Pure."""
+"""C++ text of a variant, and the variants made by replacing it. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def file_of(variant: Variant) -> KernelFile:
 
 
 def with_edits(variant: Variant, edits: Iterable[tuple[Node, str]]) -> Variant:
-    """Return a variant with other texts in place of disjoint nodes of its C++ text."""
+    """Return a variant in whose C++ text disjoint nodes are replaced by other texts."""
     return with_cpp(variant, replaced(file_of(variant).cpp, edits))
 
 
 def with_cpp(variant: Variant, cpp: str) -> Variant:
-    """Return a variant with another C++ text."""
+    """Return a variant with another C++ text, all else unchanged."""
     return dataclasses.replace(variant, source=file_of(variant).with_cpp(cpp).source)

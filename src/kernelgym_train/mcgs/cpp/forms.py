@@ -1,4 +1,4 @@
-"""What is recognised of C++ text: functions, counted loops, and the statements in them.
+"""Data types for what is recognised in C++ text: functions, counted loops, and statements.
 
 `kernelgym_train.mcgs.cpp.loops` reads them. Pure.
 """
@@ -20,7 +20,7 @@ WHOLE = (
     *("long long", "std::int32_t"),
 )
 NARROW = ("int", "int32_t", "std::int32_t")
-"""Whole numbers of 32 bits, which cut off the upper half of a longer number."""
+"""Names of whole-number types of 32 bits, which cut off the upper half of a longer number."""
 
 
 ZERO = Polynomial.number(0)
@@ -28,61 +28,61 @@ ZERO = Polynomial.number(0)
 
 @dataclass(frozen=True, slots=True)
 class CppArray:
-    """Memory that holds numbers: a tensor's, a vector's, or what a pointer points to."""
+    """Memory that holds numbers in a C++ function: a tensor, a vector or a pointer's target."""
 
     name: str
     """Name of the tensor, the vector, or the parameter that is a pointer."""
     element: str
     """Type of the elements, such as ``float``."""
     output: bool
-    """Whether no other array shares the memory. An array that may share is written in the order of
-    the text alone."""
+    """Whether no other name leads to the memory. Loops that write memory which others may share
+    keep their order."""
     tensor: bool = False
-    """Whether the name is a tensor's."""
+    """Whether the name is that of a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class CppPlace:
-    """What a pointer, an accessor or a vector gives access to."""
+    """Memory that a C++ pointer, accessor or vector gives access to."""
 
     array: str
     element: str
-    """Type of the elements."""
+    """Type of the elements, such as ``float``."""
     offset: Polynomial | None = ZERO
-    """Index of the first element in the array; None if it is no polynomial."""
+    """Index of the first element within the array; None if the index is no polynomial."""
     dims: int = 1
-    """Number of subscripts of an element."""
+    """Number of subscripts that select an element."""
     strided: bool = False
-    """Whether neighbouring subscripts may be apart in memory, as in an accessor."""
+    """Whether elements with neighbouring subscripts may lie apart in memory, as in an accessor."""
 
 
 @dataclass(frozen=True, slots=True)
 class CppElement:
-    """One access to an array's element in a statement."""
+    """One access to an array's element, in a C++ statement."""
 
     node: Node
     array: str
     index: tuple[Polynomial | None, ...]
-    """Subscripts; None for one that is no polynomial of unchanging names. Accessors have a 0 before
-    their subscripts."""
+    """Subscripts as polynomials; None for one that is no polynomial of unchanging names. Those of
+    an accessor follow a 0."""
     writes: bool
     loops: tuple[CppLoop, ...] = ()
-    """Loops around the access in a function that the statement calls."""
+    """Loops around the access within a function that the statement calls."""
 
     @property
     def flat(self) -> Polynomial | None:
-        """The one subscript of an array whose elements lie side by side; None for others."""
+        """The only subscript of an array whose elements are contiguous; None for other arrays."""
         return self.index[0] if len(self.index) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadLoop:
-    """A loop that is not recognised."""
+    """A C++ loop that is not recognised, with the reason."""
 
     line: int
     """Line of the statement that is not understood, from 1, in the C++ text."""
     why: str
-    """What is not understood, such as ```next()```."""
+    """Part of the loop that is not understood, such as ```next()```."""
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.why} is not understood"
@@ -90,20 +90,21 @@ class UnreadLoop:
 
 @dataclass(frozen=True, slots=True)
 class CppLet:
-    """A declaration of one number or pointer, in a loop's body."""
+    """Declaration of one number or pointer in a C++ loop's body."""
 
     node: Node
     name: str
     type: str
     value: Node
     exact: Polynomial | None
-    """Value of a whole number that holds it without being cut off; None for others."""
+    """Value of a whole number as a polynomial, if its type holds it without cutting it off; None
+    otherwise."""
     elements: tuple[CppElement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CppBuffer:
-    """A declaration of an array or a ``std::vector`` of numbers, in a loop's body."""
+    """Declaration of an array or a ``std::vector`` of numbers in a C++ loop's body."""
 
     node: Node
     name: str
@@ -112,7 +113,7 @@ class CppBuffer:
 
 @dataclass(frozen=True, slots=True)
 class CppAssign:
-    """An assignment to a number or an array element."""
+    """Assignment to a number or an array element in a C++ loop's body."""
 
     node: Node
     target: Node
@@ -123,29 +124,29 @@ class CppAssign:
 
 @dataclass(frozen=True, slots=True)
 class CppOther:
-    """Any other statement whose accesses are all known, such as a branch."""
+    """Any other C++ statement whose accesses are all known, such as a branch."""
 
     node: Node
     elements: tuple[CppElement, ...]
     assigned: frozenset[str]
-    """Numbers that the statement changes and does not declare."""
+    """Names of numbers that the statement changes but does not declare."""
     declared: Mapping[str, str]
     """Types of the names that the statement declares, for itself alone or for those after it."""
 
     @property
     def is_declaration(self) -> bool:
-        """Whether later statements can use the names that this statement declares."""
+        """Whether later statements can use the names that this C++ statement declares."""
         return self.node.type.endswith(("declarator", "identifier"))
 
 
 @dataclass(frozen=True, slots=True)
 class CppLoop:
-    """A counted loop."""
+    """A C++ loop that counts a whole number up to a bound."""
 
     node: Node
     name: str
-    """Name of the function, then the variables of the loops down to this one, separated by ``/``;
-    loops with the same variable are numbered."""
+    """Name of the loop: the function, then the variables of the loops down to this one, separated
+    by ``/``. Loops with the same variable are numbered."""
     variable: str
     type: str
     lower: Polynomial
@@ -155,7 +156,7 @@ class CppLoop:
     step: int
     body: tuple[CppStatement, ...]
     pragmas: tuple[str, ...]
-    """Directives right before the loop, or before a loop around it that they collapse with it."""
+    """Directives directly above the loop, or above an outer loop that they collapse with it."""
 
     @property
     def body_node(self) -> Node:
@@ -178,31 +179,31 @@ class CppLoop:
 
     @property
     def bounds(self) -> frozenset[str]:
-        """Names in the lower and the upper bound."""
+        """Names that occur in the loop's lower and upper bound."""
         names = self.lower.names | self.upper.names
         # An expression that counts as one number has a text of several names.
         return frozenset(each for name in names for each in re.findall(r"[^\W\d]\w*", name))
 
     @property
     def has_plain_bounds(self) -> bool:
-        """Whether both bounds are a name or a constant, whose evaluation cannot overflow."""
+        """Whether both bounds are a name or a constant, so that evaluating them cannot overflow."""
         texts = (self.lower_text, self.upper_text)
         return all(text.isidentifier() or text.isdecimal() for text in texts)
 
     @property
     def wide_type(self) -> str:
-        """Type of a counter that goes beyond the upper bound by a block, and does not overflow."""
+        """Type for a counter that may pass the loop's upper bound by one block without overflow."""
         return "int64_t" if self.type in NARROW else self.type
 
     @property
     def is_in_block(self) -> bool:
-        """Whether other statements can be put before the loop."""
+        """Whether other statements can be inserted before the loop, since it stands in a block."""
         parent = self.node.parent
         return parent is not None and parent.type == "compound_statement"
 
     @property
     def lets(self) -> dict[str, str]:
-        """Types of the numbers and pointers that the body declares, by name."""
+        """Types of the numbers and pointers that the loop's body declares, by name."""
         found: dict[str, str] = {}
         for each in self.body:
             if isinstance(each, CppLet):
@@ -223,7 +224,7 @@ CppStatement = CppLet | CppAssign | CppBuffer | CppOther | CppLoop
 
 @dataclass(frozen=True, slots=True)
 class CppSummary:
-    """What a function does that is given pointers, in place of its calls."""
+    """Effects of a C++ function that is given pointers, used in place of its calls."""
 
     parameters: Mapping[str, str | CppPlace]
     body: tuple[CppStatement, ...]
@@ -233,7 +234,7 @@ class CppSummary:
 
 @dataclass(frozen=True, slots=True)
 class CppFunction:
-    """A C++ function, with the loops that were recognised in it."""
+    """A C++ function, with the loops recognised in it."""
 
     name: str
     arrays: dict[str, CppArray]
@@ -243,10 +244,10 @@ class CppFunction:
     loops: tuple[CppLoop, ...]
     """Recognised loops that lie in no other recognised loop."""
     elements: Mapping[Node, CppElement]
-    """Accesses in recognised loops."""
+    """Accesses to array elements in recognised loops."""
 
     def names(self, loop: CppLoop) -> set[str]:
-        """Return the names that a loop, or the function around it, uses."""
+        """Return the names that a C++ loop, or the function around it, uses."""
         return {*identifiers(loop.node), *self.arrays, *self.types}
 
     def array_of(self, element: Node) -> CppArray:
@@ -263,7 +264,7 @@ class CppFunction:
         return None if stride is None else stride.constant
 
     def plain_name(self, element: Node) -> str | None:
-        """Return the pointer's name of an element ``name[subscript]``; None for other forms."""
+        """Return the name of the pointer in ``name[subscript]``; None for other forms."""
         named = element.child_by_field_name("argument")
         found = self.elements[element].flat
         if named is None or named.type != "identifier" or found is None:
@@ -271,7 +272,7 @@ class CppFunction:
         return None if index_node(element) is None else text_of(named)
 
     def declared_in_loops(self) -> dict[str, str]:
-        """Return the types of numbers that loops declare; empty where declarations differ."""
+        """Return the types of numbers that a function's loops declare; empty where they differ."""
         known: dict[str, str] = {}
         for loop in walk_loops(self.loops):
             for name, kind in loop.lets.items():
@@ -280,7 +281,7 @@ class CppFunction:
 
 
 def directive_of(loop: CppLoop) -> Node | None:
-    """Return the directive right before a loop, ignoring comments, or None."""
+    """Return the directive directly above a C++ loop, comments aside; None if there is none."""
     node = loop.node.prev_named_sibling
     while node is not None and node.type == "comment":
         node = node.prev_named_sibling
@@ -296,7 +297,7 @@ def walk_loops(loops: tuple[CppStatement, ...]) -> Iterator[CppLoop]:
 
 
 def only_inner(loop: CppLoop) -> CppLoop | None:
-    """Return the loop without directives that is another loop's whole body, or None."""
+    """Return the loop that is another loop's whole body and has no directives; None otherwise."""
     inner = loop.body[0] if len(loop.body) == 1 else None
     return inner if isinstance(inner, CppLoop) and not inner.pragmas else None
 

@@ -135,7 +135,7 @@ def _read(cpp: str) -> tuple[tuple[CppFunction, ...], tuple[UnreadLoop, ...]]:
 
 
 def _macros_in(node: Node, macros: set[str]) -> set[str]:
-    """Return macros in a function, without those whose calls are statements of their own."""
+    """Return the macros used in a C++ function, except those whose call is a statement."""
     return {
         text_of(each)
         for each in walk(node)
@@ -144,7 +144,7 @@ def _macros_in(node: Node, macros: set[str]) -> set[str]:
 
 
 def _is_check(name: Node) -> bool:
-    """Return True for a macro's call that is a statement outside of loops."""
+    """Return True for a macro call that is a statement outside of loops, such as TORCH_CHECK."""
     call = name.parent
     statement = None if call is None else call.parent
     if statement is None or statement.type != "expression_statement":
@@ -205,7 +205,7 @@ def _outermost(
 
 
 def _summarise(function: Node, text: CppText) -> None:
-    """Keep what a function with pointers does, if all of it is understood."""
+    """Keep the effects of a function with pointer parameters, if its whole body is understood."""
     declarator = function.child_by_field_name("declarator")
     scope = scope_of(function, text, inside=False)
     if scope is None or declarator is None:
@@ -235,7 +235,7 @@ def _refuse(loop: Node, scope: CppScope, known: Mapping[str, Known]) -> None:
 def _inside(
     node: Node, scope: CppScope, path: str, known: Mapping[str, Known], counts: dict[str, int]
 ) -> Iterator[CppLoop]:
-    """Yield the recognised loops in a statement that is not understood as a whole.
+    """Yield the recognised loops inside a statement that is not understood as a whole.
 
     None if it declares a name again: which one a loop means is not followed.
     """
@@ -258,7 +258,7 @@ def _loop(
     outer: Mapping[str, Known],
     counts: dict[str, int],
 ) -> CppLoop:
-    """Return a counted loop.
+    """Read a counted C++ loop.
 
     Raises:
         NotRead: If it is not understood.
@@ -333,7 +333,7 @@ def _loop(
 
 
 def _step(update: Node, variable: str, scope: CppScope) -> int | None:
-    """Return the constant that a counter goes up by, or None."""
+    """Return the constant step of a loop's counter; None if it is no constant."""
     text = plain_text(update)
     if text in (f"++{variable}", f"{variable}++"):
         return 1
@@ -394,18 +394,18 @@ def _statements(
 
 
 def _holds_loop(node: Node) -> bool:
-    """Return True if a loop may be read in a statement that is not understood as one."""
+    """Return True if a statement that is not understood may still contain a readable loop."""
     return any(each.type == "for_statement" for each in walk(node) if each != node)
 
 
 def _told(node: Node) -> str:
-    """Return what a statement is, for a reader."""
+    """Return words for a reader that name a C++ statement around a loop, such as ```while```."""
     word = node.type.partition("_")[0]
     return "a block of its own" if word == "compound" else f"`{word}` around a loop"
 
 
 def _plain(node: Node, scope: CppScope, known: dict[str, Known]) -> Iterator[CppStatement]:
-    """Yield what a statement that is no counted loop does, and add what it declares to `known`."""
+    """Yield the forms of a statement that is no counted loop; add its declarations to `known`."""
     parts = node.children_by_field_name("declarator") if node.type == "declaration" else []
     for part in parts:
         walked = Walk(scope, known)

@@ -1,4 +1,4 @@
-"""`normal_cpp`: C++ without comments and layout.
+"""`normal_cpp`: C++ text without comments and layout, to compare two texts.
 
 Contract: two texts with the same result mean the same to a compiler. Needs no parser. Pure.
 

@@ -1,4 +1,4 @@
-"""Where pointers lead to that methods return, such as ``x.data_ptr<float>()``. Pure."""
+"""Reads which memory a method call such as ``x.data_ptr<float>()`` leads to, in C++ text. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernelgym_train.mcgs.cpp.syntax import arguments_of, plain_text, text_of
 
 
 def pointer_of(node: Node, scope: CppScope, known: Mapping[str, Known]) -> CppPlace | None:
-    """Return where ``x.data_ptr<float>()`` and the like lead to."""
+    """Return the memory that ``x.data_ptr<float>()`` and similar calls lead to."""
     text, given = plain_text(node.child_by_field_name("function")), plain_text(node)
     cast = re.fullmatch(r"(?:static|reinterpret)_cast<(?:const)?([\w:]+)\*>", text)
     if cast and cast[1] in scope.text.types:

@@ -21,11 +21,11 @@ class Polynomial:
     """A sum of products of names, with whole coefficients."""
 
     terms: frozenset[tuple[_Monomial, int]]
-    """(names in sorted order, coefficient); no coefficient is 0."""
+    """Set of (names in sorted order, coefficient of their product); no coefficient is 0."""
 
     @classmethod
     def of(cls, terms: Iterable[tuple[Iterable[str], int]]) -> Self:
-        """Return the sum of products of names times coefficients."""
+        """Return the polynomial with the given coefficient for each product of names."""
         added: Counter[_Monomial] = Counter()
         for names, coefficient in terms:
             added[tuple(sorted(names))] += coefficient
@@ -33,12 +33,12 @@ class Polynomial:
 
     @classmethod
     def number(cls, value: int) -> Self:
-        """Return a constant."""
+        """Return the polynomial of a constant."""
         return cls.of([((), value)])
 
     @classmethod
     def name(cls, name: str) -> Self:
-        """Return one name."""
+        """Return the polynomial of one name."""
         return cls.of([((name,), 1)])
 
     def __add__(self, other: Polynomial) -> Polynomial:
@@ -56,7 +56,7 @@ class Polynomial:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names in the polynomial."""
+        """Names that occur in the polynomial."""
         return frozenset(name for names, _ in self.terms for name in names)
 
     @property
@@ -68,7 +68,7 @@ class Polynomial:
         return values[()] if set(values) == {()} else None
 
     def coefficient(self, name: str) -> Polynomial | None:
-        """Return the factor of a name; None if the name has a higher power."""
+        """Return the factor of a name in the polynomial; None if the name has a higher power."""
         if any(names.count(name) > 1 for names, _ in self.terms):
             return None
         return Polynomial.of(
@@ -78,12 +78,12 @@ class Polynomial:
         )
 
     def without(self, chosen: Iterable[str]) -> Polynomial:
-        """Return the terms that hold none of the names."""
+        """Return the polynomial's terms that contain none of the names."""
         given = frozenset(chosen)
         return Polynomial.of(term for term in self.terms if not given & set(term[0]))
 
     def replaced(self, values: Mapping[str, Polynomial]) -> Polynomial:
-        """Return the polynomial with values in place of names."""
+        """Return the polynomial in which names are replaced by values."""
         total = Polynomial.number(0)
         for names, coefficient in self.terms:
             product = Polynomial.number(coefficient)

@@ -26,14 +26,14 @@ from kernelgym_train.mcgs.cpp.syntax import arguments_of, children, identifiers,
 
 
 def accesses(body: tuple[CppStatement, ...]) -> list[CppElement]:
-    """Return every element that statements read or write."""
+    """Return every array element that C++ statements read or write."""
     return list(_accesses(body, (), {}))
 
 
 def _accesses(
     body: tuple[CppStatement, ...], loops: tuple[CppLoop, ...], numbers: dict[str, Polynomial]
 ) -> Iterator[CppElement]:
-    """Yield elements, with declared whole numbers put into subscripts."""
+    """Yield the accessed elements, with declared whole numbers substituted in subscripts."""
     numbers = dict(numbers)
     for statement in body:
         if isinstance(statement, CppLoop):
@@ -47,7 +47,7 @@ def _accesses(
 
 
 def carried(body: tuple[CppStatement, ...], own: frozenset[str] = frozenset()) -> set[str]:
-    """Return numbers that statements assign and that are declared outside of them."""
+    """Return the numbers that statements assign and that are declared outside of them."""
     found: set[str] = set()
     for statement in body:
         if isinstance(statement, CppLet):
@@ -95,7 +95,7 @@ def has_independent_iterations(
 
 
 def _is_apart(loop: CppLoop, found: list[CppElement], dim: int) -> bool:
-    """Return True if each iteration has its own range of one subscript of an array's elements."""
+    """Return True if each iteration accesses its own range of one subscript of an array."""
     shared: set[tuple[Polynomial, Polynomial]] = set()
     for access in found:
         index = access.index[dim] if dim < len(access.index) else None
@@ -114,13 +114,13 @@ def _is_apart(loop: CppLoop, found: list[CppElement], dim: int) -> bool:
 
 
 def _buffers(body: tuple[CppStatement, ...]) -> set[str]:
-    """Return the names of vectors that each iteration declares for itself."""
+    """Return the names of vectors that each iteration of a loop declares for itself."""
     found = {each.name for each in body if isinstance(each, CppBuffer)}
     return found.union(*(_buffers(each.body) for each in body if isinstance(each, CppLoop)))
 
 
 def _names_a_let(body: tuple[CppStatement, ...], index: Polynomial) -> bool:
-    """Return True if a subscript depends on a declared number."""
+    """Return True if a subscript depends on a number declared in the loop's body."""
     for statement in body:
         if isinstance(statement, CppLet) and statement.name in index.names:
             return True
@@ -133,7 +133,7 @@ def _names_a_let(body: tuple[CppStatement, ...], index: Polynomial) -> bool:
 
 
 def _fits(offset: Polynomial, inner: dict[str, CppLoop], stride: Polynomial) -> bool:
-    """Return True if an offset in mixed radix lies in [0, stride)."""
+    """Return True if an offset, read as a number in mixed radix, lies in [0, stride)."""
     reached = Polynomial.number(1)  # offsets so far are below it
     left = offset
     while left.terms:
@@ -229,7 +229,7 @@ def _greatest(node: Node) -> tuple[str, str]:
 
 
 def is_guarded(node: Node, value: Node) -> bool:
-    """Return True if a part of a value is computed only where another part says so."""
+    """Return True if a part of an expression is evaluated only under a condition within it."""
     while node != value and (above := node.parent) is not None:
         if above.type == "conditional_expression":
             return True

@@ -33,14 +33,14 @@ NUMBERS = (
     *(f"{space}::{kind}" for space in ("at", "c10") for kind in ("Half", "BFloat16")),
 )
 Known = str | CppPlace
-"""A number's type, or where a pointer leads to."""
+"""Type of a number, or the memory that a pointer leads to."""
 _SIZES = ("size", "numel", "dim", "stride")
 _ASKS = (*_SIZES, "sizes", "options", "is_contiguous", "scalar_type", "dtype", "device", "defined")
 POINTERS = ("data_ptr", "mutable_data_ptr", "const_data_ptr", "data", "begin", "end", "get")
 ACCESSORS = ("accessor", "packed_accessor32", "packed_accessor64")
 READS_RANGE = ("max_element", "min_element", "accumulate", "inner_product")
 WRITES_RANGE = {"fill": 0, "fill_n": 0, "copy": 2, "copy_n": 2, "memcpy": 0, "memset": 0}
-"""Functions that write memory, and which argument says where."""
+"""Functions that write memory, with the position of the argument that points to it."""
 _ALLOCATES = re.compile(
     r"(torch|at)::(empty|zeros|ones|full|rand|randn)(_like)?$"
     r"|(torch|at)::(mm|bmm|addmm)$|\w+\.(new_(empty|zeros|ones|full)|clone)$"
@@ -55,7 +55,8 @@ class CppText:
     """What a C++ text declares outside of functions."""
 
     own: Counter[str]
-    """How often the text declares each name. A function of such a name may do anything."""
+    """Number of times that the text declares each name. A called function of such a name may have
+    any effect."""
     constants: dict[str, Known]
     values: dict[str, int]
     """Values of whole constants that are written as a number."""
@@ -67,11 +68,12 @@ class CppText:
     pure: set[str] = field(default_factory=set)
     """Functions of the text whose result depends on their arguments alone, without effects."""
     scopes: dict[str, CppScope] = field(default_factory=dict)
-    """Functions whose names are declared once."""
+    """Scopes of functions whose names are declared once, by name."""
     summaries: dict[str, CppSummary] = field(default_factory=dict)
-    """Functions that may be called in a recognised loop for what they do to memory."""
+    """Effects on memory of functions that recognised loops may call, by name."""
     calls: dict[int, list[tuple[CppScope, Node] | None]] = field(default_factory=dict)
-    """Calls by the id of the function's scope; None for another use of a function's name."""
+    """Calls of a function, by the id of its scope; None stands for another use of the function's
+    name."""
 
 
 def vector_of(kind: str) -> str | None:
@@ -103,7 +105,7 @@ def declared_names(root: Node) -> Counter[str]:
 
 
 class CppScope:
-    """What a function declares outside of its loops."""
+    """Declarations of a C++ function outside of its loops."""
 
     def __init__(self, declarator: Node, body: Node, text: CppText) -> None:
         self.body, self.text = body, text
@@ -194,7 +196,7 @@ class CppScope:
         return (name in self._made or name in self.parameters) and name not in self.twice
 
     def passes_own(self, call: Node, name: str, callee: CppScope) -> bool:
-        """Return True if a call passes memory of its own for a parameter that is a pointer."""
+        """Return True if a call's pointer argument leads to memory that no other name leads to."""
         parts = arguments_of(call)
         if len(parts) <= max(callee.pointers.values()):
             return False
@@ -205,7 +207,7 @@ class CppScope:
         return self.is_own(base)
 
     def _base(self, node: Node | None) -> str | None:
-        """Return the name of the memory that a pointer's value leads to, or None."""
+        """Return the name of the memory that a pointer's value leads to; None if unknown."""
         for _ in range(20):
             if node is None:
                 return None
@@ -260,7 +262,7 @@ class CppScope:
         return returned and not any(called_name(each) in self.text.own for each in calls)
 
     def _leads_on(self, node: Node, dims: int) -> bool:
-        """Return True if what becomes of a pointer's value is followed."""
+        """Return True if every use of a pointer's value is followed by the reader."""
         while (parent := node.parent) is not None:
             if parent.type == "subscript_expression" and node == parent.children[0]:
                 node, dims = parent, dims - 1
@@ -289,14 +291,14 @@ class CppScope:
         return False
 
     def _is_kept_in_sight(self, called: str, arguments: Node, given: Node) -> bool:
-        """Return True if a function of the text follows a pointer that it is passed."""
+        """Return True if a function of the text follows a pointer that is passed to it."""
         callee = self.text.scopes.get(called)
         at = children(arguments).index(given)
         found = [name for name, place in callee.pointers.items() if place == at] if callee else []
         return callee is not None and bool(found) and callee.is_confined(found[0])
 
     def settled(self, name: str, place: CppPlace) -> CppPlace | None:
-        """Return where a pointer leads to, for loops that do not move it.
+        """Return the memory that a pointer leads to, in loops that do not move the pointer.
 
         None for a pointer that may lead to other memory later.
         """
@@ -325,17 +327,17 @@ class CppScope:
         )
 
     def refuse(self, node: Node, why: str) -> None:
-        """Record what of a loop is not understood; the first reason at a place stays."""
+        """Record why a loop is not understood; the first reason at a place stays."""
         self.unread.setdefault((node.start_point.row, node.start_point.column), why)
 
     def fixed(self, name: str, known: Mapping[str, Known]) -> bool:
-        """Return True if a name is a whole number that never changes."""
+        """Return True if a C++ name is a whole number that never changes."""
         if name in self.written or (name in self.twice and name not in known):
             return False
         return self.lookup(name, known) in WHOLE
 
     def lookup(self, name: str, known: Mapping[str, Known]) -> Known | None:
-        """Return what a name is; None if it may mean something else.
+        """Return the declaration that a name means; None if it may mean another.
 
         Args:
             name: The name.
@@ -345,7 +347,7 @@ class CppScope:
 
 
 def owner_of(node: Node, methods: tuple[str, ...]) -> Node | None:
-    """Return the name whose method an expression calls, if it is one of these; None otherwise."""
+    """Return the object whose method a call expression calls, if it is one of these methods."""
     called = node.child_by_field_name("function") if node.type == "call_expression" else None
     if called is None or called.type != "field_expression":
         return None
@@ -355,12 +357,12 @@ def owner_of(node: Node, methods: tuple[str, ...]) -> Node | None:
 
 
 def _word(text: str) -> str:
-    """Return a function's name without namespaces and without the arguments of a template."""
+    """Return a C++ function's name without namespaces and template arguments."""
     return text.partition("<")[0].rpartition("::")[2].removeprefix("template").strip()
 
 
 def called_name(call: Node) -> str:
-    """Return the name of a called function, without namespaces and a template's arguments."""
+    """Return the name of a called C++ function, without namespaces and template arguments."""
     return _word(text_of(call.child_by_field_name("function")))
 
 
@@ -394,7 +396,7 @@ def calls_of(
 
 
 def _is_made(declarator: Node) -> bool:
-    """Return True if a declared name is a tensor that did not exist before."""
+    """Return True if a declared name is a newly created tensor."""
     target, value = (declarator.child_by_field_name(name) for name in ("declarator", "value"))
     if target is None or target.type != "identifier" or value is None:
         return False
@@ -410,7 +412,7 @@ def _parents(node: Node) -> Iterator[Node]:
 
 
 def _written(body: Node, *, steps: bool = True) -> set[str]:
-    """Return names that are assigned, counted up, or have their address taken.
+    """Return the names that are assigned, counted up, or whose address is taken.
 
     A loop's counter that only the loop's head counts up is left out.
 

@@ -1,4 +1,4 @@
-"""What a function of the text does to memory that its callers pass, at one of its calls. Pure."""
+"""Effects of a C++ function on memory that its caller passes, at one call. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def elements_of(
     values: Mapping[str, Polynomial],
     constants: frozenset[str],
 ) -> list[CppElement] | None:
-    """Return the elements that a call accesses; None if they lie in memory that is not passed.
+    """Return the elements that a call accesses; None if they lie in memory that was not passed.
 
     Args:
         call: The call.
@@ -43,7 +43,7 @@ def elements_of(
 def _moved(
     access: CppElement, place: CppPlace, fixed: Mapping[str, Polynomial]
 ) -> tuple[tuple[Polynomial | None, ...], tuple[CppLoop, ...]]:
-    """Return the subscripts of an access, and the loops around it, in the caller's terms."""
+    """Return an access's subscripts, and the loops around it, in terms of the caller's names."""
     # The function's counters are other variables than those of the loops around the call.
     own = {each.variable: f"{each.variable} of {each.name}" for each in access.loops}
     meant = dict(fixed) | {name: Polynomial.name(new) for name, new in own.items()}

@@ -16,7 +16,7 @@ def parsed(cpp: str) -> Node:
 
 
 def text_of(node: Node | None) -> str:
-    """Return a node's text; empty if there is none."""
+    """Return the text of a syntax node; empty without a node."""
     return "" if node is None or node.text is None else node.text.decode()
 
 
@@ -42,7 +42,7 @@ def root_of(node: Node) -> Node:
 
 
 def identifiers(node: Node) -> set[str]:
-    """Return every name that an expression reads."""
+    """Return every name that a C++ or CUDA expression reads."""
     return {text_of(each) for each in walk(node) if each.type == "identifier"}
 
 
@@ -53,14 +53,14 @@ def arguments_of(call: Node) -> list[Node]:
 
 
 def sides_of(node: Node) -> tuple[Node, str, Node] | None:
-    """Return left side, operator and right side of an operation or assignment; else None."""
+    """Return the left side, operator and right side of an operation or assignment; else None."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     sign = node.child_by_field_name("operator")
     return None if left is None or right is None else (left, text_of(sign), right)
 
 
 def index_node(node: Node) -> Node | None:
-    """Return the one subscript of ``array[subscript]``; None if there are more."""
+    """Return the only subscript of ``array[subscript]``; None if there are several."""
     indices = node.child_by_field_name("indices")
     inner = [] if indices is None else children(indices)
     return inner[0] if len(inner) == 1 else None

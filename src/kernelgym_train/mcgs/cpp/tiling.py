@@ -19,7 +19,7 @@ from kernelgym_train.mcgs.templates import filled
 
 
 def read_nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
-    """Return the sums that a loop over rows computes, or None.
+    """Return the sums that a loop over rows computes, if they can be computed in tiles; or None.
 
     None unless the bounds of columns and terms are independent of the row.
     """
@@ -37,7 +37,7 @@ def read_nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 
 
 def names_in_tiles(function: CppFunction, rows: CppLoop, found: Accumulation) -> dict[str, str]:
-    """Return names that the nest does not use, by what ``tiles.cpp.j2`` calls them.
+    """Return names that the nest does not use, keyed by their names in ``tiles.cpp.j2``.
 
     ``here`` is the text of the current sum.
     """

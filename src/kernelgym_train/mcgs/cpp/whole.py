@@ -1,4 +1,4 @@
-"""Whole numbers in C++ expressions: as polynomials, and whether anything may change them. Pure."""
+"""Whole numbers in C++ expressions: as polynomials, and whether they can change. Pure."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kernelgym_train.mcgs.cpp.syntax import (
 )
 
 NARROW_LIMIT = 2**31
-"""The first whole number that 32 bits do not hold."""
+"""Smallest whole number that a signed integer of 32 bits does not hold."""
 _WHOLE_CALLS = ("std::min", "std::max", *WHOLE)
 
 
 def polynomial(node: Node, scope: CppScope, known: Mapping[str, Known]) -> Polynomial | None:
-    """Return a whole number that nothing changes as a polynomial, or None."""
+    """Return a whole number of unchanging names as a polynomial; None for another expression."""
     found = polynomial_of(node, atom_of(scope))
     changed = changing(node, scope, known)
     return found if changed is None else None
 
 
 def _atom(node: Node, scope: CppScope) -> str | None:
-    """Return the text by which a quotient, a size, a cast or the like counts as one number."""
+    """Return the text that stands, in polynomials, for a quotient, a size, a cast or a call."""
     is_quotient = node.type == "binary_expression" and text_of(
         node.child_by_field_name("operator")
     ) in ("/", "%")
@@ -42,7 +42,7 @@ def _atom(node: Node, scope: CppScope) -> str | None:
 
 
 def changing(node: Node, scope: CppScope, known: Mapping[str, Known]) -> str | None:
-    """Return a name in an expression that may change, or is no whole number; or None."""
+    """Return a name in a whole-number expression that may change or is no whole number; or None."""
     if scope.is_size(node):
         return None
     if node.type == "field_expression":
@@ -68,7 +68,7 @@ def changing(node: Node, scope: CppScope, known: Mapping[str, Known]) -> str | N
 
 
 def kind_of(node: Node, scope: CppScope, known: Mapping[str, Known]) -> str:
-    """Return the type of a number declared by ``auto``; ``auto`` if it is not told here."""
+    """Return the type of a number declared by ``auto``; ``auto`` if it cannot be told."""
     cast = re.match(r"(?:static_cast<([\w:]+)>|([\w:]+))\(", plain_text(node))
     if node.type == "call_expression" and cast and (cast[1] or cast[2]) in (*FLOATS, *WHOLE):
         return cast[1] or cast[2]
@@ -84,7 +84,7 @@ def kind_of(node: Node, scope: CppScope, known: Mapping[str, Known]) -> str:
 def exact_value(
     kind: str, node: Node, scope: CppScope, known: Mapping[str, Known]
 ) -> Polynomial | None:
-    """Return a value as a polynomial if a number of this type holds it without cutting it off.
+    """Return a value as a polynomial, if its type holds the value without cutting it off.
 
     Args:
         kind: The number's type.
@@ -105,7 +105,7 @@ def exact_value(
 
 
 def atom_of(scope: CppScope) -> Callable[[Node], str | None]:
-    """Return what gives the text by which an expression counts as one number in polynomials."""
+    """Return the function that names the parts of an expression treated as one number."""
     return lambda node: _atom(node, scope)
 
 
@@ -116,7 +116,7 @@ def _whole_call(call: Node) -> str:
 
 
 def _is_name(node: Node) -> bool:
-    """Return True for a name that is read as a number: neither a function's nor an owner's."""
+    """Return True for an identifier that is read as a number, not as a function or object."""
     above = node.parent
     return (
         node.type == "identifier"

@@ -33,23 +33,23 @@ class CudaElements:
     index: str
     """Name of the number of the thread's element."""
     kind: str
-    """Type of the index, such as ``int``."""
+    """Type of the thread's index, such as ``int``."""
     count: str
     """Name of the number of elements, which the guard compares the index with."""
     declaration: Node
     """Declaration of the index, alone in its statement."""
     body: tuple[Node, ...]
-    """Statements for one element."""
+    """Statements that compute one element."""
 
     @property
     def begin(self) -> str:
-        """Return the index as it is declared."""
+        """Expression that the declaration sets the thread's index to."""
         (declared,) = self.declaration.children_by_field_name("declarator")
         return text_of(declared.child_by_field_name("value"))
 
     @property
     def is_alone(self) -> bool:
-        """Whether the body names no other thread: no shuffles, barriers, atomics or own numbers."""
+        """Whether the body uses no other thread: no shuffles, barriers, atomics, thread numbers."""
         return not any(_TOGETHER.search(text_of(each)) for each in self.body)
 
     def accesses(self) -> dict[str, list[Node]]:
@@ -65,7 +65,7 @@ class CudaElements:
         return found
 
     def mentions(self, array: str) -> int:
-        """Return how often the body names an array."""
+        """Return the number of times that the body names an array."""
         return sum(
             node.type == "identifier" and text_of(node) == array
             for statement in self.body

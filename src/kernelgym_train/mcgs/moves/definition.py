@@ -24,7 +24,7 @@ a product and a sum where the machine can). ``reassociates``: sums are taken in 
 
 @dataclass(frozen=True, slots=True)
 class Realisation:
-    """One way to make a move at one place."""
+    """One variant that a move yields, by changing one place in one way."""
 
     target: str
     choice: str
@@ -37,15 +37,17 @@ class Realisation:
 
 @dataclass(frozen=True, slots=True)
 class SearchMove:
-    """A kind of change."""
+    """A kind of change that a search may make to a kernel."""
 
     id: str
     risk: Risk
     """Highest risk of the move's realisations."""
     phase: int
-    """Position of the move among several, from 0: structure before directives before flags."""
+    """Position in the order in which several moves are made, from 0: structure, directives,
+    flags."""
     weight: float
-    """Prior of the move, not normalised: how much a search expects of it before it was tried."""
+    """Prior of the move, not normalised: the gain that a search expects before it has tried the
+    move."""
     recipe: str
     """Description of the change in one sentence, for a person or a model."""
     realise: Callable[[Variant], Iterator[Realisation]]
@@ -88,7 +90,7 @@ def with_flag(variant: Variant, *added: str) -> Variant:
 
 
 def _slot(flag: str) -> str:
-    """Return the key that flags share if they overrule each other."""
+    """Return the key of a compiler flag; flags with the same key overrule each other."""
     if flag.startswith("-O"):
         return "-O"
     if flag.startswith("-fno-"):

@@ -22,7 +22,7 @@ GROUP = "kernelgym.moves"
 
 
 def _moves_in(folder: str) -> Mapping[str, SearchMove]:
-    """Return the moves in a folder by id: those that are tried first, then by phase."""
+    """Return the moves in a folder by id, in the order of phases, those tried first leading."""
     package = import_module(f"{__package__}.{folder}")
     names = [each.name for each in pkgutil.iter_modules(package.__path__)]
     values = [vars(import_module(f"{package.__name__}.{name}")).values() for name in names]

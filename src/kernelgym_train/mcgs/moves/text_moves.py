@@ -28,13 +28,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ChangedText:
-    """The text of a kernel after a move."""
+    """Text of a kernel after a move."""
 
     target: str
     choice: str
     text: str
     risk: Risk | None = None
-    """Risk of this way to make the move; None for the move's own."""
+    """Risk of this change; None for the risk of the move."""
     flags: tuple[str, ...] = ()
     """Compiler flags that the text needs."""
 
@@ -75,7 +75,7 @@ def _realised(
     write: Callable[[Variant, ChangedText], Variant],
     risk: Risk,
 ) -> Callable[[Variant], Iterator[Realisation]]:
-    """Return the function that yields a move's realisations, from one that changes texts."""
+    """Return a function that yields a move's variants, made from a function that changes texts."""
 
     @functools.wraps(change)
     def realise(variant: Variant) -> Iterator[Realisation]:

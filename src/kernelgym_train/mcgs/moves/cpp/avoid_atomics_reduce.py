@@ -53,7 +53,7 @@ def avoid_atomics_reduce(cpp: str) -> Iterator[ChangedText]:
 
 
 def _sums(body: Node, loop: Node) -> tuple[str, list[Node]] | None:
-    """Return the name of the loop's only sum and the directives that guard it, or None."""
+    """Return the name of a loop's only sum and the directives that guard it, or None."""
     directives = [node for node in walk(loop) if node.type.startswith("preproc")]
     alone = [node for node in directives if node.type == "preproc_call"]
     if not alone or any(not _ALONE.fullmatch(text_of(node)) for node in alone):

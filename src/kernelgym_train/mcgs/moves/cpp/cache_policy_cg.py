@@ -61,7 +61,7 @@ def cache_policy_cg(cpp: str) -> Iterator[ChangedText]:
 
 
 def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:
-    """Return the store of a loop that only fills an output which no loop reads; None otherwise."""
+    """Return the store of a loop that only fills an output that no loop reads; None for others."""
     if not loop.body or loop.step != 1 or loop.pragmas not in ((), (_SIMD,)):
         return None
     *before, store = loop.body
@@ -84,7 +84,7 @@ def _store(function: CppFunction, loop: CppLoop) -> CppAssign | None:
 
 
 def _filled(function: CppFunction, loop: CppLoop, store: CppAssign) -> str:
-    """Return the text of the loop that writes through a buffer."""
+    """Return the text of a loop that fills a buffer, then writes it past the caches."""
     taken = function.names(loop)
     first, end, kept = (
         fresh(wanted, taken) for wanted in (f"{loop.variable}_0", f"{loop.variable}_end", "kept")

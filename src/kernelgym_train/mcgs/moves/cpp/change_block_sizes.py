@@ -56,7 +56,7 @@ def change_block_sizes(cpp: str) -> Iterator[ChangedText]:
 
 
 def _inner(function: CppFunction, loop: CppLoop) -> CppLoop | None:
-    """Return the inner loop if the loop over its blocks can become outermost, or None."""
+    """Return the inner of two loops if the loop over its blocks may be the outermost; or None."""
     inner = only_inner(loop)
     if inner is None or inner.step != 1 or any("collapse" in each for each in loop.pragmas):
         return None

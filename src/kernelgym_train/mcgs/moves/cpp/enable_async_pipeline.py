@@ -48,7 +48,7 @@ def enable_async_pipeline(variant: Variant) -> Iterator[Realisation]:
 
 
 def _fetches(function: CppFunction, loop: CppLoop, distance: int) -> list[str]:
-    """Return prefetches of the elements that lie far from those of the iteration before."""
+    """Return prefetches for a loop's elements that lie far from those of the last iteration."""
     later = f"((int64_t){loop.variable} + {distance * loop.step})"
     found: dict[str, None] = {}
 

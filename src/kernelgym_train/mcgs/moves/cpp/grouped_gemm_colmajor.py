@@ -25,15 +25,15 @@ from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """An input of which the sums read every element of a rectangle."""
+    """An input of a sum over products, read as a whole rectangle, which a copy may reorder."""
 
     name: str
     """Name of the operand's pointer."""
     array: CppArray
     outer: CppLoop
-    """Loop over the rows of the copy."""
+    """Loop over the rows of the reordered copy."""
     inner: CppLoop
-    """Loop along which the elements of the copy lie side by side."""
+    """Loop along which the elements of the reordered copy are contiguous."""
     choice: str
 
 
@@ -55,7 +55,7 @@ def grouped_gemm_colmajor(cpp: str) -> Iterator[ChangedText]:
 def _accumulations(
     function: CppFunction, loop: CppLoop, around: tuple[CppLoop, ...]
 ) -> Iterator[tuple[tuple[CppLoop, ...], Accumulation]]:
-    """Yield accumulations, with the loops around each."""
+    """Yield the loops over elements that are sums, each with the loops around it."""
     found = read_accumulation(function, loop)
     if found is not None and around:
         yield around, found
@@ -66,7 +66,7 @@ def _accumulations(
 def _operands(
     function: CppFunction, around: tuple[CppLoop, ...], found: Accumulation
 ) -> Iterator[_Operand]:
-    """Yield the inputs that both loops read as a rectangle."""
+    """Yield the inputs of a sum that are read as a rectangle, by both of its loops."""
     columns, terms = found.elements, found.terms
     loops = {each.variable for each in (*around, columns, terms)}
     bounds = (*(each.lower for each in around), *(each.upper for each in around))
@@ -106,7 +106,7 @@ def _operands(
 
 
 def _elements(node: Node, array: str) -> Iterator[Node]:
-    """Yield the elements of an array that an expression or a statement names."""
+    """Yield the subscript expressions of an array within an expression or statement."""
     for each in walk(node):
         if each.type == "subscript_expression":
             if text_of(each.child_by_field_name("argument")) == array:

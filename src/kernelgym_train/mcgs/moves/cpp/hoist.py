@@ -48,7 +48,7 @@ def hoist(cpp: str) -> Iterator[ChangedText]:
 
 
 def _neighbours(body: tuple[CppStatement, ...]) -> Iterator[tuple[CppLoop, CppLoop]]:
-    """Yield pairs of innermost loops over the same range, in order."""
+    """Yield pairs of neighbouring innermost loops over the same range, in order."""
     loops = [each for each in body if isinstance(each, CppLoop)]
     for at, first in enumerate(loops):
         for second in loops[at + 1 :]:
@@ -63,7 +63,7 @@ def _neighbours(body: tuple[CppStatement, ...]) -> Iterator[tuple[CppLoop, CppLo
 def _kept(
     function: CppFunction, around: CppLoop, first: CppLoop, second: CppLoop
 ) -> list[tuple[Node, str]] | None:
-    """Return the edits by which `first` keeps a call's result in `second`'s output, or None."""
+    """Return edits by which loop `first` keeps a call's result in `second`'s output; or None."""
     body, (store,) = around.body, second.body
     if not isinstance(store, CppAssign) or store.operator != "=":
         return None
@@ -105,7 +105,7 @@ def _kept(
 
 
 def _shared_call(one: Node, other: Node) -> Node | None:
-    """Return the largest call that stands in both expressions."""
+    """Return the largest call expression that occurs in both expressions."""
     there = {text_of(node) for node in walk(other) if node.type == "call_expression"}
     for node in walk(one):
         if node.type == "call_expression" and text_of(node) in there:
@@ -114,7 +114,7 @@ def _shared_call(one: Node, other: Node) -> Node | None:
 
 
 def _before(function: CppFunction, cpp: str, loop: CppLoop) -> str | None:
-    """Return the text with invariant calls made before a loop."""
+    """Return the C++ text with a loop's invariant calls made once before the loop."""
     # Where it is not in a block, a declaration would become the outer loop's whole body.
     if not loop.is_in_block or inner_loops(loop) or loop.pragmas:
         return None

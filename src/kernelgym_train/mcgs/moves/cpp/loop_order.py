@@ -34,7 +34,7 @@ def loop_order(cpp: str) -> Iterator[ChangedText]:
 
 
 def _terms_outside(found: Accumulation) -> str:
-    """Return the loop over terms around the loop over elements; each sum keeps its order."""
+    """Return the nest with the loop over terms outermost; each sum keeps its order of terms."""
     head = found.elements.head
     element = text_of(found.store.target)
     lines = [
@@ -60,7 +60,7 @@ def _terms_outside(found: Accumulation) -> str:
 
 
 def _swappable(function: CppFunction, loop: CppLoop) -> CppLoop | None:
-    """Return the inner loop if two loops may change places."""
+    """Return the inner of two loops that may change places; None if that is not proven."""
     inner = only_inner(loop)
     if inner is None or loop.pragmas:
         return None

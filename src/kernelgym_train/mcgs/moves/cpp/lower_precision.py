@@ -51,7 +51,7 @@ def _statements(function: CppFunction) -> list[CppStatement]:
 
 
 def _edits(function: CppFunction) -> list[tuple[Node, str]]:
-    """Return the edits of a function; none if a constant is out of the range of floats."""
+    """Return edits that make a function compute in floats; none if a constant does not fit."""
     statements = _statements(function)
     if any(isinstance(each, CppOther) for each in statements):
         return []
@@ -89,7 +89,7 @@ def _edits(function: CppFunction) -> list[tuple[Node, str]]:
 
 
 def _is_kept(function: CppFunction, statement: CppLet | CppAssign, lowered: set[str]) -> bool:
-    """Return True if a statement's result keeps its type."""
+    """Return True if a statement's result must keep its type."""
     if isinstance(statement, CppLet):
         return statement.type not in ("float", "double")
     target = statement.target
@@ -112,7 +112,7 @@ def _is_no_float(node: Node) -> bool:
 
 
 def _compiles(cpp: str, before: CppFunction) -> bool:
-    """Return True if arguments of ``std::max`` and ``std::min`` have equal types."""
+    """Return True if all calls of ``std::max`` and ``std::min`` have arguments of equal types."""
     after = next((each for each in read_functions(cpp) if each.name == before.name), None)
     if after is None or len(_statements(after)) != len(_statements(before)):
         return False

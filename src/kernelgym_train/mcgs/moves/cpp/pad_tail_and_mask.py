@@ -32,7 +32,7 @@ def pad_tail_and_mask(cpp: str) -> Iterator[ChangedText]:
 
 
 def _splits(loop: CppLoop) -> bool:
-    """Return True if a loop may be cut in two."""
+    """Return True if an innermost loop may be cut into whole vectors and a tail."""
     if loop.pragmas or loop.step != 1 or not loop.is_in_block:
         return False
     # A loop that was split before begins at the end of the one that it follows.

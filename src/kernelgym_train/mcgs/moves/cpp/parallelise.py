@@ -37,7 +37,7 @@ def parallelise(cores: int) -> SearchMove:
 
 
 def _realise(variant: Variant, counts: list[str]) -> Iterator[Realisation]:
-    """Yield OpenMP's directives for each outermost loop that allows them."""
+    """Yield OpenMP directives for each outermost loop whose iterations may run in parallel."""
     cpp = file_of(variant).cpp
     for function in read_functions(cpp):
         for loop in function.loops:

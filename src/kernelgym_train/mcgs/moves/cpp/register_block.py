@@ -22,7 +22,7 @@ from kernelgym_train.mcgs.cpp.vectors import is_arithmetic
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _TILES = ((4, 2, 4), (4, 2, 8), (6, 2, 8), (8, 2, 16), (4, 3, 8), (12, 2, 16), (4, 4, 16))
-"""Tiles: (rows, vectors a row, elements a vector)."""
+"""Sizes of tiles, as (rows, vectors in a row, elements in a vector)."""
 
 
 @extension_move("exact", phase=31, weight=3.0)
@@ -41,7 +41,7 @@ def register_block(cpp: str) -> Iterator[ChangedText]:
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
-    """Return the sums that tiles can compute, or None."""
+    """Return the sums of a loop nest if they can be computed in tiles of registers; or None."""
     found = read_nest(function, rows)
     if found is None or found.total.name not in identifiers(found.store.value):
         return None
@@ -59,13 +59,13 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 def _tile(
     function: CppFunction, rows: CppLoop, found: Accumulation, tile: tuple[int, int, int]
 ) -> str:
-    """Return the text of the nest in tiles, with its edges computed as before."""
+    """Return the text of a loop nest in tiles; elements beyond them are computed as before."""
     names = names_in_tiles(function, rows, found)
     j, kind, total = found.elements.variable, found.total.type, found.total.name
     vector, here = names["vector"], names["here"]
 
     def many(node: Node) -> str | None:
-        """Return a vector for an element that differs from column to column."""
+        """Return the text of a vector of an element's values in neighbouring columns."""
         if node.type == "subscript_expression" and function.stride(node, j) == 1:
             return f"*(const {vector}*)&{text_of(node)}"
         return here if node.type == "identifier" and text_of(node) == total else None

@@ -23,7 +23,7 @@ from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
 _FLAGS = ("-march=native", "-ffp-contract=fast")
 _TILES = ((4, 4, 16), (4, 2, 8), (3, 4, 8), (2, 2, 16), (6, 4, 16), (2, 2, 4))
-"""Tiles: (rows, columns, elements a vector)."""
+"""Sizes of tiles, as (rows, columns, elements in a vector)."""
 
 
 @extension_move("reassociates", phase=32, weight=2.0)
@@ -42,7 +42,7 @@ def switch_to_mma_or_wgmma(cpp: str) -> Iterator[ChangedText]:
 
 
 def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
-    """Return the dot products that tiles of rows can compute, or None."""
+    """Return the dot products of a loop nest if they can be computed in tiles; or None."""
     found = read_nest(function, rows)
     if found is None:
         return None
@@ -59,11 +59,11 @@ def _nest(function: CppFunction, rows: CppLoop) -> Accumulation | None:
 def _tile(
     function: CppFunction, rows: CppLoop, found: Accumulation, tile: tuple[int, int, int]
 ) -> str:
-    """Return the text of the nest in tiles, with its edges computed as before."""
+    """Return the text of a loop nest in tiles; elements beyond them are computed as before."""
     names = names_in_tiles(function, rows, found)
 
     def many(node: Node) -> str | None:
-        """Return a vector for an element that differs from term to term."""
+        """Return the text of a vector of an element's values at neighbouring terms."""
         moves = node.type == "subscript_expression"
         if moves and function.stride(node, found.terms.variable) == 1:
             return f"*(const {names['vector']}*)&{text_of(node)}"

@@ -55,7 +55,7 @@ def vectorize_global_loads(variant: Variant) -> Iterator[Realisation]:
 
 
 def _shared(function: CppFunction, loop: CppLoop) -> tuple[Node, str] | None:
-    """Return a parallel loop's directive, and its replacement that vectorises as well; or None."""
+    """Return a parallel loop's directive and one that also vectorises the loop; or None."""
     directive = directive_of(loop)
     if inner_loops(loop) or len(loop.pragmas) != 1 or loop.step != 1 or directive is None:
         return None

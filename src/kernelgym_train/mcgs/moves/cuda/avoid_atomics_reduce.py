@@ -38,7 +38,7 @@ def avoid_atomics_reduce(cpp: str) -> Iterator[ChangedText]:
 
 
 def _addition(found: CudaElements) -> tuple[Node, Node] | None:
-    """Return place and value of the one atomic addition that a body ends with."""
+    """Return the target and the value of the atomic addition at the end of a body; or None."""
     last = found.body[-1]
     calls = [
         each

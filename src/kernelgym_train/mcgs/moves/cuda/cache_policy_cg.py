@@ -31,7 +31,7 @@ def cache_policy_cg(cpp: str) -> Iterator[ChangedText]:
 
 
 def _are_apart(kernel: CudaKernel, launch: CudaLaunch) -> bool:
-    """Return True if a launch gives each of a kernel's pointers another argument, by its text."""
+    """Return True if a launch passes different names for all pointers of a CUDA kernel."""
     if len(launch.arguments) != len(kernel.parameters):
         return False
     pairs = zip(kernel.parameters, launch.arguments, strict=True)
@@ -50,7 +50,7 @@ def _restricted(kernel: CudaKernel) -> list[tuple[Node, str]]:
 
 
 def _streaming(kernel: CudaKernel) -> list[tuple[Node, str]]:
-    """Return edits of the stores to arrays that the kernel does not read."""
+    """Return edits that make stores bypass the caches, to arrays that the kernel does not read."""
     found = []
     stored = written(kernel.body)
     for node in walk(kernel.body):

@@ -54,7 +54,7 @@ def change_block_sizes(cpp: str) -> Iterator[ChangedText]:
 
 
 def _is_in(constant: CudaConstant, launch: CudaLaunch) -> bool:
-    """Return True if a constant is a number of threads of a launch."""
+    """Return True if a constant is the number of threads in a launch."""
     return any(_stands_for(size, constant) for size in launch.block)
 
 
@@ -70,7 +70,7 @@ def _choices(constant: CudaConstant, launches: Sequence[CudaLaunch]) -> tuple[in
 def _with_value(
     launch: CudaLaunch, constant: CudaConstant, value: int, text: CudaText
 ) -> int | None:
-    """Return a launch's number of threads with another value of a constant; None if unknown."""
+    """Return a launch's number of threads for another value of a constant; None if unknown."""
     sizes = [value if _stands_for(x, constant) else text.value(x) for x in launch.block]
     known = [size for size in sizes if size is not None]
     return math.prod(known) if len(known) == len(sizes) else None
@@ -81,7 +81,7 @@ def _fits(threads: int | None) -> bool:
 
 
 def _literals(text: CudaText, launch: CudaLaunch) -> Iterator[ChangedText]:
-    """Yield other literals in the place of those of a launch's block."""
+    """Yield replacements of the literals in a launch's block size."""
     own = {each.node.start_byte for each in text.constants.values()}
     block = [each for each in launch.block if each.start_byte not in own]
     if not block or len(block) != len(launch.block) or text.only_launch(launch.kernel) is None:
@@ -116,7 +116,7 @@ def _literals(text: CudaText, launch: CudaLaunch) -> Iterator[ChangedText]:
 
 
 def _followed(grid: Sequence[Node], before: int, after: int) -> list[tuple[Node, str]]:
-    """Return edits of a grid's literals that stand for the number of threads."""
+    """Return edits of a grid's literals that repeat the number of threads of a block."""
     found = []
     for each in grid:
         for node in walk(each):
@@ -132,7 +132,7 @@ def _once(edits: Sequence[tuple[Node, str]]) -> list[tuple[Node, str]]:
 
 
 def _risk(text: CudaText, launches: Sequence[CudaLaunch]) -> Risk:
-    """Return ``exact`` if no thread of the launched kernels depends on another."""
+    """Return the risk of another block size: ``exact`` if no thread depends on another."""
     bodies = [text_of(text.kernels[each.kernel].body) for each in launches]
     together = any(word in body for body in bodies for word in _TOGETHER)
     return "reassociates" if together else "exact"

@@ -1,4 +1,4 @@
-"""`compiler_flags` and `fast_math` of nvcc."""
+"""`compiler_flags` and `fast_math`: flags of nvcc for a CUDA kernel."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from kernelgym_train.mcgs.templates import filled
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Rows, columns and depth of a block's tile, and rows and columns of a thread's."""
+    """Sizes of a product's tiles: rows, columns and depth a block, rows and columns a thread."""
 
     rows: int
     cols: int
@@ -94,7 +94,7 @@ def _parameters(product: CudaProduct) -> list[str]:
 def _launched(
     product: CudaProduct, launch: CudaLaunch, tile: _Tile
 ) -> list[tuple[Node, str]] | None:
-    """Return edits that launch one block a tile; None if the launch has another form."""
+    """Return edits that launch one block for each tile; None if the launch has another form."""
     names = _parameters(product)
     shared = [text_of(each) for each in launch.configuration[2:3]]
     if len(launch.arguments) != len(names) or shared not in ([], ["0"]):

@@ -43,7 +43,7 @@ def vectorize_global_loads(cpp: str) -> Iterator[ChangedText]:
 
 
 def _width(found: CudaElements) -> int | None:
-    """Return the number of elements in 16 bytes; None if the arrays' accesses do not allow it."""
+    """Return the number of elements in 16 bytes; None if the kernel's accesses do not allow it."""
     accesses = found.accesses()
     sizes = {_BYTES.get(found.kernel.pointers[name].element) for name in accesses}
     stored = {name for statement in found.body for name in written(statement)}
@@ -57,7 +57,7 @@ def _width(found: CudaElements) -> int | None:
 
 
 def _fewer_blocks(text: CudaText, launch: CudaLaunch, width: int) -> tuple[Node, str] | None:
-    """Return the edit that launches as many blocks as are needed; None for an unknown grid."""
+    """Return the edit that launches no more blocks than are needed; None for an unknown grid."""
     if len(launch.grid) != 1 or len(launch.block) != 1:
         return None
     (blocks,) = launch.grid

@@ -47,7 +47,7 @@ def avoid_atomics_reduce(module: TritonModule) -> Iterator[ChangedText]:
 def _two_stages(
     module: TritonModule, function: JitFunction, launch: KernelLaunch, atomic: cst.Call
 ) -> str | None:
-    """Return the module with a second stage; None if the form is another."""
+    """Return the module whose sum is computed in two stages; None if the form is not recognised."""
     statement = module.parent(module.parent(atomic))
     if len(atomic.args) != 2 or statement not in function.body:
         return None

@@ -50,7 +50,7 @@ def change_block_sizes(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:
-    """Return the values that a number may have; none if it is no block size."""
+    """Return the values that a number in a Triton kernel may have; none if it is no block size."""
     if knob.name == "num_warps":
         return _WARPS
     if knob.name == "maxnreg":
@@ -65,7 +65,7 @@ def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:
 
 
 def _only_config(module: TritonModule, function: JitFunction, number: int) -> str:
-    """Return the module with one configuration in place of all."""
+    """Return the module with one configuration in place of all that autotuning would try."""
     first, last = function.configs[0], function.configs[-1]
     span = (module.span(first)[0], module.span(last)[1])
     return module.spliced([(span, module.text(function.configs[number]))])

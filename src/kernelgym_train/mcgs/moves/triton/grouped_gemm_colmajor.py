@@ -45,7 +45,7 @@ def grouped_gemm_colmajor(module: TritonModule) -> Iterator[ChangedText]:
 def _ways(
     module: TritonModule, function: JitFunction
 ) -> Iterator[tuple[str, cst.BaseStatement, list[str]]]:
-    """Yield (order, statement to follow, lines) that permute a program's two numbers."""
+    """Yield (order, statement to insert after, lines) that permute a program's two tile numbers."""
     ids: dict[int, tuple[str, cst.BaseStatement]] = {}
     divided: dict[str, tuple[str, str, cst.BaseStatement]] = {}
     stored: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _ways(
 def _unused_before(
     module: TritonModule, function: JitFunction, last: cst.BaseStatement, *names: str
 ) -> bool:
-    """Return True if names are not read up to a statement, and `program` is free."""
+    """Return True if two names are not read before a statement, and `program` is an unused name."""
     for statement in function.body:
         found = assignment(statement)
         used = module.names(found[1]) if found is not None else module.names(statement)

@@ -30,7 +30,7 @@ def lower_precision(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _with_precision(module: TritonModule, call: cst.Call, precision: str) -> str:
-    """Return the text of a dot product with a precision in place of its own."""
+    """Return a ``tl.dot`` call's text with another precision."""
     texts = []
     for arg in call.args:
         name = arg.keyword.value if arg.keyword is not None else ""

@@ -1,4 +1,4 @@
-"""Loops that add outer products, one column and one row at a time, as products of blocks."""
+"""Rewrites Triton loops that add outer products of single columns and rows to work in blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _START = 32  # depth of a block
 
 
 def in_blocks(module: TritonModule, function: JitFunction, loop: TritonLoop) -> str | None:
-    """Return the module with a loop over single columns and rows as one over blocks; or None.
+    """Return the module with a loop over single columns and rows turned into one over blocks.
 
     The loop is ``for k in range(0, K)``, with a load of one column, a load of one row, and ``acc
     += column[:, None] * row[None, :]``. The new block size is a parameter with a default.
@@ -73,7 +73,7 @@ def in_blocks(module: TritonModule, function: JitFunction, loop: TritonLoop) -> 
 
 
 def _factors(module: TritonModule, value: cst.BaseExpression) -> tuple[str, str] | None:
-    """Return the names of ``column[:, None] * row[None, :]``, the column's first."""
+    """Return the names in ``column[:, None] * row[None, :]``, the column's first; or None."""
     text = module.plain(value)
     for pattern, order in (
         (r"(\w+)\[:,None\]\*(\w+)\[None,:\]", (1, 2)),
@@ -86,7 +86,7 @@ def _factors(module: TritonModule, value: cst.BaseExpression) -> tuple[str, str]
 
 
 def _is_tile(module: TritonModule, function: JitFunction, name: str) -> bool:
-    """Return True if a name is made as ``tl.zeros((M, N), ...)``, both large enough."""
+    """Return True if a name is made by ``tl.zeros((M, N), ...)`` with both sizes large enough."""
     values = values_of(module, function.name)
     for statement in function.body:
         made = assignment(statement)
@@ -101,7 +101,7 @@ def _is_tile(module: TritonModule, function: JitFunction, name: str) -> bool:
 
 
 def _vectors(function: JitFunction) -> set[str]:
-    """Return the names that are assigned an expression with a ``tl.arange``."""
+    """Return the names that are assigned an expression with ``tl.arange``."""
     return {
         made[0]
         for statement in statements(function.body)
@@ -116,7 +116,7 @@ def _load_of_block(
     vectors: set[str],
     shapes: tuple[str, str],
 ) -> str | None:
-    """Return the load of a block in place of a load of one column or row.
+    """Return the load of a block of columns or rows, in place of the load of one.
 
     Args:
         module: The module.

@@ -61,7 +61,7 @@ def pad_tail_and_mask(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _heads(loop: TritonLoop) -> tuple[str, str] | None:
-    """Return the arguments of the ranges over whole blocks and over the rest, or None."""
+    """Return the arguments of a range over whole blocks and of a range over the rest; or None."""
     if loop.start != "0":
         return None
     if re.fullmatch(r"[A-Za-z_]\w*", loop.step) and re.fullmatch(r"\w+", loop.end):
@@ -75,7 +75,7 @@ def _heads(loop: TritonLoop) -> tuple[str, str] | None:
 
 
 def _cdiv(loop: TritonLoop) -> tuple[str, str] | None:
-    """Return K and BLOCK of a bound ``tl.cdiv(K, BLOCK)``."""
+    """Return K and BLOCK of a loop bound ``tl.cdiv(K, BLOCK)``; None for another bound."""
     found = re.fullmatch(r"(?:tl|triton)\.cdiv\((\w+), ([A-Za-z_]\w*)\)", loop.end)
     return (found[1], found[2]) if found else None
 
@@ -93,7 +93,7 @@ def _single_values(module: TritonModule, function: JitFunction) -> dict[str, str
 def _unmasked(
     module: TritonModule, call: cst.Call, loop: TritonLoop, values: dict[str, str]
 ) -> Iterator[Edit]:
-    """Yield the change that leaves comparisons which hold in whole blocks out of a mask."""
+    """Yield the edit that drops, from a mask, comparisons that always hold in whole blocks."""
     given = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
     if "mask" not in given:
         return
@@ -132,7 +132,7 @@ def _conjuncts(mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 def _holds(
     module: TritonModule, part: cst.BaseExpression, loop: TritonLoop, values: dict[str, str]
 ) -> bool:
-    """Return True if a comparison holds for each element of a whole block."""
+    """Return True if a mask's comparison holds for every element of a whole block."""
     if not isinstance(part, cst.Comparison) or len(part.comparisons) != 1:
         return False
     (right,) = part.comparisons
@@ -164,7 +164,7 @@ def _holds(
 
 
 def _terms(text: str) -> list[str]:
-    """Return the terms of a sum, split at signs outside of brackets."""
+    """Return the terms of a sum in a text, split at plus and minus signs outside of brackets."""
     found, depth = [""], 0
     for sign in text:
         depth += (sign in "([") - (sign in ")]")

@@ -65,7 +65,7 @@ def single_pass_row(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _joined(edits: list[tuple[tuple[int, int], str]]) -> list[tuple[tuple[int, int], str]]:
-    """Return changes with texts for the same place put together, in order."""
+    """Return text changes sorted by place; those at the same place become one."""
     found: dict[tuple[int, int], str] = {}
     for span, text in edits:
         found[span] = found.get(span, "") + text
@@ -78,7 +78,7 @@ def _size(
     loops: tuple[TritonLoop, ...],
     launch: KernelLaunch,
 ) -> str | None:
-    """Return the launch's expression for the length of a row; None if the form is another."""
+    """Return the launch's expression for the length of a row; None if it is not recognised."""
     block, end = loops[0].step, loops[0].end
     if len(found_in(function.node, cst.For)) != len(loops):
         return None
@@ -117,7 +117,7 @@ def _grid_text(module: TritonModule, launch: KernelLaunch) -> str:
 def _block(
     module: TritonModule, launch: KernelLaunch, block: str, size: str
 ) -> tuple[tuple[int, int], str]:
-    """Return the change of the launch that sets the block size."""
+    """Return the edit of a launch that sets the block size."""
     value = f"triton.next_power_of_2({size})"
     if block in launch.given:
         return module.span(launch.given[block].value), value
@@ -138,7 +138,7 @@ class _Repeats:
         self._stores = 0
 
     def is_repeat(self, statement: cst.BaseStatement) -> bool:
-        """Take in a statement; return True if its name has the statement's value already."""
+        """Take in a statement; return True if its name already has the value that it assigns."""
         found = assignment(statement)
         if found is None:
             self._change(statement)
@@ -159,7 +159,7 @@ class _Repeats:
         return False
 
     def _change(self, statement: cst.BaseStatement) -> None:
-        """Take in a statement that may change any name that it holds."""
+        """Take in a statement that may change any name in it."""
         self._stores += bool(calls_in(statement, "store", "atomic_add"))
         small = only(statement)
         changed = self._module.names(statement)
@@ -174,7 +174,7 @@ class _Repeats:
 def _straight(
     module: TritonModule, function: JitFunction, loops: tuple[TritonLoop, ...]
 ) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield the bodies of loops in place of the loops, without statements that repeat others."""
+    """Yield a function's statements with loops replaced by their bodies, and repeats left out."""
     repeats, heads = _Repeats(module), {loop.node: loop for loop in loops}
     for outer in function.body:
         if outer not in heads:

@@ -25,7 +25,7 @@ _FORMS = {
     ("[None,:,:]", "[:,None,:]", "2"): "{1}, tl.trans({0})",
     ("[None,:,:]", "[:,:,None]", "1"): "{1}, {0}",
 }
-"""Operands of ``tl.dot`` by the shapes of two factors and the axis of their sum."""
+"""Operands of ``tl.dot``, by the shapes of the two factors and the axis of their sum."""
 
 
 @triton_move("reassociates", phase=20, weight=2.0)
@@ -54,7 +54,7 @@ def switch_to_mma_or_wgmma(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _operands(module: TritonModule, call: cst.Call) -> str | None:
-    """Return the operands of the dot product that a sum computes, or None."""
+    """Return the operands of the ``tl.dot`` that computes a sum of products; or None."""
     given = {arg.keyword.value if arg.keyword is not None else "": arg.value for arg in call.args}
     axis, product = given.get("axis"), call.args[0].value if call.args else None
     if len(call.args) == 2 and call.args[1].keyword is None:
@@ -75,7 +75,7 @@ def _operands(module: TritonModule, call: cst.Call) -> str | None:
 
 
 def _unconverted(module: TritonModule, call: cst.Call) -> str | None:
-    """Return the dot product with operands that are not converted to floats, or None."""
+    """Return a ``tl.dot`` whose operands are no longer converted to floats before it; or None."""
     texts, changed = [], False
     for arg in call.args:
         text = module.text(arg.value)

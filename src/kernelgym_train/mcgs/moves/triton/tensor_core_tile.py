@@ -24,7 +24,7 @@ _TILES = (
     (64, 64, 32, 4, 3),
     (64, 256, 32, 8, 4),
 )
-"""(rows, columns, depth, warps, stages)."""
+"""Tiles of a Triton matrix product, as (rows, columns, depth, warps, stages)."""
 
 
 @triton_move("reassociates", phase=28, weight=4.0, tried_first=True)
