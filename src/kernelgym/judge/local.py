@@ -73,7 +73,8 @@ def get_init_inputs():
     return []
 """,
 )
-"""Problem that is judged, with itself as the kernel, to find out whether a device computes."""
+"""Problem that is judged with its own model as the kernel, to find out whether a device still
+computes."""
 
 
 class LocalEvaluator(EvaluatorBase):
@@ -160,7 +161,7 @@ class LocalEvaluator(EvaluatorBase):
 
     @property
     def status(self) -> EvaluatorStatus:
-        """Each device's counts, and whether it is in service."""
+        """Counts of failures of each device, and whether the device is in service."""
         return EvaluatorStatus(self._pool.health())
 
     def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
@@ -237,12 +238,12 @@ class LocalEvaluator(EvaluatorBase):
         return None if isinstance(found, JudgeFailure) else found
 
     def _check_problem(self, problem: Problem) -> None:
-        """Raise if no worker could run the problem's reference."""
+        """Raise an error if no worker could run the problem's reference."""
         check_models(problem)
         check_fits(problem, self._memory_bytes, self._device)
 
     def _check(self, problem: Problem, kernel: Kernel) -> None:
-        """Raise if no worker could judge the kernel."""
+        """Raise an error if no worker could judge the kernel, as for its language."""
         self._check_problem(problem)
         for precision in judged_precisions(problem, self._ruleset):
             check_language(kernel.language, self._device, precision)
@@ -356,7 +357,7 @@ class LocalEvaluator(EvaluatorBase):
         return LibraryCache(folder).built_for(kernel.digest) if folder.is_dir() else {}
 
     def _blames(self, problem: Problem, kernel: Kernel, devices: Sequence[str]) -> bool:
-        """Return True if the reference, judged in the kernel's place, is correct.
+        """Return True if the reference, judged in the kernel's place, is correct: blame the kernel.
 
         The kernel has brought the judge down in every attempt. If that gave it `unavailable`, a
         kernel that is about to fail could avoid its verdict by bringing the judge down. The
@@ -422,7 +423,7 @@ class LocalEvaluator(EvaluatorBase):
 
 
 def _reference_kernel(problem: Problem) -> Kernel:
-    """Return a kernel that is right: the problem's starting kernel, or its own module."""
+    """Return a kernel that is right for a problem: its starting kernel, or its own module."""
     module = Kernel(f"{problem.source}\n\nModelNew = Model\n", REFERENCE_LANGUAGE)
     return starting_kernel(problem) or module
 
@@ -430,7 +431,7 @@ def _reference_kernel(problem: Problem) -> Kernel:
 def _verdict_on(
     problem: Problem, kernel: Kernel, seed: str = ""
 ) -> Callable[[WorkerProcess], Verdict | JudgeFailure]:
-    """Return a request that has a worker judge one kernel."""
+    """Return a function that sends a worker the request to judge one kernel."""
 
     def ask(worker: WorkerProcess) -> Verdict | JudgeFailure:
         found = worker.judge(problem, [kernel], seed)

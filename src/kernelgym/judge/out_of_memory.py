@@ -16,7 +16,7 @@ _SAID = ("out of memory", "outofmemory", "status_alloc_failed", "device_allocati
 
 
 def is_out_of_memory(message: str) -> bool:
-    """Return True if an error's message says that memory ran out."""
+    """Return True if an error message says that memory ran out."""
     return any(words in message.lower() for words in _SAID)
 
 
@@ -26,7 +26,7 @@ def lacked_memory(error: BaseException) -> bool:
 
 
 def our_failure(message: str) -> JudgeError:
-    """Return the judge's exception for a message: `DeviceFull` if out of memory."""
+    """Return the judge's exception for an error message: `DeviceFull` if memory ran out."""
     return (DeviceFull if is_out_of_memory(message) else JudgeError)(message)
 
 

@@ -42,7 +42,7 @@ class JudgedCalls:
     """Standard that passed calls agree with, in words."""
 
     def add(self, index: int, compared: OutputComparison) -> None:
-        """Count one judged call."""
+        """Count one judged call and its result."""
         self.max_abs_error = max(self.max_abs_error, compared.max_abs_error)
         self.max_rel_error = max(self.max_rel_error, compared.max_rel_error)
         if compared.passed:
@@ -59,9 +59,9 @@ class TimingOutcome:
     """The outcome of timing a correct kernel."""
 
     timing: Timing | None = None
-    """The measured times; None if it was not timed."""
+    """Measured times; None if the kernel was not timed."""
     untimed: str = ""
-    """The reason why it was not timed."""
+    """Reason why the kernel was not timed."""
     findings: tuple[Finding, ...] = ()
     idle: Finding | None = None
     """Hard finding on timed calls, which launched no custom kernel or leave to libraries what the
@@ -82,7 +82,7 @@ class RunEnd:
 
     @classmethod
     def of(cls, rejected: Rejected) -> RunEnd:
-        """Return the end that a session's `Rejected` stands for."""
+        """Return the reason that a session's `Rejected` exception holds, as the end of the run."""
         return cls(
             status=rejected.status,
             message=str(rejected),
@@ -95,19 +95,19 @@ class RunEnd:
 
 @dataclass(slots=True)
 class JudgeOutcome:
-    """The outcome of one attempt; a stage not reached is None."""
+    """Outcome of one attempt at judging a kernel; a stage that was not reached is None."""
 
     calls: JudgedCalls = field(default_factory=JudgedCalls)
     loaded: bool = False
     """Whether the kernel's module was imported and its extensions were built."""
     noticed: tuple[Finding, ...] = ()
-    """Findings of the judged calls."""
+    """Findings of the judged calls, such as an unusual use of memory."""
     library: LibraryWork | None = None
     """Work that the kernel's extensions leave to libraries, found by their symbols."""
     build: Build | None = None
     """Facts on the compiled extensions; None without any."""
     checked_for: str = ""
-    """The GPU that Triton's front end was asked to compile interpreted launches for."""
+    """Name of the GPU that Triton's front end was asked to compile interpreted launches for."""
     refusal: RunEnd | None = None
     """Refusal of Triton's front end: no GPU would have run a call, so none counts as passed."""
     evidence: Evidence | None = None
@@ -128,7 +128,7 @@ class JudgeOutcome:
 
     @property
     def is_right(self) -> bool:
-        """Whether the judged calls and the extensions' symbols speak for the kernel."""
+        """Whether neither the judged calls nor the extensions' symbols speak against the kernel."""
         hidden = self.library is not None and self.library.hidden
         ended = self.end is not None or self.refusal is not None
         return not (ended or self.calls.failed or hidden)
@@ -178,7 +178,7 @@ class JudgeFailure:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The result of all stages together."""
+    """Result of all stages together, from which a verdict is composed."""
 
     status: Status
     message: str
@@ -230,7 +230,7 @@ def _custom_share(evidence: Evidence) -> float:
 
 
 def _read(outcome: JudgeOutcome) -> _Reading:
-    """Return the result of the first failed stage, or the last."""
+    """Return the result of the first failed stage; of the last stage if none failed."""
     calls, evidence, timing = outcome.calls, outcome.evidence, outcome.timing
     end = outcome.end or outcome.refusal
     findings = outcome.noticed

@@ -43,12 +43,12 @@ _LOOK_S = 1.0  # between two looks at a probe, while no device is in service
 
 
 class NoDevice(JudgeError):
-    """No device is in service, and no probe is running or due."""
+    """No device is in service, and none is being probed or about to be."""
 
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """A slot for one worker on one device."""
+    """Place for one worker of the pool, on one device."""
 
     device: str
     worker: WorkerProcess | None = None
@@ -81,7 +81,7 @@ class WorkerPool:
         self._begin()
 
     def _begin(self) -> None:
-        """Start with no worker running.
+        """Reset the pool to no running workers.
 
         A forked child calls this again: the running workers belong to its parent.
         """
@@ -184,7 +184,7 @@ class WorkerPool:
         return failures
 
     def _attempt(self, place: _Place, ask: _Ask) -> Verdict | JudgeFailure:
-        """Make one attempt at a verdict, and note it for the device."""
+        """Make one attempt at a verdict, and count its success or failure for the device."""
         device, overran = place.device, False
         try:
             answer = self._ask(place, ask, lambda answer: isinstance(answer, Verdict))
@@ -209,7 +209,7 @@ class WorkerPool:
         return answer
 
     def forgive(self, devices: Collection[str]) -> None:
-        """Count one lost worker less on each device: the kernel was the cause."""
+        """Take back one lost worker from each device's count, since the kernel was the cause."""
         with self._changed:
             for device in devices:
                 self._records[device].forgive()
@@ -255,7 +255,7 @@ class WorkerPool:
             return place
 
     def _start_probes(self) -> None:
-        """Start the probes that are due; the caller holds the lock."""
+        """Start the due probes of devices that are out of service; the caller holds the lock."""
         now = self._clock()
         for record in self._records.values():
             if not self._closed and record.needs_probe(now):

@@ -22,7 +22,7 @@ from kernelgym.types import Status
 
 
 class Failure(StrEnum):
-    """Way in which an attempt at judging a kernel failed."""
+    """Kind of failure of an attempt at judging a kernel."""
 
     NONE = "nothing failed, or nothing that another attempt could change"
     WRONG = "an output differed from the reference's"
@@ -36,7 +36,7 @@ class Failure(StrEnum):
 
     @classmethod
     def of(cls, status: Status) -> Failure:
-        """Return the failure that a status stands for, unless its origin knows better."""
+        """Return the failure that a verdict's status stands for, where the origin names none."""
         return _BY_STATUS.get(status, cls.NONE)
 
 
@@ -68,14 +68,14 @@ class RetryChange(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """One row of the table."""
+    """One row of the table of retries."""
 
     failures: frozenset[Failure]
-    """Failures of the last attempt that the row is for."""
+    """Failures of the last attempt to which the row applies."""
     when: RetryCondition
     change: RetryChange
     attempts: int = 2
-    """Most attempts altogether, the one that failed included."""
+    """Largest number of attempts altogether, the failed one included."""
 
 
 RETRIES = (
@@ -111,5 +111,5 @@ def retry_for(
 
 
 def attempts_at(failure: Failure) -> int:
-    """Return the most attempts at what fails in this way, by the first row that names it."""
+    """Return the largest number of attempts after a failure, by the first row that names it."""
     return next(row.attempts for row in RETRIES if failure in row.failures)

@@ -13,7 +13,7 @@ _STAGES = tuple(field.name.removesuffix("_s") for field in fields(Stages))
 
 
 class StageClock:
-    """The clock of one worker; an inner stage pauses the outer."""
+    """Clock of one worker's stages; while an inner stage runs, the outer one is paused."""
 
     def __init__(self) -> None:
         self._spent = dict.fromkeys(_STAGES, 0.0)
@@ -22,7 +22,7 @@ class StageClock:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count the block's wall time as stage `name`."""
+        """Count the wall time of the enclosed block as that of stage `name`."""
         self._switch()
         self._running.append(name)
         try:
@@ -46,6 +46,6 @@ class StageClock:
         self._since = now
 
     def read(self) -> Stages:
-        """Return the times since the last call, and reset them."""
+        """Return the seconds of each stage since the last call, and reset them."""
         spent, self._spent = self._spent, dict.fromkeys(_STAGES, 0.0)
         return Stages(**{f"{name}_s": round(value, 6) for name, value in spent.items()})

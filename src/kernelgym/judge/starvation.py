@@ -64,22 +64,22 @@ class Starvation:
         self._looked, self._due = now(), now() + _EVERY_S
 
     def begin(self, *pids: int) -> None:
-        """Begin to count for these processes, from the next look on."""
+        """Begin to count the starvation of these processes."""
         self._pids, self._before = [*pids], {}
         self._looked, self._due = -1.0, self._now() + _FIRST_S
 
     def add(self, pid: int) -> None:
-        """Count for one more process, from now on."""
+        """Count the starvation of one more process, from now on."""
         self._pids.append(pid)
         self._before |= self._read([pid])
 
     @property
     def due_s(self) -> float:
-        """Seconds until the next look is due."""
+        """Seconds until the processes' times must be read again."""
         return max(0.0, self._due - self._now())
 
     def more_s(self, at_once: bool = False) -> float:
-        """Return the seconds that were missed since the last look; 0 if no look is due.
+        """Return the seconds of starvation since the last reading; 0 if no reading is due.
 
         Args:
             at_once: Whether to look even if no look is due.
@@ -99,7 +99,7 @@ class Starvation:
         return more_s
 
     def blame_host(self, doing: str) -> None:
-        """Raise the host's fault, if the limit is over and the processes did not use it up.
+        """Raise `HostTooBusy` if the limit is over but the processes could not use it.
 
         Args:
             doing: Names the work, such as ``a build``.
@@ -117,7 +117,7 @@ class Starvation:
 
 
 def missed_s(before: _Times, after: _Times, wall_s: float, processors: int) -> float:
-    """Return the seconds of an interval in which threads got no processor.
+    """Return the seconds of an interval in which ready threads got no processor.
 
     It is the time in which at least one thread was ready, times the share of the usable processors
     that the threads did not get.
@@ -162,7 +162,7 @@ def thread_times(folder: str) -> dict[str, tuple[int, int]]:
 
 
 def _tree_times(pids: Iterable[int]) -> dict[str, tuple[int, int]]:
-    """Return the times of all threads of processes and of what they started, by thread."""
+    """Return the times of all threads of some processes and their descendants, by thread."""
     times: dict[str, tuple[int, int]] = {}
     todo = list(pids)
     while todo:

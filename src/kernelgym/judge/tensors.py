@@ -16,7 +16,7 @@ DTYPES: Mapping[Precision, torch.dtype] = {
     "fp32": torch.float32,
     "fp64": torch.float64,
 }
-"""Types by precision, the lowest first: the one with the fewest digits."""
+"""Types of torch by precision, the one with the fewest digits first."""
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 _COMPARED_WORDS = 256 << 20
@@ -63,7 +63,7 @@ def precisions_of(value: Any) -> frozenset[Precision]:
 
 
 def lowest(precisions: frozenset[Precision]) -> Precision:
-    """Return the lowest of some precisions; ``fp32`` of none."""
+    """Return the lowest of several precisions; ``fp32`` if none is given."""
     return next((name for name in DTYPES if name in precisions), "fp32")
 
 
@@ -73,7 +73,7 @@ def bytes_of(value: Any) -> int:
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's bytes; of a copy unless it is contiguous.
+    """Return a view of a tensor's bytes; of a copy's if the tensor is not contiguous.
 
     The stride is set to 1 first: torch calls a single element contiguous whatever its stride, but
     refuses to view it as bytes if its stride is not 1.

@@ -17,7 +17,7 @@ class Seeds:
     """All randomness of one verdict, derived from one secret or KernelBench's 42."""
 
     secret: str
-    """Hexadecimal; empty for the public seeds."""
+    """Secret of the verdict in hexadecimal; empty for KernelBench's public seeds."""
 
     def derive(self, purpose: str, index: int = 0) -> int:
         """Return 63 bits for one purpose; they reveal nothing about another purpose's."""
@@ -25,22 +25,22 @@ class Seeds:
         return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 1
 
     def init(self) -> int:
-        """Return the seed under which both sides construct their models."""
+        """Return the seed with which reference and candidate both construct their models."""
         return self.derive("init") if self.secret else 42
 
     def trial(self, index: int) -> int:
-        """Return the seed under which one judged call's inputs are drawn."""
+        """Return the seed from which the inputs of one judged call are drawn."""
         return self.derive("trial", index) if self.secret else _kernelbench_trial_seeds()[index]
 
     def forward(self, index: int) -> int:
-        """Return the seed set before one forward call on both sides.
+        """Return the seed set before one forward call, of the reference and of the candidate.
 
         Layers that draw random numbers (dropout) then draw the same ones on both sides.
         """
         return self.derive("forward", index) if self.secret else self.trial(index)
 
     def calls(self, ruleset: Ruleset) -> int:
-        """Return the number of judged calls, without other kinds of inputs."""
+        """Return the number of judged calls with ordinary inputs."""
         span = ruleset.max_calls - ruleset.min_calls + 1
         return ruleset.min_calls + self.derive("calls") % span
 

@@ -31,7 +31,7 @@ from kernelgym.types import Problem
 
 
 def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
-    """Test one problem, in the child, and send what is found."""
+    """Test one problem in the forked child, and send each finding to the caller."""
     if job["device"] == "cpu":
         # On the CPU only: CUDA maps far more addresses than it uses, and would hit the limit.
         bound_own_memory()
@@ -51,7 +51,7 @@ def _serve_one(caller: socket.socket, job: dict[str, Any]) -> None:
 
 
 def _wait_for(child: int, caller: socket.socket) -> int:
-    """Return the child's exit code; kill all if the caller left."""
+    """Return the exit code of the child that tests a problem; kill all if the caller is gone."""
     handle = os.pidfd_open(child)
     try:
         ready, _, _ = select.select([handle, caller.fileno()], [], [])

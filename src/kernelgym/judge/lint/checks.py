@@ -52,7 +52,7 @@ class _Call:
 
 
 class _Gate:
-    """The tests of one problem."""
+    """Tests of the degeneracy gate on one problem."""
 
     def __init__(self, problem: Problem, rules: Ruleset, device: str) -> None:
         self._problem, self._rules, self._device = problem, rules, device
@@ -89,7 +89,7 @@ class _Gate:
         raise AssertionError
 
     def _calls(self) -> Iterator[_Call]:
-        """Yield the first call, then calls of each bearable kind."""
+        """Yield the first call, then calls on each kind of inputs that the reference bears."""
         yield self.first
         for index in range(1, len(self._kinds)):
             call = self._call(index)
@@ -97,7 +97,7 @@ class _Gate:
                 yield call
 
     def _complaint(self, output: Any, call: _Call) -> str:
-        """Return why an output fails the comparison of a kernel's output; '' if it passes."""
+        """Return the reason why an output fails the ruleset's comparison; '' if it passes."""
         expected = call.expected
         return self._judge(output, expected.output, expected.precise, expected.calibration)
 
@@ -110,7 +110,7 @@ class _Gate:
         return "" if verdict.passed else verdict.message or "it does not pass"
 
     def non_finite(self) -> str:
-        """Return which output of the reference is not finite, with counts; '' if all are."""
+        """Return which outputs of the reference hold NaN or infinity, and how many; '' if none."""
         for number, tensor in enumerate(tensors_of(self.first.expected.output)):
             if tensor.is_floating_point() or tensor.is_complex():
                 count = int((~tensor.isfinite()).sum())
@@ -119,7 +119,7 @@ class _Gate:
         return ""
 
     def worthless(self) -> Iterator[str]:
-        """Yield the reasons why an answer without work passes all calls."""
+        """Yield a reason for each answer without work, such as zeros, that passes all calls."""
         left = trivial_answers(self.first.inputs, self.first.expected.output)
         left["input_independent"] = []
         for call in self._calls():
@@ -136,7 +136,7 @@ class _Gate:
         yield from left
 
     def _still_passing(self, choices: list[list[Answer]], call: _Call) -> list[list[Answer]]:
-        """Return, for every output part, the answers that pass this call."""
+        """Return, for every part of the output, the trivial answers that pass this call, too."""
         given = leaves_of(call.inputs)
         parts = leaves_of(call.expected.output)
         precise = _twins(call.expected.precise, len(parts))
@@ -159,7 +159,7 @@ class _Gate:
         return not self._complaint(output, call)
 
     def disagreement(self) -> str:
-        """Return how the reference disagrees with itself; '' if it does not."""
+        """Return how two runs of the reference differ on the same inputs; '' if they do not."""
         first = self.first
         runs = [("run twice with the same seeds", first.forward_seed)]
         if self._reference.draws:
@@ -172,7 +172,7 @@ class _Gate:
         return ""
 
     def idle_parameters(self, deadline: float) -> tuple[list[str], str]:
-        """Return parameters whose change alters no output, and a note on those not tested."""
+        """Return parameters whose change alters no output, and a note on untested parameters."""
         reference = self._fresh()
         model = reference.model
         state = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -245,7 +245,7 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
 
 
 def _twins(precise: Any, parts: int) -> list[Any]:
-    """Return the fp64 twin's output by part.
+    """Return the outputs of the reference's fp64 twin, one for each part of the output.
 
     None for each part if the twin gives another number of parts.
     """
@@ -258,7 +258,7 @@ def _twins(precise: Any, parts: int) -> list[Any]:
 
 
 def _noise_like(value: torch.Tensor) -> torch.Tensor:
-    """Return random changes of the size of a parameter's values.
+    """Return random changes as large as a parameter's values.
 
     They are of size 1 where all values are zero.
     """
@@ -270,7 +270,7 @@ def _noise_like(value: torch.Tensor) -> torch.Tensor:
 
 
 def _lacks_machine(error: BaseException) -> bool:
-    """Return True if a package, a file or the network is missing, in the error or what caused it.
+    """Return True if an error arose because a package, a file or the network is missing.
 
     The network is denied to the tests, so a problem that loads a model's configuration needs a copy
     of it on this machine.

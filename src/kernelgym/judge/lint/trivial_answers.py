@@ -52,7 +52,7 @@ def _input(index: int, part: Any) -> Answer:
 
 
 def _alike(item: Any, part: Any) -> bool:
-    """Return True if an input could be an output's part, perhaps reshaped."""
+    """Return True if an input has the size of an output's part, so that returning it might pass."""
     if isinstance(part, torch.Tensor):
         return (
             isinstance(item, torch.Tensor)
@@ -69,7 +69,7 @@ def _zeros(part: Any) -> Any:
 
 
 def _constants(part: Any) -> list[Any]:
-    """Return constants that come close to all elements, by several measures."""
+    """Return constants that are close to all elements of an output, by several measures."""
     if not isinstance(part, torch.Tensor):
         return [part]
     if part.numel() == 0:
@@ -88,7 +88,7 @@ def _constants(part: Any) -> list[Any]:
 
 
 def _middles(flat: torch.Tensor) -> list[Any]:
-    """Return the extremes' midpoint and harmonic mean, and the median.
+    """Return the midpoint and the harmonic mean of the extremes, and the median, of an output.
 
     The midpoint is equally far from both extremes, the harmonic mean equally far relative to them.
     It is left out if the extremes do not have the same sign.

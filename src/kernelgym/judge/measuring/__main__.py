@@ -16,7 +16,7 @@ from kernelgym.judge.sandbox.network import deny_network
 
 
 def main() -> None:
-    """Do the one job that standard input holds."""
+    """Do the one measuring job that standard input holds."""
     deny_network()
     job = json.load(sys.stdin)
     answer = os.dup(1)

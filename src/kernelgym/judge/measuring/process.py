@@ -119,7 +119,7 @@ def measure_device(device: str) -> dict[str, Any]:
 def _run(
     job: dict[str, Any], timeout_s: float, variables: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return a job's result, or how its process ended."""
+    """Return the result of a measuring job, or how its process ended."""
     with tempfile.TemporaryDirectory(prefix="kernelgym-measuring-") as folder:
         caches = {
             "TORCHINDUCTOR_CACHE_DIR": os.path.join(folder, "inductor"),
@@ -149,7 +149,7 @@ def _run(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Kill what is left of a process and its children."""
+    """Kill a measuring process and its children, if any are left."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -107,7 +107,7 @@ def time_reference(
 
 
 def _operations(call: Callable[[], Any]) -> float:
-    """Return a call's floating-point operations, as far as torch counts them."""
+    """Return the floating-point operations of one call, as far as torch counts them."""
     counter = FlopCounterMode(display=False)
     try:
         with counter:
@@ -136,7 +136,7 @@ def _compiled(model: torch.nn.Module, mode: str) -> Callable[..., Any]:
 
 
 def _difference(given: list[torch.Tensor], wanted: list[torch.Tensor], setting: TimeSetting) -> str:
-    """Return what differs between outputs; empty if nothing does."""
+    """Return the difference between compiled and eager outputs in words; empty if there is none."""
     if len(given) != len(wanted):
         return f"{len(given)} outputs for {len(wanted)}"
     for ours, theirs in zip(given, wanted, strict=True):
@@ -152,7 +152,7 @@ def _difference(given: list[torch.Tensor], wanted: list[torch.Tensor], setting: 
 def _trials(
     run: Callable[..., Any], inputs: list[Any], device: torch.device, trials: int, seconds: float
 ) -> list[float]:
-    """Return ms of each timed call."""
+    """Return the milliseconds of each timed call of a reference."""
     for _ in range(_WARM_UP):
         run(*inputs)
     _wait(device)

@@ -19,7 +19,7 @@ from typing import Any
 from kernelgym.judge.device.lock import DeviceLock
 
 _MEASURES = ("benchmark_gpu", "benchmark_gpu_with_cuda_graph")
-"""Names of Inductor's functions that time a kernel on the device; some of them call others."""
+"""Names of Inductor's functions that time a kernel on the device, some of which call others."""
 
 
 @contextlib.contextmanager

@@ -46,7 +46,8 @@ class ArenaRegion:
     count: int
     """Number of elements that the tensor's storage spans, gaps between rows included."""
     arena: int = 0
-    """Number of the region's arena among those that one process maps at a time."""
+    """Number of the arena that holds the region, among those that a process maps at the same
+    time."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the region as JSON that a candidate makes a tensor of."""
@@ -68,7 +69,7 @@ def _spanned(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 class Arena:
-    """Memory for some tensors that both processes map; made by `new_arena`.
+    """Memory for a set of tensors that the worker and the candidate both map; made by `new_arena`.
 
     Subclasses decide where the memory lies and how the other process maps it.
     """
@@ -88,11 +89,11 @@ class Arena:
         return max(self._page_bytes, room + -room % self._page_bytes)
 
     def fits(self, tensors: int, total_bytes: int) -> bool:
-        """Return True if a new arena for such tensors has this size."""
+        """Return True if a new arena for these tensors would have the size of this one."""
         return self.bytes == self._needed_bytes(tensors, total_bytes)
 
     def clear(self) -> None:
-        """Free all regions for new ones, without erasing what lies there."""
+        """Free all regions of the arena for new tensors, without erasing the memory."""
         self._next = self._gap_bytes
 
     def place(self, like: torch.Tensor, contiguous: bool = False) -> ArenaRegion:
@@ -123,15 +124,15 @@ class Arena:
         raise NotImplementedError
 
     def handle(self) -> tuple[dict[str, Any], tuple[int, ...]]:
-        """Return the message fields and descriptors by which another process maps it."""
+        """Return the message fields and descriptors with which another process maps the arena."""
         raise NotImplementedError
 
     def span(self) -> tuple[int, int]:
-        """Return its address on the device, and its size in bytes."""
+        """Return the arena's address on the device, and its size in bytes."""
         raise NotImplementedError
 
     def poison(self, region: ArenaRegion) -> None:
-        """Fill a region with values that make an unwritten output wrong."""
+        """Fill an output's region with values that are wrong unless the kernel writes over them."""
         if region.count:
             value = _POISON_FLOAT if region.dtype.is_floating_point else _POISON_OTHER
             self._bytes_of(region).fill_(value)
@@ -140,12 +141,12 @@ class Arena:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Free the memory once its views are gone; closing twice is harmless."""
+        """Free the arena once its views are gone; closing twice is harmless."""
         raise NotImplementedError
 
 
 class _HostArena(Arena):
-    """A sealed memory file."""
+    """Arena in host memory: a sealed memory file."""
 
     def __init__(self, tensors: int, total_bytes: int, number: int = 0) -> None:
         super().__init__(tensors, total_bytes, number)
@@ -175,7 +176,7 @@ class _HostArena(Arena):
 
 
 class _DeviceArena(Arena):
-    """An allocation of its own on a CUDA device, shared by IPC."""
+    """Arena on a CUDA device: an allocation of its own, shared by CUDA IPC."""
 
     _gap_bytes = _DEVICE_GAP_BYTES
     _alignment = 512  # as torch's allocator: Triton compiles other kernels for less alignment
@@ -264,7 +265,9 @@ def encode(value: Any, place: Any) -> Any:
         # The dictionary leaves out which attention a problem asked for.
         fields = json.loads(value.to_json_string(use_diff=False))
         return {"config": {**fields, "attn_implementation": value._attn_implementation}}
-    raise TypeError(f"an argument of type {type(value).__name__} cannot be given to a kernel")
+    raise TypeError(
+        f"a problem's argument of type {type(value).__name__} cannot be given to a kernel"
+    )
 
 
 def _is_configuration(value: Any) -> bool:

@@ -124,7 +124,7 @@ class _Place(NamedTuple):
 
 
 def _place(said: Any) -> _Place:
-    """Return the place in memory that a description names, checked without reading memory."""
+    """Return the place in memory that a candidate's description names, without reading it."""
     try:
         name, shape, place = said
         offset, strides = place["offset"], place["strides"]
@@ -144,7 +144,7 @@ def _place(said: Any) -> _Place:
 
 
 def _claimed_tensors(description: Any) -> Sequence[list[Any]]:
-    """Return the descriptions of tensors, in order; [] for anything malformed."""
+    """Return a candidate's descriptions of output tensors, in order; [] if malformed."""
     if not isinstance(description, dict) or len(description) != 1:
         return []
     ((kind, body),) = description.items()

@@ -22,7 +22,7 @@ from kernelgym.judge.processes.threads import RunTimes
 
 @dataclass(frozen=True, slots=True)
 class CallSlot:
-    """The room for one call's inputs and outputs."""
+    """Memory for the inputs and outputs of one call."""
 
     inputs: tuple[torch.Tensor, ...]
     outputs: tuple[torch.Tensor, ...]
@@ -49,7 +49,7 @@ class TimedWindow:
 
 
 def alike(tensors: list[torch.Tensor], views: tuple[torch.Tensor, ...]) -> bool:
-    """Return True if tensors have the types, shapes and strides of views."""
+    """Return True if tensors have the types, shapes and strides of the tensors in a slot."""
     return len(tensors) == len(views) and all(
         a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
         for a, b in zip(tensors, views, strict=True)
@@ -69,7 +69,7 @@ def encode_all(values: list[Any], place: Callable[[torch.Tensor], ArenaRegion]) 
 
 
 def fill(arena: Arena, tensor: torch.Tensor) -> ArenaRegion:
-    """Copy a tensor to a new region of an arena; return it."""
+    """Copy a tensor to a new region of an arena; return the copy."""
     region = arena.place(tensor)
     arena.view(region).copy_(tensor)
     return region

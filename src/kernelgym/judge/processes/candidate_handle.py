@@ -60,13 +60,14 @@ class CandidateKind:
     """Rights that a candidate is forked with."""
 
     exec: bool = False
-    """Whether it may start programs, in a scratch folder that outlives it. Only for compiling
-    ahead, never for a judged run."""
+    """Whether the candidate may start programs, in a scratch folder that outlives it. True only for
+    compiling ahead, never for a judged run."""
     streams: bool = False
-    """Whether its CUDA streams may run side by side. Making and ending a context that allows this
-    takes three times as long."""
+    """Whether the candidate's CUDA streams may run side by side. Making and ending a context that
+    allows this takes three times as long."""
     weight_bytes: int = 0
-    """Bytes of the pretrained weights that it loads, for which its memory limit makes room."""
+    """Bytes of the pretrained weights that the kernel loads, by which its memory limit is
+    raised."""
 
 
 USUAL = CandidateKind()
@@ -76,14 +77,14 @@ _KEPT_OUTPUT_BYTES = 16_384
 
 
 class BoundedStream:
-    """The beginning and the end of a stream."""
+    """Beginning and end of a candidate's output stream; the middle is dropped."""
 
     def __init__(self) -> None:
         self.total = 0
         self._head, self._tail = bytearray(), bytearray()
 
     def add(self, data: bytes) -> None:
-        """Append data, dropping what is neither beginning nor end."""
+        """Append data, and drop what is neither in the beginning nor in the end."""
         self.total += len(data)
         room = _KEPT_OUTPUT_BYTES // 2 - len(self._head)
         self._head += data[:room]
@@ -91,7 +92,7 @@ class BoundedStream:
         del self._tail[: -_KEPT_OUTPUT_BYTES // 2]
 
     def text(self) -> str:
-        """Return the beginning, the number of bytes cut, and the end."""
+        """Return the beginning of the stream, the number of bytes cut, and the end."""
         cut = self.total - len(self._head) - len(self._tail)
         middle = f"\n... {cut} bytes cut ...\n" if cut > 0 else ""
         head = self._head.decode("utf-8", "replace")
@@ -107,7 +108,7 @@ class CandidateTimedOut(Exception):
 
 
 class Candidate:
-    """One sandboxed process. Made by `Zygote.take`; use it in a ``with`` block."""
+    """One sandboxed process that runs a kernel; use it in a ``with`` block."""
 
     def __init__(self, keeper: Zygote, number: int, root: Path, limits: Limits) -> None:
         self._keeper, self._id, self._limits = keeper, number, limits
@@ -140,7 +141,7 @@ class Candidate:
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
 
     def start(self, control: socket.socket, kind: CandidateKind = USUAL) -> None:
-        """Ask the zygote to fork the process of this handle."""
+        """Ask the zygote to fork the candidate's process."""
         message = {"op": "spawn", "id": self._id, "scratch": self.scratch, **asdict(kind)}
         protocol.send(control, message, (self._their_channel.fileno(), *self._their_fds))
         self._close_their_ends()
@@ -160,22 +161,24 @@ class Candidate:
             why = f"{end} {self.output()}".strip()
             raise JudgeError(f"a candidate's sandbox could not be set up: {why}") from None
         if message != {"standby": True}:
-            raise JudgeError("a candidate's first message was not ours")
+            raise JudgeError(
+                "the first message of a candidate is not the one that the judge's code sends"
+            )
         self._threads = Threads(self._keeper.pid(self._id))
 
     def ask_for_context(self) -> None:
-        """Request that it makes its device context once it is sandboxed."""
+        """Request that the candidate makes its device context once it is sandboxed."""
         if self._context is None:
             self._context = False
             self.post({"op": "context"})
 
     @property
     def has_context(self) -> bool:
-        """Whether it has reported that its context on the device is made."""
+        """Whether the candidate has reported that its context on the device is made."""
         return self._context is True
 
     def wait_for_context(self, timeout_s: float) -> None:
-        """Wait for its device context, and request it first if necessary.
+        """Wait for the candidate's device context; request it first if necessary.
 
         Raises:
             DeviceFull: If the device lacks the memory.
@@ -194,11 +197,11 @@ class Candidate:
         self._context = True
 
     def ended(self) -> bool:
-        """Return True if its process is known to be gone."""
+        """Return True if the candidate's process is known to be gone."""
         return self._keeper.exit_code(self._id) is not None
 
     def stop(self) -> None:
-        """Halt all of its threads; return when they have stopped.
+        """Halt all threads of the candidate; return when they have stopped.
 
         Raises:
             CandidateEnded: If they do not stop within 5 s. A thread finishes its system call
@@ -208,7 +211,7 @@ class Candidate:
             raise CandidateEnded("it did not stand still when it was halted")
 
     def halt(self, patience_s: float) -> bool:
-        """Halt all threads; if that takes too long, resume and return False."""
+        """Halt all threads of the candidate; if that takes too long, resume and return False."""
         assert self._threads is not None
         return self._threads.halt(patience_s)
 
@@ -223,14 +226,14 @@ class Candidate:
             raise CandidateEnded("it ran while it was halted")
 
     def threads(self) -> int:
-        """Return the number of its threads and children; 0 if gone.
+        """Return the number of the candidate's threads and children; 0 if it is gone.
 
         The operating system counts them, not the candidate.
         """
         return 0 if self._threads is None else self._threads.count()
 
     def run_times(self) -> RunTimes | None:
-        """Return its threads' processor times so far; None if unknown."""
+        """Return the processor times of the candidate's threads so far; None if unknown."""
         return None if self._threads is None else self._threads.run_times()
 
     def _close_their_ends(self) -> None:
@@ -239,7 +242,7 @@ class Candidate:
             os.close(self._their_fds.pop())
 
     def post(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-        """Send a request without waiting for the answer."""
+        """Send the candidate a request without waiting for the answer."""
         self._nonce = secrets.token_hex(8)
         # `answer` raises if the candidate is gone.
         with contextlib.suppress(OSError):
@@ -251,7 +254,7 @@ class Candidate:
         build: Callable[[Any], tuple[dict[str, Any], tuple[int, ...]]] | None = None,
         yield_device: Callable[[], float] | None = None,
     ) -> dict[str, Any]:
-        """Wait for the answer to the last request.
+        """Wait for the candidate's answer to the last request.
 
         Args:
             deadline: `time.monotonic` at which to give up. Time in which the candidate got no
@@ -359,7 +362,7 @@ class Candidate:
         return f"it exited with status {code} before answering"
 
     def output(self) -> str:
-        """Return its stdout and stderr, each cut in the middle."""
+        """Return the candidate's stdout and stderr, each with the middle cut out."""
         for fd in list(self._pipes):
             while _readable([fd], 0):
                 data = os.read(fd, 1 << 16)
@@ -373,7 +376,7 @@ class Candidate:
         return [*self._ended_streams, *self._pipes.values()]
 
     def kill(self) -> None:
-        """Kill the process; keep its scratch folder and output until `discard`.
+        """Kill the candidate; keep its scratch folder and output until `discard`.
 
         Raises:
             JudgeError: If it cannot be killed.
@@ -383,7 +386,7 @@ class Candidate:
             self._killed = True
 
     def begin_kill(self) -> None:
-        """Have the zygote kill the process; do not wait for that.
+        """Have the zygote kill the candidate, without waiting for it.
 
         Raises:
             JudgeError: If the zygote is gone.
@@ -392,7 +395,7 @@ class Candidate:
             self._keeper.begin_kill(self._id)
 
     def discard(self) -> None:
-        """Kill the process, if it still runs, and remove its scratch folder.
+        """Kill the candidate if it still runs, and remove its scratch folder.
 
         Raises:
             JudgeError: If it cannot be killed.

@@ -17,7 +17,7 @@ from kernelgym.file_lock import take
 
 
 def claim(folder: Path) -> None:
-    """Create a folder and hold its lock until this process ends."""
+    """Create a worker's scratch folder and hold its lock until this process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     # The lock is taken first and never closed: another worker may sweep a folder without a lock.
     take(_lock_of(folder), fcntl.LOCK_EX)
@@ -25,7 +25,7 @@ def claim(folder: Path) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Remove the folders under `root` whose owners are gone."""
+    """Remove the scratch folders under `root` whose workers are gone."""
     for lock in root.glob("*.lock"):
         try:
             fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)

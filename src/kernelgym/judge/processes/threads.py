@@ -121,7 +121,7 @@ class Threads:
         return RunTimes(ran_ns, by_thread) if by_thread else None
 
     def _run_ns(self) -> int:
-        """Return the threads' run time so far; 0 if it is unknown.
+        """Return the nanoseconds that the threads have run so far; 0 if unknown.
 
         Called at the start of a timed window. Reading a file takes 3 us or more per thread, which
         would count against a candidate with many threads, so the process's clock is read instead
@@ -142,7 +142,7 @@ class Threads:
             signal.pidfd_send_signal(self._pidfd, number)
 
     def _states(self) -> set[str]:
-        """Return the states of all threads, `_LEAVING` among them.
+        """Return the states of all threads; `_LEAVING` for one that may still be on a processor.
 
         A thread whose state is "stopped" may still be on the processor, for as long as an interrupt
         or a busy host keeps it there. Its clock may be updated only when it leaves, and the time
@@ -168,5 +168,5 @@ class Threads:
 
 
 def _release() -> tuple[int, ...]:
-    """Return the kernel's version, major and minor."""
+    """Return the Linux kernel's version as (major, minor)."""
     return tuple(int(number) for number in re.findall(r"\d+", os.uname().release)[:2])

@@ -15,7 +15,7 @@ from kernelgym.types import Kernel, Problem
 
 
 class TrustedProcess:
-    """A running Python process with a socket to it and a file for what it writes as errors.
+    """A running Python process of the judge's code, with a socket and a file for its errors.
 
     Args:
         program: Python's arguments; the socket's descriptor is put after them.

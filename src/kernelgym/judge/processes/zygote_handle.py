@@ -38,7 +38,7 @@ _KILL_S = 10.0  # the operating system needs time to free gigabytes
 
 @dataclass(frozen=True, slots=True)
 class ZygoteFamily:
-    """What kernels must have in common to be forked from one zygote."""
+    """Properties that kernels must share to be forked from the same zygote."""
 
     interpreted: bool
     """Whether Triton is imported with its interpreter on."""
@@ -133,7 +133,7 @@ class Zygote:
         self._has_met = True
 
     def preload(self, modules: Sequence[str]) -> None:
-        """Have the zygote import modules, each once, without waiting; what it forks then has them.
+        """Have the zygote import modules, without waiting; later candidates then have them.
 
         Args:
             modules: Names of modules of installed packages.
@@ -243,7 +243,7 @@ class Zygote:
         return [candidate for standing in self._standby.values() for candidate in standing]
 
     def _next(self, kind: CandidateKind) -> Candidate:
-        """Return the candidate forked ahead, or fork one."""
+        """Return a candidate that was forked ahead of need; fork one if there is none."""
         coming = self._coming.pop(kind, None)
         if coming is not None and coming.ended():
             coming.discard()
@@ -275,7 +275,7 @@ class Zygote:
         return candidate
 
     def pump(self, timeout_s: float) -> bool:
-        """Handle the zygote's messages; return False if none comes in time."""
+        """Handle the zygote's messages until one arrives; return False if none comes in time."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         if not poll.poll(timeout_s * 1e3):
@@ -309,7 +309,7 @@ class Zygote:
         return self._pids[candidate_id]
 
     def exit_code(self, candidate_id: int, timeout_s: float = 0.0) -> int | None:
-        """Return a candidate's exit code (negative: signal); None if it runs."""
+        """Return a candidate's exit code, negative for a signal; None if it still runs."""
         deadline = time.monotonic() + timeout_s
         while candidate_id not in self._exits:
             if not self.pump(max(0.0, deadline - time.monotonic())):

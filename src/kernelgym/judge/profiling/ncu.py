@@ -69,7 +69,7 @@ def unknown_metrics(text: str) -> tuple[str, ...]:
 
 
 def failure(text: str) -> tuple[CountersStatus, str]:
-    """Return the status of a profile that gave no values, and the reason.
+    """Return the status of a profile that gave no values, and the reason for that.
 
     Args:
         text: Everything that ``ncu`` and the program wrote.

@@ -57,7 +57,7 @@ def profile_kernel(
     tier: str,
     built: Mapping[str, bytes],
 ) -> Counters:
-    """Return the counters of one call.
+    """Return the hardware counters of one call of a kernel.
 
     Args:
         problem: The problem; its code is run for the shapes of its inputs.

@@ -33,7 +33,7 @@ def suffices(tier: str, wanted: str) -> bool:
 
 
 def recall(folder: Path, device: str, wanted: str) -> str:
-    """Return the remembered tier if it suffices; otherwise an empty string."""
+    """Return the remembered sandbox tier if it satisfies the request; otherwise ''."""
     path = _file(folder, device)
     try:
         tier, age_s = path.read_text(), time.time() - path.stat().st_mtime
@@ -45,7 +45,7 @@ def recall(folder: Path, device: str, wanted: str) -> str:
 
 
 def remember(folder: Path, device: str, tier: str) -> None:
-    """Store the strongest tier that the trials found."""
+    """Store the strongest sandbox tier that trials on this host found."""
     path = _file(folder, device)
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = path.with_name(f"{path.name}.{os.getpid()}")
@@ -54,7 +54,7 @@ def remember(folder: Path, device: str, tier: str) -> None:
 
 
 def forget(folder: Path, device: str) -> None:
-    """Remove the stored tier, so that the next start tries again."""
+    """Remove the remembered sandbox tier, so that the next start tries all tiers again."""
     _file(folder, device).unlink(missing_ok=True)
 
 

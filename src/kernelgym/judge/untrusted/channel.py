@@ -1,4 +1,4 @@
-"""The candidate's end of its channel: one stream of messages for several threads.
+"""The candidate's end of the channel to its judge: one stream of messages for several threads.
 
 The process's main thread waits for requests; at the same time any thread of the kernel may wait
 for a build. The thread that waits first reads the socket. It queues messages meant for another

@@ -24,7 +24,7 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def export(output: Any, places: list[torch.Tensor]) -> Any:
-    """Copy output tensors to `places` in order; return a description without values."""
+    """Copy a kernel's output tensors to `places` in order; return a description without values."""
     if (  # the common case first: this copy is timed
         type(output) is torch.Tensor
         and len(places) == 1
@@ -54,7 +54,7 @@ def export(output: Any, places: list[torch.Tensor]) -> Any:
 
 
 def copied(output: Any) -> Any:
-    """Return an output with copies of its tensors."""
+    """Return an output with its tensors copied."""
     kind = type(output)
     if issubclass(kind, torch.Tensor):
         return output.clone() if kind is torch.Tensor else output
@@ -78,7 +78,7 @@ def tensors_in(output: Any) -> list[torch.Tensor]:
 
 
 def overwrite(output: Any, which: Iterable[bool], below: Callable[[int], int]) -> None:
-    """Overwrite tensors of an output: NaN, or a number that is wrong in almost every output.
+    """Overwrite tensors of an output with NaN, or with a number that is almost always wrong.
 
     A caller may do so with an output that it owns. A kernel that returns the same memory again,
     and relies on what earlier calls left there, is then wrong. Of large tensors mostly few elements
@@ -106,7 +106,7 @@ def overwrite(output: Any, which: Iterable[bool], below: Callable[[int], int]) -
 
 
 def _sample(tensor: torch.Tensor, below: Callable[[int], int]) -> torch.Tensor:
-    """Return a view of few elements of a contiguous tensor, drawn in secret, or of all."""
+    """Return a view of some elements of a contiguous tensor, drawn in secret, or of all."""
     if not below(8):
         return tensor
     least, most = _SPARSE_STEPS

@@ -17,7 +17,7 @@ _WARM_UP = 3
 
 
 def made(value: Any) -> Any:
-    """Return a value from its description, tensors with random elements."""
+    """Return the value that a description stands for; tensors get random elements."""
     import torch
 
     if isinstance(value, list):
@@ -32,7 +32,7 @@ def made(value: Any) -> Any:
 
 
 def load_built(libraries: list[dict[str, str]]) -> None:
-    """Let the kernel's requests for builds load the libraries that it was judged with, in order."""
+    """Have the kernel's build requests load the libraries that it was judged with, in order."""
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extension_stub.py")
     spec = importlib.util.spec_from_file_location("extension_stub", beside)
     assert spec is not None and spec.loader is not None
@@ -51,7 +51,7 @@ def load_built(libraries: list[dict[str, str]]) -> None:
 
 
 def main(path: str, folder: str) -> None:
-    """Construct the model, call it some times, and once more for the profiler."""
+    """Construct the kernel's model, call it a few times, and once more under the profiler."""
     import torch
 
     os.environ["TRITON_CACHE_DIR"] = os.path.join(folder, "triton")

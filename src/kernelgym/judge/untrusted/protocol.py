@@ -36,7 +36,7 @@ class Decoder:
         """Descriptors that arrived for messages that `receive` has not returned yet."""
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Add received bytes to those not yet decoded."""
         self._buffer += data
 
     @property

@@ -56,7 +56,7 @@ def begin(scratch: str, fds: list[int]) -> None:
 
 
 def misses() -> int:
-    """Return how many graphs this process compiled or cannot cache."""
+    """Return the number of graphs that this process compiled or cannot cache."""
     from torch._dynamo.utils import counters
 
     found = counters["inductor"]

@@ -29,13 +29,13 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _COMPILES = frozenset({"generate_mlir", "generate_original_ir", "_prepare_compilation"})
 """Functions of CuTe DSL that trace and compile; an error below them is a compiler's complaint."""
 _CUDA = 2
-"""The number of CUDA's memory in DLPack."""
+"""Number of CUDA's memory among DLPack's kinds of devices."""
 _SOURCE = "_kernelgym_tensor"
 _to_dlpack: Any = torch._C._to_dlpack  # taken before a watcher replaces it; asks for no stream
 
 
 class _Calls(threading.local):
-    """Arguments of the calls of CuTe DSL that a thread is in, the innermost last."""
+    """Arguments of the calls of CuTe DSL that a thread is inside of, the innermost last."""
 
     def __init__(self) -> None:
         self.given: list[tuple[Any, Any]] = []
@@ -43,7 +43,8 @@ class _Calls(threading.local):
 
 _calls = _Calls()
 _compiled: list[str] | None = None
-"""Names of functions compiled for a GPU that is not there; None where kernels are launched."""
+"""Names of functions compiled for a GPU that is not there; None if kernels are launched
+normally."""
 
 
 def import_packages() -> None:
@@ -94,7 +95,7 @@ def count_launches(launches: Any) -> None:
 
 
 def _remember_tensors(kind: Any) -> None:
-    """Have CuTe's tensors keep the tensor of torch that they were made of."""
+    """Make CuTe's tensors remember the torch tensor that they were made of."""
     made = kind.__init__
 
     @functools.wraps(made)
@@ -133,7 +134,7 @@ class _Handed:
 
 
 def _noting_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a call from Python, so that a launch inside it knows the call's arguments."""
+    """Wrap a Python function so that a launch inside it can see the function's arguments."""
 
     @functools.wraps(function)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -147,7 +148,7 @@ def _noting_arguments(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _name_kernels() -> None:
-    """Have a compiled function's module know the names of its kernels, as the driver has them."""
+    """Store in a compiled function's module the names of its kernels, as the driver has them."""
     from cutlass.base_dsl import jit_executor
     from cutlass.cutlass_dsl import cuda_jit_executor
 
@@ -197,7 +198,7 @@ class _Launch:
 def _launch(
     launches: Any, run: Callable[[], Any], given: tuple[Any, Any], names: tuple[str, ...]
 ) -> Any:
-    """Make a launch and count it, or have the watcher make it or leave it out."""
+    """Make a launch and count it, unless the watcher makes it or leaves it out."""
     if _compiled is not None:
         _compiled.extend(names)
         return None
@@ -208,7 +209,7 @@ def _launch(
 
 
 def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
-    """Yield the tensors of torch behind a call's arguments."""
+    """Yield the torch tensors behind the arguments of a call of CuTe DSL."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)) and depth:
@@ -248,7 +249,7 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
 
 
 def _line_in(error: BaseException, source_file: str) -> int:
-    """Return the last line of the kernel's file that an error passed; 0 if it passed none."""
+    """Return the last line of the kernel's file in an error's traceback; 0 if there is none."""
     passed = walk_tb(error.__traceback__)
     lines = [line for frame, line in passed if frame.f_code.co_filename == source_file]
     return lines[-1] if lines else 0
@@ -299,7 +300,7 @@ def _compile_only(target: str) -> Callable[[], int]:
 
 
 def _relabel(capsule: Any) -> None:
-    """Write CUDA's number into a DLPack capsule's kind of device."""
+    """Write the number of CUDA's memory into a DLPack capsule."""
     name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]

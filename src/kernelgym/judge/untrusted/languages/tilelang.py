@@ -24,11 +24,11 @@ import torch
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
 _ERROR = re.compile(r"\b(error|Error)\b")
 _LAUNCH = "func"
-"""Name of an adapter's function, which launches a kernel."""
+"""Name of the function of TileLang's adapters that launches a kernel."""
 _LONGEST = 8000
 
 _compiled: list[str] | None = None
-"""Names of kernels compiled for a GPU that is not there; None where kernels are launched."""
+"""Names of kernels compiled for a GPU that is not there; None if kernels are launched normally."""
 
 
 class TileLangBuildFailed(RuntimeError):
@@ -165,7 +165,7 @@ def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def _spoilt(adapter: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return what a launch that is left out returns: outputs with no result in them.
+    """Return the outputs of a launch that is left out: tensors that hold no result.
 
     A kernel with ``out_idx`` makes its outputs, and only TileLang knows their shapes: it runs on
     copies of its arguments, and its outputs are overwritten. Any other kernel returns nothing.
@@ -180,7 +180,7 @@ def _spoilt(adapter: Any, function: Callable[..., Any], args: Any, kwargs: Any) 
 
 
 def _outputs(adapter: Any, args: Any) -> Any:
-    """Return empty tensors in place of a kernel's outputs; None if it returns none."""
+    """Return empty tensors like a kernel's outputs; None if it returns none."""
     made, sizes = [], dict[str, int]()
     outputs = set(adapter.result_idx)
     inputs = [each for number, each in enumerate(adapter.params) if number not in outputs]
@@ -220,7 +220,7 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
 
 
 def _without_own_frames(text: str) -> str:
-    """Return an error of TVM without the lines that name its own files."""
+    """Return the text of a TVM error without the lines on TVM's own files."""
     kept = [line for line in text.splitlines() if not line.lstrip().startswith(("File ", "#"))]
     return "\n".join(kept).strip() or text
 

@@ -53,27 +53,29 @@ class SandboxPlan:
 
     tier: str
     scratch: str
-    """The only folder that it may write to; a private tmpfs in the strongest tier."""
+    """Path of the only folder that the process may write to; a private tmpfs in the strongest
+    tier."""
     readable: tuple[str, ...]
-    """Files and folders it may read."""
+    """Files and folders that the process may read."""
     listable: tuple[str, ...]
-    """Folders that it may list, but whose files it may read only if `readable` holds them."""
+    """Folders that the process may list, but whose files it may read only if `readable` holds
+    them."""
     memory_bytes: int
-    """Address space beyond what the process has mapped when confined; 0 for no limit."""
+    """Bytes of address space beyond what the process has mapped when confined; 0 for no limit."""
     file_bytes: int
     open_files: int
     processes: int
     exec_allowed: bool = False
-    """True for compilers only: they may start programs and processes."""
+    """Whether the process may start programs and processes; True for compilers only."""
     scratch_bytes: int = 1 << 30
-    """Size of the private tmpfs."""
+    """Bytes that the private tmpfs can hold."""
     gpu: bool = False
-    """True if it may use NVIDIA devices. Address space cannot be limited then, so `memory_bytes`
-    limits private writable memory instead."""
+    """Whether the process may use NVIDIA devices. Address space cannot be limited then, so
+    `memory_bytes` limits private writable memory instead."""
     sockets: bool = False
-    """True for a profiler only, whose parts talk through sockets, and whose processes use the GPU
-    after an exec. Only for the strongest tier: the process sees a root folder of its own, so that
-    it finds no socket of another program."""
+    """Whether the process may use sockets and the GPU after an exec; True for a profiler only. Only
+    for the strongest tier: the process sees a root folder of its own, so that it finds no socket of
+    another program."""
 
 
 def _check(result: int, what: str) -> int:
@@ -89,7 +91,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Adopt descendants whose parent ends, so that none escapes."""
+    """Make orphaned descendants children of this process, so that none escapes."""
     _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(SUBREAPER)")
 
 
@@ -120,7 +122,7 @@ def mount_private(plan: SandboxPlan) -> None:
 
 
 def _enter_own_root(plan: SandboxPlan) -> None:
-    """Make the scratch folder the root: it holds what the plan lets read, devices and /proc only.
+    """Make the scratch folder the root, with readable files, devices and /proc mounted in it.
 
     Landlock restricts neither connecting to a socket's file nor, where a process may write to all
     of /proc, to files of the machine that root owns (`/proc/driver/nvidia/suspend`).
@@ -152,7 +154,7 @@ def _enter_own_root(plan: SandboxPlan) -> None:
 
 
 def _links_to(path: str) -> list[str]:
-    """Return the links that lead to a file, in the order in which they are followed."""
+    """Return the symbolic links that lead to a file, in the order in which they are followed."""
     found: list[str] = []
     while len(found) < _MOST_LINKS:
         parts = path.split("/")
@@ -233,7 +235,7 @@ def _limit(plan: SandboxPlan) -> None:
 
 
 def _own_processes() -> int:
-    """Return this user's threads: RLIMIT_NPROC limits their sum, not one process's."""
+    """Return the number of this user's threads: RLIMIT_NPROC limits their sum."""
     uid, count = os.getuid(), 0
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -324,7 +326,7 @@ def _beside(name: str) -> ModuleType:
 
 
 def _told() -> list[str]:
-    """Return the command from standard input; exit at its end of file."""
+    """Return the command to run from standard input; exit at its end of file."""
     line = b""
     while not line.endswith(b"\n"):
         part = os.read(0, 1 << 16)

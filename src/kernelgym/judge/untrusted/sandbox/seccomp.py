@@ -184,7 +184,7 @@ def network_filter() -> list[tuple[int, int, int, int]]:
 
 
 def _beginning() -> tuple[int, list[tuple[int, int, int, int]]]:
-    """Return this machine's column, and steps that load the call's number.
+    """Return this machine's column in the table, and filter steps that load the call's number.
 
     Calls of a foreign architecture end the process: their numbers mean other calls.
 

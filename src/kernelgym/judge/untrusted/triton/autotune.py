@@ -20,7 +20,7 @@ _UNMEASURED = [float("inf")] * 3  # how Triton says that a config cannot run
 
 
 class ConfigTurns:
-    """Replaces the measurements of Triton's autotuner in this process."""
+    """Replacement for the measurements of Triton's autotuner: configs take turns."""
 
     def __init__(self) -> None:
         from triton.runtime.autotuner import Autotuner
@@ -63,12 +63,12 @@ class ConfigTurns:
         Autotuner.do_bench = property(lambda self: _run_once)
 
     def untried(self) -> int:
-        """Return the largest number of configs of one kernel that no launch has taken yet."""
+        """Return the largest number of autotuned configs of one kernel that no launch has tried."""
         return max((chosen.untried() for chosen in self._chosen), default=0) if self.on else 0
 
 
 class _Chosen(dict[Any, Any]):
-    """An autotuner's cache of chosen configs, by key, that chooses another at every look-up.
+    """Cache of an autotuner's chosen configs, which returns another one at every look-up.
 
     The autotuner asks once in a launch whether it knows a key, and reads the config afterwards.
     """
@@ -98,12 +98,12 @@ class _Chosen(dict[Any, Any]):
         self._left[key] = max(0, self._left[key] - 1)
 
     def add(self, config: Any) -> None:
-        """Add a config that may run to those of the key asked for."""
+        """Add a config that may run to those of the key that was asked for last."""
         self._configs[self._asked].append(config)
         self._left[self._asked] += 1
 
     def drop(self) -> bool:
-        """Leave the config out that was taken last; return False if no other is left."""
+        """Leave the config out that was returned last; return False if it was the only one."""
         configs = self._configs.get(self._asked, [])
         if not self._turns.on or len(configs) < 2:
             return False
@@ -112,16 +112,16 @@ class _Chosen(dict[Any, Any]):
         return True
 
     def untried(self) -> int:
-        """Return the largest number of configs of one key that no launch has taken."""
+        """Return the largest number of configs of one key that no launch has tried."""
         return max(self._left.values(), default=0)
 
 
 turns: list[ConfigTurns] = []
-"""The process's only `ConfigTurns`, in a process that interprets kernels."""
+"""The process's only `ConfigTurns`, where kernels are interpreted."""
 
 
 def install() -> ConfigTurns:
-    """Replace the autotuner's measurements in this process; return what chooses configs."""
+    """Replace the autotuner's measurements in this process; return the chooser of configs."""
     turns.append(ConfigTurns())
     return turns[0]
 

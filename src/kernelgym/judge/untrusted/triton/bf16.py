@@ -145,14 +145,14 @@ def _combine_widely(operations: Any, is_bf16: Any, wide: Any, handle: Any) -> No
 
 
 def _widened(bits: Any) -> Any:
-    """Return bf16 values, given by their bits, in fp32."""
+    """Return bf16 values, given as 16-bit integers, as fp32."""
     import numpy as np
 
     return np.left_shift(bits.astype(np.uint32), 16, dtype=np.uint32).view(np.float32)
 
 
 def _rounded(values: Any) -> Any:
-    """Return the bits of the nearest bf16 values, ties to even."""
+    """Return the nearest bf16 values as 16-bit integers, ties to even."""
     import numpy as np
 
     values = np.ascontiguousarray(values, dtype=np.float32).reshape(np.shape(values))

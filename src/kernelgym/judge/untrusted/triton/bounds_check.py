@@ -121,7 +121,7 @@ class _Spans:
         self._found = None
 
     def admit(self, addresses: Any) -> None:
-        """Admit this process's tensors that addresses given as integers lie in."""
+        """Admit tensors of this process that contain addresses given as integers."""
         starts, ends, names = self._set
         known = {s: (e, n) for s, e, n in zip(starts, ends, names, strict=True)}
         count = len(known)
@@ -204,7 +204,7 @@ class _Spans:
 
 
 def _living() -> Iterator[Any]:
-    """Yield the tensors that this process holds, without those of the zygote."""
+    """Yield the tensors that this process holds, except those inherited from the zygote."""
     torch = sys.modules.get("torch")
     if torch is not None:
         # Test types, not isinstance: an object's __class__ may run code of the kernel.

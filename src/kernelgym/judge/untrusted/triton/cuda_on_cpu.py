@@ -73,16 +73,16 @@ _ZERO = (
 
 
 _Changes = list[tuple[Any, str, Any]]
-"""Owners, names of attributes, and their new values."""
+"""Attributes to set: owners, names and new values."""
 
 
 def _order() -> Any:
-    """Return this process's `StreamOrder`, of a module that the zygote has loaded by its path."""
+    """Return this process's `StreamOrder`, from the module that the zygote has loaded."""
     return sys.modules["_kernelgym_triton_stream_order"].__dict__["ORDER"]
 
 
 def changes() -> _Changes:
-    """Return what has to be set in a process so that the device ``cuda`` means the CPU there.
+    """Return the attributes to set so that the device ``cuda`` means the CPU in a process.
 
     A zygote prepares it: making the functions takes several times as long as setting them.
     """
@@ -99,7 +99,7 @@ def take_cuda_for_cpu(prepared: _Changes) -> None:
 
 
 def _meant(device: Any) -> Any:
-    """Return the CPU for a CUDA device, anything else unchanged."""
+    """Return the CPU if a device is a CUDA device, any other value unchanged."""
     if isinstance(device, torch.device):
         return _CPU if device.type == "cuda" else device
     return _CPU if isinstance(device, str) and device.partition(":")[0] == "cuda" else device
@@ -150,7 +150,7 @@ def _of_tensors() -> _Changes:
 
 
 class _Stream:
-    """A stream on which all work is done already; its order is followed all the same."""
+    """Stand-in for a CUDA stream whose work is always done; the order of its work is checked."""
 
     device, priority = _CUDA, 0
 
@@ -185,7 +185,7 @@ class _Stream:
 
 
 class _Event:
-    """An event that has happened."""
+    """Stand-in for a CUDA event that has always happened."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.marks: dict[int, int] = {}
@@ -216,7 +216,7 @@ def _make_current(stream: Any) -> None:
 
 
 class _Device:
-    """The context of a device."""
+    """Stand-in for the context manager that selects a CUDA device."""
 
     def __init__(self, device: Any = None) -> None:
         self.idx, self.prev_idx = 0, -1

@@ -44,7 +44,7 @@ _PTX_VERSION = 87
 
 
 class KernelRefused(Exception):
-    """Names and syntax that a kernel's text must not contain in this process."""
+    """A kernel's text contains names or syntax that must not run in this process."""
 
 
 def refusals(
@@ -93,7 +93,7 @@ def _asserts(error: BaseException | None) -> bool:
 
 
 def _target(name: str) -> Any:
-    """Return Triton's target for a name such as ``cuda:90`` or ``hip:gfx942``."""
+    """Return Triton's target object for a name such as ``cuda:90`` or ``hip:gfx942``."""
     from triton.backends.compiler import GPUTarget
 
     kind, _, arch = name.partition(":")
@@ -161,7 +161,7 @@ def _tupled(kind: Any) -> Any:
 
 
 def _line(error: BaseException, lines: dict[str, tuple[int, str]]) -> str:
-    """Return the lines of the kernel's module that an error names."""
+    """Return the lines of the kernel's module that an error's traceback names."""
     places: list[str] = []
     link: BaseException | None = error
     while link is not None and len(places) < 4:
@@ -174,7 +174,7 @@ def _line(error: BaseException, lines: dict[str, tuple[int, str]]) -> str:
 
 
 class _Reader:
-    """Makes Triton's functions and values of a record."""
+    """Makes functions and values for Triton's compiler from a record of launches."""
 
     def __init__(self, functions: list[dict[str, Any]]) -> None:
         self._written, self._made = functions, dict[int, Any]()
@@ -182,7 +182,7 @@ class _Reader:
         """First line of the `def` and name of each function, by its text."""
 
     def function(self, index: int) -> Any:
-        """Return a function; one that calls itself finds itself."""
+        """Return a function of the record; a recursive one finds itself."""
         if index in self._made:
             return self._made[index]
         written = self._written[index]
@@ -212,7 +212,7 @@ class _Reader:
         tree = ast.parse(text)
         node = tree.body[0] if tree.body else None
         if len(tree.body) != 1 or not isinstance(node, ast.FunctionDef):
-            raise KernelRefused("a kernel is written as a function with def")
+            raise KernelRefused("a Triton kernel must be a function written with def")
         _check_names(node)
         lines = text.splitlines(keepends=True)[node.lineno - 1 :]
         first += node.lineno - 1
@@ -232,7 +232,7 @@ class _Reader:
         return scope[node.name]
 
     def value(self, written: Any) -> Any:
-        """Return the value that was written."""
+        """Return a value of the record."""
         from triton import language
 
         match next(iter(written.items())):
@@ -263,7 +263,7 @@ class _Reader:
 
 
 class _Other:
-    """Stands for an object that a kernel can do nothing with."""
+    """Stand-in for an object that Triton's language does not know."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

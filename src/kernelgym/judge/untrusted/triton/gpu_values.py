@@ -17,7 +17,7 @@ from typing import Any
 
 
 class GpuValues:
-    """Patches the interpreter; without effect until it is switched on."""
+    """Patches of Triton's interpreter that give GPU values; without effect until switched on."""
 
     def __init__(self) -> None:
         from triton.runtime import interpreter
@@ -68,7 +68,7 @@ class GpuValues:
 
 
 def _as(missing: Any, kind: Any, array: Any) -> Any:
-    """Return NaN in a Triton type's array, which may hold integers."""
+    """Return an array of NaN in a Triton type, whose array may hold integers."""
     import numpy as np
 
     if np.issubdtype(array, np.floating):

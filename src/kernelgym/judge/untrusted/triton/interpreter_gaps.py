@@ -1,4 +1,4 @@
-"""Fills gaps of Triton's interpreter: what runs on a GPU only.
+"""Fills gaps of Triton's interpreter: features that work on a GPU but not interpreted.
 
 - Grids that are lists.
 - Builtins imported by name (``from triton.language.math import rsqrt``).
@@ -71,7 +71,7 @@ def _give_handles(function: Any) -> None:
 
 
 class _Handle:
-    """Stands for a compiled kernel: a launch interprets the kernel.
+    """Stand-in for a compiled kernel: launching it interprets the kernel.
 
     Args:
         kernel: The interpreted kernel.

@@ -60,7 +60,7 @@ class Recorder:
         kernel.run = recorded
 
     def begin(self) -> None:
-        """Record from now on, and remember Triton's language."""
+        """Record launches from now on, and remember the names in Triton's language."""
         self._language = [(space, dict(vars(space))) for space in _spaces()]
         self.on = True
 

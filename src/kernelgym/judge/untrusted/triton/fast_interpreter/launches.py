@@ -100,7 +100,7 @@ def _was_made_by(maker: str, function: Any) -> bool:
 
 
 def _code_of(value: Any) -> CodeType | None:
-    """Return the code of a patch made for each launch, otherwise None."""
+    """Return the code object of a patch that Triton makes at each launch; None otherwise."""
     function = value.fget if value.__class__ is property else value
     if _was_made_by("_patch_lang_core", function) or _was_made_by("_patch_lang_tensor", function):
         code: CodeType | None = getattr(function, "__code__", None)
@@ -109,13 +109,13 @@ def _code_of(value: Any) -> CodeType | None:
 
 
 def _inner(decorator: Any) -> CodeType:
-    """Return the code of the wrapper that a decorator makes."""
+    """Return the code object of the wrapper that a decorator makes."""
     consts = decorator.__code__.co_consts
     return next(c for c in consts if isinstance(c, CodeType) and c.co_name == "wrapper")
 
 
 def _core_of(member: Any, shells: tuple[CodeType, CodeType]) -> Any:
-    """Return a builtin without the wrappers that check its use or forward."""
+    """Return a builtin of Triton's language without the wrappers that check its use."""
     while (code := getattr(member, "__code__", None)) in shells and code is not None:
         cells = dict(zip(code.co_freevars, member.__closure__ or (), strict=True))
         member = cells["fn"].cell_contents
@@ -131,7 +131,7 @@ def _with_semantic(member: Any, semantic: Any) -> Any:
 
 
 def _finding_lines(original: Any) -> Any:
-    """Find a function's first line without reading its file again."""
+    """Replace Triton's search for a function's first line, which reads the file again."""
 
     def _get_jit_fn_file_line(self: Any) -> Any:
         code = getattr(self.fn, "__code__", None)
@@ -164,7 +164,7 @@ TEXTS = {
     "builtin": "f5841ebc131387be",
     "get_jit_fn_file_line": "c8a1a64ccc7d0cd0",
 }
-"""Start of the SHA-256 of each source text that the replacements rely on, by name."""
+"""Start of the SHA-256 of each source text of Triton that the replacements rely on, by name."""
 
 _LANGUAGE = [
     *("_patch_lang", "_patch_lang_core", "_patch_lang_tensor", "_patch_builtin"),
@@ -180,4 +180,4 @@ MADE = {
         ["FunctionRewriter", "get_jit_fn_file_line", "JITCallable.__init__"],
     ),
 }
-"""Functions that make a replacement, and the texts each was written for, by name."""
+"""Functions that make a replacement, with the names of the texts it relies on."""

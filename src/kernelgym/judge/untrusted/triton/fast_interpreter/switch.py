@@ -56,7 +56,7 @@ def install(*parts: ModuleType) -> list[str]:
 
 
 def _owner(name: str) -> tuple[Any, str]:
-    """Return the module or class that holds a name, and the attribute."""
+    """Return the module or class that a dotted name lies in, and the attribute's name."""
     from triton.language import core, semantic
     from triton.runtime import interpreter, jit
 
@@ -69,7 +69,7 @@ def _owner(name: str) -> tuple[Any, str]:
 
 
 def _text_of(name: str) -> str:
-    """Return the start of a source text's hash; empty without a text."""
+    """Return the start of the SHA-256 of a function's source; empty if there is no source."""
     owner, attribute = _owner(name)
     found: Any = getattr(owner, attribute, None)
     try:

@@ -187,7 +187,7 @@ TEXTS = {
     "tensor.__init__": "d9b043b5c9897657",
     "tuple.__init__": "404706e1c76b6342",
 }
-"""Start of the SHA-256 of each source text that the replacements rely on, by name."""
+"""Start of the SHA-256 of each source text of Triton that the replacements rely on, by name."""
 
 MADE = {
     "_get_np_dtype": (_converting, ["_get_np_dtype"]),
@@ -206,4 +206,4 @@ MADE = {
         ],
     ),
 }
-"""Functions that make a replacement, and the texts each was written for, by name."""
+"""Functions that make a replacement, with the names of the texts it relies on."""
