@@ -29,7 +29,7 @@ _SAME_REQUEST_S = 1.0
 
 
 class InterruptCode:
-    """Exit code of a command that is interrupted now."""
+    """Exit code of a command that an interrupt ends: 130 after Ctrl-C, 143 after SIGTERM."""
 
     def __init__(self) -> None:
         self.value: int = CTRL_C_CODE

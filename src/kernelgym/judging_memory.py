@@ -1,4 +1,4 @@
-"""The memory budget: what judging takes, and what a caller allows.
+"""The memory budget: how much memory judging takes, and how much a caller allows.
 
 Contract: arithmetic and reading of the system's files. Environments, evaluators, commands and
 trainers take their budget from `memory_budget`, and all of them compare it with `judging_bytes`.
@@ -117,7 +117,7 @@ def control_group_bytes(
 
 
 def _limits(line: str, groups: Path) -> Iterator[int]:
-    """Yield the limits along one line of the list, such as ``4:memory:/user``."""
+    """Yield the memory limits along one line of a process's list of control groups."""
     number, _, rest = line.partition(":")
     controllers, _, path = rest.partition(":")
     if number == "0" and not controllers:
@@ -158,5 +158,5 @@ def parse_bytes(text: str) -> int | None:
 
 
 def in_gigabytes(size: int) -> str:
-    """Return bytes for a reader, such as ``26.8 GB``."""
+    """Return a number of bytes as a text in gigabytes, such as ``26.8 GB``."""
     return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.1f} MB"

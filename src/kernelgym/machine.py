@@ -1,4 +1,4 @@
-"""Describes the machine of a measurement, for result files.
+"""Describes the machine on which a measurement was made, for result files.
 
 Names hardware and versions, nothing that tells one machine of a kind from another.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def machine(device: str, *packages: str) -> dict[str, Any]:
-    """Return processor, cores, load, system and versions of Python and `packages`.
+    """Return facts about this machine: processor, cores, load, system and versions.
 
     Args:
         device: Of a CUDA device the model and the driver are named, too.

@@ -1,4 +1,4 @@
-"""How far a job is, how fast it goes and when it ends, as one line a minute."""
+"""Progress of a job, its rate and its remaining time, as one line a minute."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 EVERY_S = 60.0
-"""Seconds between two lines."""
+"""Seconds between two progress lines."""
 
 
 def duration(seconds: float) -> str:
@@ -43,7 +43,7 @@ class Pace:
         self.done += 1
 
     def line(self) -> str:
-        """Return how many steps are done, the rate, and the time left.
+        """Return a progress line: steps done, rate, and time left.
 
         Steps that were done before this process began are not in the rate.
         """
@@ -59,7 +59,7 @@ class Pace:
 
 @contextlib.contextmanager
 def line_a_minute(line: Callable[[], str], say: Callable[[str], object]) -> Iterator[None]:
-    """Say a line every `EVERY_S` seconds during the block, from a thread of its own.
+    """Report a line every `EVERY_S` seconds during the block, from a thread of its own.
 
     Args:
         line: Function that returns the line.

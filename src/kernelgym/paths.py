@@ -15,5 +15,5 @@ def cache_folder() -> Path:
 
 
 def hygiene_folder() -> Path:
-    """Folder in which results are kept."""
+    """Folder in which results of `kernelgym lint` are kept."""
     return cache_folder() / "hygiene"

@@ -1,4 +1,4 @@
-"""Tells which floating-point types a problem names in its text or loads.
+"""Tells which floating-point types a problem names in its source or loads.
 
 Contract: nothing is run, so that prompts and checks of languages can ask. The judge looks at the
 tensors themselves.
@@ -17,11 +17,12 @@ from kernelgym.types import Problem
 
 _TYPES: dict[str, Precision] = {"bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
 _WORDS: dict[str, Precision] = {"half": "fp16", "double": "fp64"}
-"""Words that name a type only as ``torch.half`` or in a call such as ``x.half()``."""
+"""Words that name a floating-point type only as ``torch.half`` or in a call such as
+``x.half()``."""
 
 
 def judged_precisions(problem: Problem, rules: Ruleset) -> tuple[Precision, ...]:
-    """Return the precisions a problem is judged in, by its text.
+    """Return the precisions in which a problem is judged, as its text tells them.
 
     Under ``own`` these are the types that the problem names, and those of the pretrained weights
     that it loads, as far as they are on this machine; ``fp32`` if there are none.

@@ -50,16 +50,16 @@ _SPARE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class PretrainedModel:
-    """A model that lies on this machine."""
+    """A pretrained model whose files are on this machine."""
 
     name: str
-    """Name on the hub, such as ``gpt2`` or ``facebook/opt-1.3b``."""
+    """Name of the model on the hub, such as ``gpt2`` or ``facebook/opt-1.3b``."""
     revision: str
-    """Commit of the hub's repository, in 40 hexadecimal digits."""
+    """Commit of the model's repository on the hub, in 40 hexadecimal digits."""
     folder: Path
-    """Folder of its files."""
+    """Folder of the model's files."""
     weight_bytes: int
-    """Bytes of its weight files."""
+    """Bytes of the model's weight files."""
 
 
 def models_of(problem: Problem) -> tuple[str, ...]:
@@ -107,13 +107,13 @@ def models_folder() -> Path:
 
 
 def hub_variables() -> dict[str, str]:
-    """Return the variables by which a process of the judge reads that folder, without network."""
+    """Return the variables that make a judge's process read models from that folder, offline."""
     folder = str(models_folder().absolute())
     return dict(zip(HUB_VARIABLES, (folder, "1", "1", "1", "error"), strict=True))
 
 
 def held(name: str) -> PretrainedModel | None:
-    """Return a model that was fetched; None if it was not."""
+    """Return a fetched model by its name; None if it was not fetched."""
     folder = _folder_of(name)
     try:
         revision = (folder / "refs" / "main").read_text("utf-8").strip()
@@ -144,7 +144,7 @@ def judged_bytes(problem: Problem) -> int:
 
 
 def modules_of(problem: Problem) -> tuple[str, ...]:
-    """Return the modules that a problem's transformers models import, as far as known.
+    """Return the modules of transformers that a problem's models need, as far as known.
 
     Importing them takes seconds, so a process that forks others imports them ahead.
     """
@@ -156,7 +156,7 @@ def modules_of(problem: Problem) -> tuple[str, ...]:
 
 
 def weight_types(problem: Problem) -> tuple[str, ...]:
-    """Return the types of the weights that a problem loads, such as ``float16``, if they are here.
+    """Return the types of a problem's pretrained weights, such as ``float16``, if they are here.
 
     transformers loads weights in the type that the model's configuration names.
     """
@@ -178,7 +178,7 @@ def _kind_of(model: PretrainedModel) -> str:
 
 
 def _said(model: PretrainedModel, *keys: str) -> str:
-    """Return the first text that a model's configuration has under some keys; empty if none."""
+    """Return the first text that a model's configuration has under one of some keys."""
     try:
         said = json.loads((model.folder / "config.json").read_text("utf-8"))
         return next((said[key] for key in keys if isinstance(said.get(key), str)), "")
@@ -192,7 +192,7 @@ def missing_models(problem: Problem) -> tuple[str, ...]:
 
 
 def what_is_missing(problem: Problem) -> str:
-    """Return the sentence that says what a problem's models lack here; empty if nothing."""
+    """Return a sentence on what a problem's models lack on this machine; empty if nothing."""
     if not models_of(problem):
         return ""
     if missing := missing_models(problem):
@@ -221,7 +221,7 @@ def check_models(problem: Problem) -> None:
 
 
 def fetch(name: str) -> PretrainedModel:
-    """Return a model that is held, or download it at the hub's present revision.
+    """Return a pretrained model that is on this machine, or download it.
 
     Raises:
         UsageError: If the hub does not give it, it has no PyTorch weights, or the disk is too full.

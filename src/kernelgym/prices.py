@@ -15,20 +15,20 @@ from kernelgym.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens by what is charged for them."""
+    """Numbers of tokens of a hosted model, by the price that each kind has."""
 
     prefill: int = 0
-    """Tokens of prompts that are read for sampling, without those in the service's cache."""
+    """Number of prompt tokens that are read for sampling, without those in the service's cache."""
     sample: int = 0
-    """Tokens that are sampled, thinking included."""
+    """Number of tokens that are sampled, thinking included."""
     train: int = 0
-    """Tokens of prompts and answers that are learned from."""
+    """Number of tokens of prompts and answers that are trained on."""
     cached: int = 0
-    """Tokens of prompts that the service found in its cache."""
+    """Number of prompt tokens that the service found in its cache."""
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Number of tokens of all kinds."""
         return self.prefill + self.sample + self.train + self.cached
 
     def __add__(self, other: Tokens) -> Tokens:
@@ -40,7 +40,7 @@ class Tokens:
         )
 
     def times(self, count: int) -> Tokens:
-        """Return so many times as many."""
+        """Return the numbers of tokens multiplied by a factor."""
         return Tokens(
             self.prefill * count, self.sample * count, self.train * count, self.cached * count
         )
@@ -68,7 +68,7 @@ class Price:
                 )
 
     def usd(self, tokens: Tokens) -> float:
-        """Return what tokens cost, in US dollars."""
+        """Return the price of numbers of tokens, in US dollars."""
         cached = self.prefill if self.cached is None else self.cached
         read = tokens.prefill * self.prefill + tokens.cached * cached
         return (read + tokens.sample * self.sample + tokens.train * self.train) / 1e6

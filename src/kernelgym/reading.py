@@ -48,12 +48,12 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One field that can be given, for help and documentation."""
+    """One field that settings or data can have, for help texts and documentation."""
 
     path: str
     """Place in the data, such as ``optimiser.learning_rate``."""
     type: str
-    """Values that fit, in words."""
+    """Values that the field takes, in words."""
     default: Any
     """Default value as plain data; None if there is none."""
     help: str
@@ -61,7 +61,7 @@ class Option:
 
 
 def read(kind: type[T], data: object, where: str = "", noun: str = "field") -> T:
-    """Return an object made of plain data.
+    """Return a typed object made from plain data, or refuse the data.
 
     Args:
         kind: A dataclass, or a model of pydantic.
@@ -120,14 +120,14 @@ def _options(node: Mapping[str, Any], defs: Mapping[str, Any], prefix: str) -> I
 
 
 def _branches(node: Mapping[str, Any], defs: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas of which a value has to fit one, without references."""
+    """Return the alternative schemas, one of which a value must fit, with references resolved."""
     if "$ref" in node:
         return _branches(defs[node["$ref"].rpartition("/")[2]], defs)
     return [each for some in node.get("anyOf", ()) for each in _branches(some, defs)] or [node]
 
 
 def _in_words(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
-    """Return which values fit a schema."""
+    """Return words for the values that fit a JSON Schema."""
     told, names = [], []
     for branch in _branches(node, defs):
         if "const" in branch or "enum" in branch:
@@ -148,7 +148,7 @@ def _in_words(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
 def _place(
     kind: type, location: tuple[int | str, ...]
 ) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
-    """Return an error's place: its path, the schema there, and all definitions."""
+    """Return the place of an error in the data, the schema of that place, and all definitions."""
     node: Mapping[str, Any] = schema(kind)
     defs, path = node["$defs"], ""
     for step in location:
@@ -172,13 +172,13 @@ def _place(
 
 
 def _tag(branch: Mapping[str, Any]) -> str | None:
-    """Return the one name by which data say that they are of a dataclass."""
+    """Return the value of the field by which data name the dataclass that they are for."""
     tags = [each["const"] for each in branch.get("properties", {}).values() if "const" in each]
     return tags[0] if tags else None
 
 
 def _usage_error(error: ValidationError, kind: type, where: str, noun: str) -> UsageError:
-    """Return the error that tells the first fault, unknown fields before all others."""
+    """Return a one-line error on the first fault; unknown fields come before other faults."""
     unknown = ("extra_forbidden", "unexpected_keyword_argument")
     faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] not in unknown)
     fault = faults[0]

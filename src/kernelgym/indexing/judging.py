@@ -16,11 +16,11 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.types import Evaluator, Job, Kernel, Problem, Verdict
 
 _AT_ONCE = 8
-"""Number of kernels per worker that the judge gets between two checks of the time limit."""
+"""Number of kernels per worker that are sent to the judge between two checks of the time limit."""
 
 
 def problem_of(entry: IndexEntry) -> Problem:
-    """Return the problem of an entry's own reference."""
+    """Return the problem that an index entry's own reference defines."""
     return Problem(entry.problem_id or entry.id, "Index", 0, entry.name, entry.reference)
 
 
@@ -49,7 +49,7 @@ class BuildVerdicts:
         return self._until is not None and self._clock() >= self._until
 
     def of(self, problem: Problem, kernel: Kernel) -> Verdict | None:
-        """Return the verdict on a kernel for a problem; None if there is none."""
+        """Return the verdict on a kernel for a problem; None if the kernel was not judged."""
         return self._known.get((problem.digest, kernel.digest))
 
     def judge(self, jobs: Sequence[Job], advance: Callable[[], None] = lambda: None) -> None:

@@ -15,7 +15,7 @@ from kernelgym.retrieval.exclusion import form_of, tree_key
 from kernelgym.types import Turn, Verdict
 
 _PER_PROBLEM = 3
-"""Largest number of entries that are kept of a problem."""
+"""Largest number of index entries kept for one problem."""
 
 
 def played_entries(records: Iterable[EpisodeRecord], most: int = _PER_PROBLEM) -> list[IndexEntry]:

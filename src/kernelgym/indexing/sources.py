@@ -96,7 +96,7 @@ def positional_inputs(source: str, kind: str) -> str | None:
 
 
 def _returned(tree: ast.Module) -> ast.List | ast.Tuple | None:
-    """Return the pair that a module's ``get_init_inputs`` returns."""
+    """Return the pair of arguments that a module's ``get_init_inputs`` returns, or None."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name == "get_init_inputs":
             last = node.body[-1]

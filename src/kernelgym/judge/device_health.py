@@ -26,7 +26,7 @@ _PROBE_S = 120.0  # a probe that takes longer has failed, as far as waiting kern
 
 @dataclass(slots=True, eq=False)
 class DeviceRecord:
-    """The counts of one device, and whether it is in service."""
+    """Counts of one device, and whether it is in service."""
 
     device: str
     lost: int = 0

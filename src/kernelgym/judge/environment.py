@@ -30,7 +30,7 @@ class AllowList:
     prefixes: tuple[str, ...] = ()
 
     def holds(self, name: str) -> bool:
-        """Return True if the process keeps a variable of this name."""
+        """Return True if a process keeps the environment variable of this name."""
         if any(word in name.upper() for word in _SECRET):
             return False
         return name in self.names or name.startswith(self.prefixes)

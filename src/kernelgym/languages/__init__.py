@@ -114,7 +114,7 @@ def is_interpreted(language: str, device: str) -> bool:
 
 
 def half_of(language: str) -> str:
-    """Return the module that runs beside a language's kernels, by name; empty if there is none."""
+    """Return the name of the module that runs beside a language's kernels; empty if none."""
     entry = LANGUAGES.get(language)
     return "" if entry is None else entry.half
 
@@ -126,6 +126,6 @@ def header_variables() -> tuple[str, ...]:
 
 
 def noun_of(language: str) -> str:
-    """Return the words by which messages call a kernel in a language."""
+    """Return the words for a kernel in a language that messages use."""
     entry = LANGUAGES.get(language)
     return f"custom {language.upper()} kernel" if entry is None else entry.noun

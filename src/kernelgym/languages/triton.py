@@ -9,7 +9,7 @@ from kernelgym.languages.examples import kernel_text, worked_examples
 
 
 def _interpreter_trouble() -> str:
-    """Return what the installed Triton's interpreter fails on; empty if nothing is known."""
+    """Return a known fault of the installed Triton's interpreter; empty if none is known."""
     found = []
     for package in ("triton", "numpy"):
         try:

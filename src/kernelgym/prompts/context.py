@@ -31,22 +31,22 @@ class Detail(IntEnum):
     LINE = 1
     """One line with the turn's outcome."""
     KERNEL = 2
-    """The kernel and the feedback on it."""
+    """Kernel of the answer, and the feedback on it."""
     SUMMARY = 3
-    """The same, with the model's own summary of what it changed."""
+    """Kernel of the answer, the feedback on it, and the model's own summary of its changes."""
     WHOLE = 4
-    """The answer as it was given, thinking included, and the feedback."""
+    """Whole answer, thinking included, and the feedback on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One turn that is shown."""
+    """An earlier turn that a prompt shows, with the level of detail."""
 
     index: int
-    """Index of the turn."""
+    """Index of the turn in the episode."""
     detail: Detail
     or_line: bool = True
-    """True if the turn gets a line where the budget has no room for more."""
+    """Whether the turn gets a line where the budget has no room for more."""
 
 
 @runtime_checkable
@@ -54,7 +54,7 @@ class ContextPolicy(Protocol):
     """Policy that chooses what is shown of earlier turns."""
 
     def choose(self, turns: Sequence[Turn]) -> Sequence[Shown]:
-        """Return what is shown, each turn at most once, the oldest first."""
+        """Return the earlier turns to show, each at most once, the oldest first."""
 
     @property
     def asks_summary(self) -> bool:
@@ -63,14 +63,14 @@ class ContextPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Shows the last attempts, perhaps the best one, and perhaps a line for each other."""
+    """Context policy: shows the last attempts, perhaps the best, perhaps a line for others."""
 
     last: int = 1
     """Number of attempts shown, counted from the last; at least 1."""
     best: bool = False
-    """Whether the best attempt so far is shown, if it is none of these."""
+    """Whether the best attempt so far is shown, if it is not among the last ones."""
     lines: bool = True
-    """Whether the others, and those that the budget has no room for, get a line each."""
+    """Whether other attempts, and those without room, get a line each."""
     detail: Detail = Detail.KERNEL
     """Detail in which attempts are shown."""
     append_only: bool = False
@@ -104,7 +104,7 @@ class Context:
         )
 
     def choose(self, turns: Sequence[Turn]) -> tuple[Shown, ...]:
-        """Return what is shown, the oldest first."""
+        """Return the earlier turns to show, the oldest first."""
         wanted = set(range(max(0, len(turns) - self.last), len(turns)))
         if self.best and (best := best_turn(turns)) is not None:
             wanted.add(best)
@@ -131,7 +131,7 @@ whole conversation; the same, append-only."""
 
 
 def context_policy(policy: str | ContextPolicy | Mapping[str, Any]) -> ContextPolicy:
-    """Return a policy by name or fields of a `Context`, or itself.
+    """Return a context policy, given by its name, by the fields of a `Context`, or itself.
 
     Raises:
         UnknownName: If there is no policy of that name, or a `Context` has no such field.

@@ -30,7 +30,7 @@ SUMMARY_REQUEST = """\
 Your thinking is not shown to you again; your kernels and what became of them are. Before \
 <KERNEL>, say in one or two sentences inside <SUMMARY> and </SUMMARY> what you changed and why: \
 later turns show you that too."""
-"""Added to the prompt where the context keeps the model's own summaries."""
+"""Request to the model to sum up its changes, added to prompts whose context keeps summaries."""
 CONTRACT = """\
 The contract of `ModelNew`:
 - The constructor and `forward` take the same arguments as those of `Model`; `forward` returns \
@@ -42,7 +42,7 @@ to match.
 the like) and reshaping are fine; computing with PyTorch operators is not the task.
 - Inputs differ from call to call, and so do weights from judgement to judgement. Results may not \
 be kept from one call to the next, and inputs may not be changed in place."""
-"""Contract of the module that a model writes, as it is told."""
+"""Rules for the module that a model writes, in the words of the prompt."""
 _PACKAGE = "kernelgym.prompts"
 _REFUSED = {
     "no_custom_kernel": "an answer without a kernel of its own, or whose Triton kernel calls plain "
@@ -111,7 +111,7 @@ def problem_prompt(
 
 
 def example_count(examples: int | str, language: str) -> int:
-    """Return how many worked examples are asked for.
+    """Return the number of worked examples, given as a number or a name.
 
     Raises:
         UsageError: If the name is unknown, or there are not that many.

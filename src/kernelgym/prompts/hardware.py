@@ -24,14 +24,14 @@ from kernelgym.reading import read
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a prompt may tell about the machine, without empty fields."""
+    """Facts about a machine that a prompt tells; empty fields are left out."""
 
     name: str
     """Name of the device, such as ``NVIDIA H200``."""
     architecture: str = ""
     """Architecture, such as ``sm_90``, ``gfx942`` or ``x86-64 with AVX2``."""
     units: int = 0
-    """Streaming multiprocessors, compute units of AMD, or cores."""
+    """Number of streaming multiprocessors, of AMD's compute units, or of cores."""
     memory_bytes: int = 0
     bandwidth_gb_s: float = 0.0
     """Memory bandwidth in 10^9 bytes per second."""
@@ -58,7 +58,7 @@ class Hardware:
 
 
 def _wave(architecture: str) -> str:
-    """Return what a prompt tells of the waves of AMD's GPUs; empty for other devices."""
+    """Return a sentence for prompts on the waves of AMD's GPUs; empty for other devices."""
     if (found := re.match(r"gfx(\d+)[0-9a-f]{2}\b", architecture)) is None:
         return ""
     if int(found[1]) >= 10:
@@ -95,7 +95,7 @@ GPUS = {
 
 
 def known_gpu(name: str) -> Hardware | None:
-    """Return the facts of a GPU by its name, or by the one that its driver tells; or None."""
+    """Return the facts of a GPU, by a short name or by the name that its driver tells; or None."""
     wanted = " ".join(name.upper().replace("_", " ").split())
     for maker in ("NVIDIA ", "AMD ", "INSTINCT ", "GEFORCE ", "TESLA "):
         wanted = wanted.removeprefix(maker)
@@ -104,7 +104,7 @@ def known_gpu(name: str) -> Hardware | None:
 
 
 def hardware_of(given: object) -> Hardware | None:
-    """Return facts from themselves, a mapping or a GPU's name.
+    """Return hardware facts, given as `Hardware`, as a mapping, or as a GPU's name.
 
     Raises:
         UsageError: If it is none of these, or a field or the name is unknown.

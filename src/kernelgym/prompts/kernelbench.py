@@ -46,7 +46,7 @@ class KernelBenchObserver(Observer):
         Observer.__post_init__(self)  # the bare super() does not work in a slotted dataclass
         if self.parts or self.hardware is not None:
             raise UsageError(
-                "KernelBench's prompt shows neither parts nor hardware of ours; leave them out, or "
+                "KernelBench's prompt shows neither parts nor hardware; leave them out, or "
                 "use the full prompt"
             )
         _backend(_files(_root()), self.language)
@@ -148,7 +148,7 @@ def _backend(data: Mapping[str, Any], language: str) -> Mapping[str, Any]:
 
 
 def _root() -> Path:
-    """Return the root of the checkout that is named."""
+    """Return the root of the KernelBench checkout that the environment variable names."""
     given = os.environ.get(_VARIABLE, "")
     if not given:
         raise UsageError(

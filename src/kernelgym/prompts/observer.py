@@ -139,7 +139,7 @@ class Observer:
         *,
         start: Kernel | None = None,
     ) -> tuple[tuple[str, ...], int]:
-        """Return ids of the entries that `observe` shows, and their tokens."""
+        """Return the ids of the index entries that `observe` shows, and their number of tokens."""
         if not self.parts:
             return (), 0
         added = self._prompt(problem, turns, budget, start).added
@@ -215,7 +215,7 @@ class Observer:
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
     ) -> Prompt:
-        """Return the prompt, divided among its claims where it has a limit."""
+        """Return the prompt; its parts share the room if it has a limit."""
         room = self.context_tokens if budget is None else budget
         if self.is_append_only:
             return self._transcript(problem, turns, room, start)
@@ -266,7 +266,7 @@ class Observer:
         return system_prompt(self.language)
 
     def _fixed(self, problem: Problem, start: Kernel | None) -> tuple[list[str], list[str]]:
-        """Return the first user message's texts before parts, and after them."""
+        """Return the texts of the first user message that come before parts, and after them."""
         before = [
             problem_prompt(
                 problem,
@@ -288,12 +288,12 @@ class Observer:
         ]
 
     def additions(self, problem: Problem, turns: Sequence[Turn], room: int) -> tuple[Addition, ...]:
-        """Return what the parts add to the first user message, in at most `room` tokens."""
+        """Return the texts that parts add to the first user message, in at most `room` tokens."""
         place = Room(self.language, self.device, room, self.count)
         return add_parts(self.parts, problem, turns, place)
 
     def tokens(self, messages: Sequence[Message]) -> int:
-        """Return the tokens of messages, without what a chat template adds."""
+        """Return the number of tokens of messages, without those that a chat template adds."""
         return sum(self.count(message.content) for message in messages)
 
     def _history(
@@ -303,7 +303,7 @@ class Observer:
         last_room: int,
         room: int,
     ) -> tuple[list[Message], str]:
-        """Return the messages of attempts that fit, and lines of others.
+        """Return the messages of earlier attempts that fit, and one-line texts of the others.
 
         The last attempt is cut to `last_room`; what it takes counts in `room`, as others do.
         """
@@ -343,7 +343,7 @@ class Observer:
         return messages, self._lines(left, room)
 
     def _attempt(self, turn: Turn, detail: Detail, room: int) -> str | None:
-        """Return an earlier answer in as much detail as fits; or None."""
+        """Return an earlier answer in as much detail as fits; None if no detail fits."""
         for less in (Detail.WHOLE, Detail.SUMMARY, Detail.KERNEL):
             if less <= max(detail, Detail.KERNEL):
                 answer = self._answer(turn, less)
@@ -363,13 +363,13 @@ class Observer:
         return f"<SUMMARY>\n{fit(summary, _SUMMARY_TOKENS, self.count)}\n</SUMMARY>\n\n{kernel}"
 
     def _told(self, turn: Turn, is_last: bool, is_best: bool) -> tuple[str, str]:
-        """Return what became of a turn, and the request after it."""
+        """Return the message on a turn's outcome, with the request for the next answer."""
         asked = _ask(turn.index + 1, self.max_turns) if is_last else ""
         best = ", the best so far" if is_best else ""
         return f"# What became of turn {turn.index + 1}{best}\n\n{turn.feedback}", asked
 
     def _lines(self, turns: Sequence[Turn], room: int) -> str:
-        """Return attempts in a line each, the oldest dropped to fit."""
+        """Return one line for each attempt, the oldest dropped until they fit."""
         title = "# Earlier attempts\n"
         lines: list[str] = []
         room -= self.count(title) + 1
@@ -384,17 +384,18 @@ class Observer:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt, what parts added to it, and its tokens."""
+    """A prompt, the texts that parts added to it, and its numbers of tokens."""
 
     messages: tuple[Message, ...]
     added: tuple[Addition, ...]
     tokens: int
     attempts: int
-    """Tokens of attempts that are shown in full; lines belong to the first user message."""
+    """Number of tokens of attempts that are shown in full; one-line attempts belong to the first
+    message."""
 
 
 def shrunk(make: Callable[[int], Prompt], room: int, limit: int) -> tuple[Prompt, int]:
-    """Return a prompt within the limit, and the room that it has.
+    """Return a prompt within the limit, and the number of tokens left.
 
     Tokens of joined texts are not the sum of theirs for every tokenizer: what is too long is made
     again with less room.
@@ -420,7 +421,7 @@ def render(messages: Sequence[Message]) -> str:
 
 
 def _kernel(turn: Turn) -> str:
-    """Return an earlier answer without its thinking."""
+    """Return an earlier answer with its kernel, without its thinking."""
     if turn.reply.kernel is None:
         return turn.action
     return f"<KERNEL>\n```python\n{turn.reply.kernel.source.rstrip()}\n```\n</KERNEL>"
@@ -445,7 +446,7 @@ def _line(turn: Turn) -> str:
 
 
 def sound(message: Message) -> Message:
-    """Return `message` without lone surrogates, which no tokenizer or file can take."""
+    """Return a message without lone surrogates, which no tokenizer or file can take."""
     if message.content.isascii():
         return message
     sound = message.content.encode("utf-8", "replace").decode("utf-8")

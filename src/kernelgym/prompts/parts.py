@@ -41,17 +41,17 @@ class Addition:
     entries: tuple[str, ...] = ()
     """Ids of the entries of an index that the text shows."""
     tokens: int = 0
-    """Tokens of the text, where it shows entries."""
+    """Number of tokens of the text, if it shows entries of an index."""
 
 
 Part: TypeAlias = Callable[[Problem, Sequence[Turn], Room], str | Addition]
-"""Function that returns the text to add to the first user message."""
+"""Function that returns text for the first user message of a prompt, such as retrieved examples."""
 
 
 def add_parts(
     parts: Sequence[Part], problem: Problem, turns: Sequence[Turn], room: Room
 ) -> tuple[Addition, ...]:
-    """Return what parts add, the first served first.
+    """Return the texts that parts add to a prompt; earlier parts get their room first.
 
     Args:
         parts: The parts; each is told what room is left.

@@ -40,7 +40,7 @@ def bare(source: str) -> str:
 
 
 def question(problem: Problem, language: str = "triton") -> tuple[Message, ...]:
-    """Return what the model reads first: the task and the reference.
+    """Return the short prompt's first message: the task in a line, and the reference.
 
     Raises:
         UnknownName: If there is no such language.
@@ -50,7 +50,7 @@ def question(problem: Problem, language: str = "triton") -> tuple[Message, ...]:
 
 
 def brief(said: Feedback) -> str:
-    """Return a feedback's kind of failure and hint, without figures.
+    """Return the kind of failure and the hint in a feedback, without figures.
 
     Of an error, its type and first clause are kept; of a wrong output, nothing beyond that.
     """
@@ -62,7 +62,7 @@ def brief(said: Feedback) -> str:
 
 
 def retry(said: Feedback) -> Message:
-    """Return what the model reads after an answer."""
+    """Return the short prompt's message after an answer: what failed, and what to do."""
     return Message("user", f"{brief(said)}\n{_FASTER if said.category in _RIGHT else _AGAIN}")
 
 
@@ -87,7 +87,7 @@ class ShortObserver(Observer):
     def _prompt(
         self, problem: Problem, turns: Sequence[Turn], budget: int | None, start: Kernel | None
     ) -> Prompt:
-        """Return the question, what parts add, and the last attempt.
+        """Return the short prompt: the question, texts of parts, and the last attempt.
 
         Raises:
             UsageError: If there is a kernel to start from, which is not shown, or the question
@@ -115,7 +115,7 @@ class ShortObserver(Observer):
         if limit is not None and bare.tokens > limit:
             raise UsageError(
                 f"the question about {problem.id} takes {bare.tokens} tokens, and "
-                f"prompt_tokens={limit}; raise it, or leave the problem out"
+                f"prompt_tokens={limit}; raise that limit, or leave the problem out"
             )
         room = self.context_tokens if budget is None else budget
         if limit is not None:

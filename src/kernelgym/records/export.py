@@ -64,22 +64,22 @@ class ExportRules:
     variant: ReturnVariant = "sum"
     """Variant of the returns."""
     least: float = -math.inf
-    """Least value of an example."""
+    """Smallest value that an answer must have to be an example."""
     wrong: bool = False
-    """Whether an honest failure may be an example."""
+    """Whether an answer whose kernel honestly failed may be an example."""
     untidy: bool = False
     """Whether an answer whose form has defects may be an example."""
     margin: float = 0.0
-    """Least difference between the values of the two sides of a pair."""
+    """Smallest difference between the values of the two sides of a pair."""
     pairs: Literal["prompt", "problem"] = "prompt"
-    """Part that the two sides of a pair have in common: all that was read before them, or only the
-    problem. With ``problem`` the prompt is the problem's first, which a later answer did not
-    follow directly: more pairs, further from what was played."""
+    """Text that the two sides of a pair share: all that was read before them, or only the problem.
+    With ``problem``, the prompt is the problem's first one, which a later answer did not follow
+    directly; that gives more pairs, further from what was played."""
     most: int | None = None
-    """Most examples per problem, or pairs per prompt, the best first; None for all examples and
-    one pair."""
+    """Largest number of examples for each problem, or of pairs for each prompt, the best first;
+    None for all examples and one pair."""
     checked: bool = True
-    """Whether a prompt is refused whose digest differs from the recorded one."""
+    """Whether to refuse a prompt whose digest differs from the recorded one."""
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -190,7 +190,7 @@ def preference_rows(
 def read_before(
     record: EpisodeRecord, turn: int, observer: Observer | None = None, *, checked: bool = True
 ) -> tuple[Message, ...]:
-    """Return what the model had read before a turn.
+    """Return the messages that the model had read before a turn.
 
     Args:
         record: The episode, with its problem's source.
@@ -223,7 +223,7 @@ def read_before(
 
 
 def _answers(record: EpisodeRecord, rules: ExportRules) -> Iterator[_Answer]:
-    """Yield the answers that say something about the model, with their values."""
+    """Yield the answers from which something about the model can be learned, with their values."""
     trajectory = record.trajectory
     by_return = rules.by == "return"
     if by_return and (trajectory.ended == "cut" or not trajectory.valid):
@@ -249,7 +249,7 @@ def _is_example(answer: _Answer, rules: ExportRules) -> bool:
 def _examples(
     records: Iterable[EpisodeRecord], rules: ExportRules, observer_of: ObserverOf
 ) -> Iterator[tuple[tuple[Message, ...], _Answer]]:
-    """Yield examples in the order they were played, or by problem if their number is limited."""
+    """Yield the examples in the order of play; by problem if `most` limits their number."""
     seen: set[tuple[tuple[Message, ...], str]] = set()
     kept = (a for record in records for a in _answers(record, rules) if _is_example(a, rules))
     for answer in kept if rules.most is None else _best_per_problem(kept, rules.most):
@@ -308,5 +308,5 @@ def _said(answer: _Answer) -> dict[str, str]:
 
 
 def _is_sound(text: str) -> bool:
-    """False for text with lone surrogates: no tokenizer takes it, and no model wrote it."""
+    """Return True if a text has no lone surrogates, so that a tokenizer can take it."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

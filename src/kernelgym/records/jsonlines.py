@@ -85,7 +85,7 @@ def write_lines(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def reorder_lines(path: str | Path, offsets: Iterable[int]) -> int:
-    """Keep the lines that begin at these bytes, in this order.
+    """Rewrite a file with the lines that begin at given bytes, in the given order.
 
     Args:
         path: The file.
@@ -184,7 +184,7 @@ def _read(
     on_cut: Callable[[int], None] | None,
     on_damaged: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield (1-based number of the line, the byte where it begins, object)."""
+    """Yield (1-based number of the line, byte at which it begins, object) of a file."""
     try:
         file = open(path, "rb")
     except OSError as error:
@@ -215,7 +215,7 @@ def _read(
 
 
 def _replace(path: Path, lines: Iterable[bytes]) -> int:
-    """Write lines beside `path`, put them in its place, return their number."""
+    """Write lines to a new file, put it in the place of `path`, and return their number."""
     # In the same folder, so that it can take the other's place in one step.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -242,7 +242,7 @@ def _line(data: Mapping[str, Any]) -> bytes:
 
 
 def _mend(descriptor: int) -> int:
-    """Make the file end with a whole line, and return its size."""
+    """Remove an incomplete last line of a file, and return the file's size."""
     size = os.fstat(descriptor).st_size
     end, tail = size, b""
     while end > 0 and b"\n" not in tail:

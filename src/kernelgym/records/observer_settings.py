@@ -32,7 +32,7 @@ _TYPES: dict[str, type] = {"context": Context, "hardware": Hardware, "retrieval"
 _SHORT_NAMES = {kind: name for name, kind in _TYPES.items()}
 _PROMPT_NAMES = {kind: name for name, kind in PROMPTS.items()}
 _OF_THE_EPISODE = ("language", "device", "ruleset", "max_turns")
-"""Fields of the observer that the record of an episode has in fields of its own."""
+"""Fields of an observer that the record of an episode holds in fields of its own."""
 _LEFT_OUT = (*_OF_THE_EPISODE, "count")
 
 

@@ -33,7 +33,7 @@ def rescore(
     *,
     stop_when: str | StopRule | None = None,
 ) -> EpisodeRecord:
-    """Return `record` with the scores that `reward` gives.
+    """Return a copy of an episode's record, scored by another reward preset.
 
     Args:
         record: The recorded episode.

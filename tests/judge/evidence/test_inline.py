@@ -154,7 +154,7 @@ def test_a_process_that_cannot_be_watched_before_it_holds_a_kernel_is_no_kernels
         def trace(self, mode):
             raise Rejected(Status.RUNTIME_ERROR, "gone")
 
-    with pytest.raises(JudgeError, match="cannot be watched here: gone"):
+    with pytest.raises(JudgeError, match="cannot be watched in this process: gone"):
         prepare(Broken())
 
 

@@ -47,12 +47,12 @@ Sensitivity: TypeAlias = Callable[[], list[torch.Tensor] | None]
 """Returns how much each element of the outputs (flat, in fp64) changes if the inputs change in
 their last places; None if that is unknown."""
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
-"""The right value of one output: in fp64, or some rows of it in fp64, or None if unknown."""
+"""Right values of one output: a tensor in fp64, some of its rows in fp64, or None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputComparison:
-    """The outcome of one call."""
+    """Outcome of comparing one call's outputs with the reference's."""
 
     passed: bool
     max_abs_error: float = 0.0
@@ -62,11 +62,11 @@ class OutputComparison:
     mismatch: Mismatch | None = None
     """Location of the differences in the first wrong output, if the caller asked for it."""
     is_nearly_right: bool = False
-    """Whether few elements alone exceed a bound that comes from the reference's own error, or none,
-    but their root mean square does."""
+    """Whether few elements alone exceed a bound made from the reference's own error; or none does,
+    and only their root mean square is too large."""
     wrong_share: float = 1.0
-    """Share of wrong elements among those that take work, by a sample, of a call that is not
-    explained; 1 if unknown."""
+    """Share of wrong elements among elements that take work, estimated from a sample, in a call
+    whose failure was not explained; 1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def byte_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def unchanging(region: torch.Tensor) -> torch.Tensor:
-    """Return an output region that no candidate can change during a comparison."""
+    """Return an output region, copied if a candidate could change it during a comparison."""
     return region if error_bound.is_read_once(region) else byte_copy(region)
 
 
@@ -171,15 +171,15 @@ class OutputBounds:
     """Bounds on the distance between the outputs of further calls and the reference's output."""
 
     shape: Any
-    """The structure of the reference's output, without values."""
+    """Structure of the reference's output, without values."""
     bounds: tuple[error_bound.ErrorBound, ...] = ()
-    """One bound per tensor; empty for fixed tolerances."""
+    """Bounds for each tensor of the output; empty for fixed tolerances."""
 
 
 def surroundings(
     expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
 ) -> OutputBounds | None:
-    """Return how near other calls' outputs must be to the reference's.
+    """Return the bounds within which other calls' outputs are right, made from the reference's.
 
     None if that cannot show that an output is right: for integers, or without a twin. The reference
     itself may be off the truth by its own error, so the bound allows one more such error.
@@ -205,7 +205,7 @@ def near(
     around: OutputBounds,
     ruleset: Ruleset,
 ) -> bool:
-    """Return True if a call is certainly right by a reference's answer.
+    """Return True if an output lies within the bounds around a reference's, and so is right.
 
     Args:
         claimed: The candidate's description of its output.

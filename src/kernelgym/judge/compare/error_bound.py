@@ -30,7 +30,7 @@ from kernelgym.judge.compare.mismatch import MismatchPlaces
 from kernelgym.rulesets import ErrorFactors, Ruleset
 
 Pair = tuple[torch.Tensor, torch.Tensor]
-"""The reference's output and the truth, both flat."""
+"""The reference's output and the right values, both flat."""
 
 # Elements. On the CPU a chunk stays in the processor's cache and below torch's threshold for
 # threads. On CUDA chunks are large, to wait for the device seldom, with temporaries below 1 GB.
@@ -64,26 +64,27 @@ def _chunk_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class ErrorDifference:
-    """Differences between one output and the right one, added up chunk by chunk."""
+    """Differences between one output and the right values, added up chunk by chunk."""
 
     parts: int = 1
-    """Numbers per element: two for complex tensors."""
+    """Number of real numbers in an element: two for complex tensors, else one."""
     count: int = 0
     """Number of elements that differ by more than the bound."""
     first: int = -1
     """Number of the first such element; -1 if there is none."""
     strange: int = 0
-    """Number of these elements that are not finite where the reference is."""
+    """Number of elements outside the bound that are not finite where the reference is."""
     worst_abs: float = 0.0
     worst_rel: float = 0.0
     places: MismatchPlaces | None = None
-    """Collects where these elements lie; if None, the first chunk that holds any is the last."""
+    """Collector of the places of elements outside the bound; if None, comparing stops after the
+    first chunk that has any."""
     is_partial: bool = False
-    """Whether chunks were left out, which may hold more such elements."""
+    """Whether chunks were left out that may hold more elements outside the bound."""
     rms: float = 0.0
-    """Root mean square of the relative errors, if no element differs by more than the bound."""
+    """Root mean square of the relative errors, if every element is within its bound."""
     is_coarse: bool = False
-    """Whether that exceeds its bound."""
+    """Whether the root mean square of the errors exceeds its own bound."""
 
     def chunks(self, tensor: torch.Tensor) -> Iterator[slice]:
         """Yield the chunks of a flat tensor, until enough is known."""
@@ -102,7 +103,7 @@ class ErrorDifference:
         ref: torch.Tensor,
         error: torch.Tensor | None = None,
     ) -> None:
-        """Count the wrong elements of the chunk that begins at number `start`."""
+        """Compare the chunk that begins at element `start`, and count its wrong elements."""
         joined = wrong.reshape(-1, self.parts).any(1)
         found = int(joined.sum())
         if not found:
@@ -132,7 +133,7 @@ class ErrorBound:
 
     @property
     def least(self) -> float:
-        """Typical magnitude, but at least one beside which `TINY` is negligible."""
+        """Magnitude that errors are taken relative to: the typical one, but never near `TINY`."""
         return max(self.typical, _SMALLEST)
 
 
@@ -208,7 +209,7 @@ def calibrate(
 def _tables_at_once(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor, float] | None:
-    """Return what `_tables` returns, by fused kernels; None if they cannot tell."""
+    """Return what `_tables` returns, by kernels in one pass; None if they cannot decide."""
     fused = fused_for(*(tensor for pair in pairs for tensor in pair))
     if fused is None or not _SMALLEST < typical < _LARGEST:
         return None
@@ -226,7 +227,7 @@ def _tables_at_once(
 def _tables(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor, float] | None:
-    """Return the largest own errors and the element counts, by exponent.
+    """Return the largest own errors of the reference, and the numbers of elements, by exponent.
 
     The third value is the sum of the squares of all own errors, relative to the magnitude.
 
@@ -333,7 +334,7 @@ def is_read_once(output: torch.Tensor) -> bool:
 
 
 def _still(output: torch.Tensor) -> torch.Tensor:
-    """Return an output that no candidate can change between two reads."""
+    """Return an output, copied if a candidate could change it between two reads."""
     return output.clone() if is_read_once(output) else output
 
 

@@ -73,7 +73,7 @@ class FusedComparison:
     def within_fixed(
         self, output: torch.Tensor, reference: torch.Tensor, atol: float, rtol: float
     ) -> tuple[float, float] | None:
-        """Return the largest absolute and relative error, if all elements are close.
+        """Return the largest absolute and relative error, if all are within fixed tolerances.
 
         Args:
             output: Flat, floating-point.

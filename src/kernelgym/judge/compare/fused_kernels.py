@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 BINS = tl.constexpr(1 << 11)
-"""One per binary exponent of an fp64 number."""
+"""Number of bins: one for each binary exponent of an fp64 number."""
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -69,7 +69,7 @@ def close(  # type: ignore[no-untyped-def]
     BLOCK: tl.constexpr,
     STEPS: tl.constexpr,
 ):
-    """Find whether every element is within fixed tolerances, and the largest errors."""
+    """Compare elements with fixed tolerances, and find the largest errors."""
     program = tl.program_id(0)
     wrong = tl.zeros((BLOCK,), tl.int32)
     worst = tl.zeros((BLOCK,), tl.float32)

@@ -58,7 +58,7 @@ class MismatchPlaces:
         ref: torch.Tensor,
         error: torch.Tensor | None,
     ) -> None:
-        """Add the chunk that begins at element `start`.
+        """Add a chunk's wrong elements; the chunk begins at element `start` of the output.
 
         Args:
             start: The number, in row-major order, of the chunk's first element.
@@ -124,7 +124,7 @@ class _Axis:
         self._low, self._high = size, -1
 
     def add(self, numbers: torch.Tensor) -> None:
-        """Count elements, given by their ascending numbers in row-major order."""
+        """Count wrong elements, given by their ascending numbers in row-major order."""
         places = numbers.div(self._stride, rounding_mode="floor")
         first, last = int(places[0]), int(places[-1])
         ascends = first // self._size == last // self._size
@@ -143,7 +143,7 @@ class _Axis:
             self._counts += torch.bincount(places, minlength=self._length)
 
     def result(self) -> MismatchCounts:
-        """Return the counts along this axis."""
+        """Return the counts of wrong elements along this axis."""
         assert self._counts is not None
         counts = self._counts.cpu().numpy()
         return MismatchCounts(self._size, self._step, counts, self._low, self._high)
@@ -154,7 +154,7 @@ def _ends(places: torch.Tensor) -> tuple[int, int]:
 
 
 def relation(out: Values, ref: Values) -> tuple[Relation, float]:
-    """Return how wrong values relate to right ones, and a factor.
+    """Return how wrong values relate to right ones, such as ``scaled``, and the factor.
 
     The factor is 0 for any other relation. A factor is returned only if the reference's values vary
     by more than a tenth of their typical size: of a reference that is the same everywhere, the

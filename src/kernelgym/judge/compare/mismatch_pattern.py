@@ -34,14 +34,14 @@ _EDGE = 8
 
 @dataclass(frozen=True, slots=True)
 class MismatchCounts:
-    """Numbers of wrong elements at the positions along one axis."""
+    """Numbers of wrong elements at the positions along one axis of an output."""
 
     size: int
     """Number of positions on the axis."""
     step: int
     """Number of neighbouring positions that are counted together."""
     counts: Numbers
-    """One count per `step` positions."""
+    """Number of wrong elements in each group of `step` positions."""
     low: int
     """First position with a wrong element."""
     high: int
@@ -65,7 +65,7 @@ class MismatchStretch:
         return ~inside if self.inverted else inside
 
     def size(self, axis_size: int) -> int:
-        """Return how many positions of an axis the stretch contains."""
+        """Return the number of positions of an axis that the stretch contains."""
         span = self.stop - self.start
         if self.period:
             whole, rest = divmod(axis_size, self.period)
@@ -75,7 +75,7 @@ class MismatchStretch:
 
 @dataclass(frozen=True, slots=True)
 class MismatchRegion:
-    """A stretch per axis (None for all), or one in row-major order."""
+    """Region of an output: a stretch per axis (None for all), or one in row-major order."""
 
     shape: tuple[int, ...]
     axes: tuple[MismatchStretch | None, ...] = ()
@@ -176,7 +176,7 @@ def find_region(
 
 
 def _surprise(total: int, size: int, wrong: int) -> float:
-    """Return how unlikely a region is by chance, in nats.
+    """Return how unlikely a region is by chance, in nats (negative ln of the probability).
 
     That is, how unlikely it is that so many elements, scattered at random, all fall into it.
     """
@@ -197,7 +197,7 @@ def _smallest(counts: MismatchCounts) -> MismatchStretch | None:
 
 
 def _blocks(flat: MismatchCounts) -> Iterator[MismatchStretch]:
-    """Yield last and first blocks that hold every wrong element.
+    """Yield pairs (last, first) of blocks in row-major order that hold every wrong element.
 
     Blocks have a power of two of elements.
     """
@@ -210,7 +210,7 @@ def _blocks(flat: MismatchCounts) -> Iterator[MismatchStretch]:
 
 
 def _candidates(counts: MismatchCounts) -> Iterator[MismatchStretch]:
-    """Yield stretches that hold every wrong element, the simplest first."""
+    """Yield stretches of an axis that hold every wrong element, the simplest first."""
     yield MismatchStretch(counts.low, counts.high + 1)
     here = counts.counts > 0
     if here.all():
@@ -232,7 +232,7 @@ def _candidates(counts: MismatchCounts) -> Iterator[MismatchStretch]:
 
 
 def _gap(counts: MismatchCounts, here: NDArray[np.bool_]) -> Iterator[MismatchStretch]:
-    """Yield everything but the longest run of positions without a wrong element."""
+    """Yield all positions of an axis but the longest run without a wrong element."""
     edges = np.diff(np.concatenate(([0], (~here).astype(np.int8), [0])))
     starts, stops = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
     longest = int(np.argmax(stops - starts))
@@ -270,7 +270,7 @@ def _stretch_words(stretch: MismatchStretch, size: int, noun: tuple[str, str, st
 
 
 def _block_words(start: int, stop: int, size: int) -> str:
-    """Return words for a first or last block, else ''.
+    """Return words that describe a region as a last or first block; '' for other regions.
 
     Blocks have a power of two of elements.
     """

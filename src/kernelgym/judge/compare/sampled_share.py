@@ -13,7 +13,7 @@ import torch
 
 _SAMPLE = 1 << 16
 _FEWEST = 256
-"""Elements of the sample that must take work; with fewer, nothing is said of an output."""
+"""Smallest number of elements in a sample that must take work, or the output is not assessed."""
 _CLOSE = 1e-5
 
 

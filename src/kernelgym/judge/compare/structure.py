@@ -30,7 +30,7 @@ def describe_shape_of(output: Any) -> Any:
 
 
 def outline(value: Any) -> Any:
-    """Return a nested value with each tensor replaced by one without memory."""
+    """Return a nested value in which each tensor is replaced by an empty one of its shape."""
     if isinstance(value, torch.Tensor):
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, dict):
@@ -66,7 +66,7 @@ def name_of(output: Any, index: int) -> str:
 
 
 def structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
-    """Return how a claimed structure differs from the wanted one, or ''.
+    """Return how the structure that a candidate claims differs from the wanted one; '' if equal.
 
     Args:
         claimed: The candidate's description, which may be any JSON value.
@@ -115,7 +115,7 @@ def _difference(claimed: Any, wanted: Any, ruleset: Ruleset, at: str) -> str:
 
 
 def _stride_problem(got: Any, wanted: list[int], shape: list[int], at: str) -> str:
-    """Return what is wrong with the claimed strides; '' if nothing is.
+    """Return how claimed strides differ from the allowed ones; '' if they do not.
 
     They must be the reference's. Where the reference's output is not contiguous, a contiguous one
     is right too: kernels seldom imitate such layouts, and the task does not ask them to.

@@ -216,7 +216,7 @@ class Builder:
         return find_hip_clang() if self._hip else find_compiler()
 
     def note(self, kernel: str, paths: Iterable[str]) -> None:
-        """Note the files that were built for a kernel.
+        """Record which files were built for a kernel.
 
         Args:
             kernel: Digest of the kernel.
@@ -238,14 +238,14 @@ class Builder:
         return programs.run(asked, self._cache, sandbox, allowed_s, away)
 
     def _let_read(self, *paths: str) -> None:
-        """Have compilers started from now on read further paths."""
+        """Let compilers that are started from now on read further paths."""
         self._readable = tuple(dict.fromkeys((*self._readable, *paths)))
 
     def _start(self, command: list[str], scratch: Path) -> RunningCompiler:
         return compiler_process.start(command, self._plan(scratch))
 
     def _take(self) -> ReadyCompiler:
-        """Return the process on standby if it is alive; otherwise start one."""
+        """Return the compiler process on standby if it is alive; otherwise start one."""
         ready, self._standing = self._standing, None
         if ready is not None and not ready.stands():
             ready.end()  # it died; this removes its folder

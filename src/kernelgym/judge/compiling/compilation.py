@@ -42,9 +42,9 @@ from kernelgym.judge.compiling.request import BuildRequest, names_architecture
 from kernelgym.judge.compiling.thin_headers import THIN_HEADERS, thin_headers
 
 STAGES = Path(__file__).with_name("nvcc_stages.py")
-"""The program that runs nvcc's stages at the same time."""
+"""Path of the program that runs nvcc's stages at the same time."""
 HIP_STAGES = Path(__file__).with_name("hip_stages.py")
-"""The program that translates CUDA's names to HIP's and runs clang."""
+"""Path of the program that translates CUDA's names to HIP's and runs clang."""
 _BINDING_S = 600.0  # compiled once per toolchain; does not count against a kernel's build time
 _MADE = "kernel.s"
 _STAND_FOR_THRUST = ("thrust/complex.h", "c10/util/complex_math.h")
@@ -58,7 +58,7 @@ class BuildTools:
     host: Toolchain
     cuda: CudaToolkit | None
     hip: HipCompiler | None = None
-    """Headers and GPU for which the C++ compiler, a clang, compiles every unit as HIP."""
+    """Headers and GPU for which clang compiles every unit as HIP; None for CUDA and C++."""
 
 
 class Compilation:
@@ -240,7 +240,7 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """The binding unit, either compiled already or being compiled."""
+    """The unit that binds an extension's functions, either compiled already or being compiled."""
 
     running: RunningCompiler | None
     path: Path
@@ -248,7 +248,7 @@ class _Binding:
     name: str
 
     def finish(self) -> Path:
-        """Wait for the unit and return its path in the cache.
+        """Wait until the binding unit is compiled, and return its path in the cache.
 
         Raises:
             JudgeError: If it does not compile.

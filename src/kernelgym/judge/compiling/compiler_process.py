@@ -31,7 +31,7 @@ _TOO_LONG = f"{FAILED}{BUILD_TOO_LONG}"
 
 
 class BuildLimit:
-    """The time that one build may take, over all of its processes.
+    """Time that one build may take, over all of its processes.
 
     Args:
         allowed_s: Its seconds; those in which other programs took the processors extend them.
@@ -44,32 +44,32 @@ class BuildLimit:
         self._deadline = time.monotonic() + allowed_s
 
     def watch(self, running: RunningCompiler) -> None:
-        """Count the time of one more process, from now on."""
+        """Count the time of one more process of the build, from now on."""
         self.starvation.add(running.process.pid)
 
     def extend(self, seconds: float) -> None:
-        """Extend the limit by seconds that are not the build's."""
+        """Extend the limit by seconds that were not spent on the build."""
         self._deadline += seconds
 
     def next_s(self) -> float:
-        """Return how long to wait before `is_over` is asked again."""
+        """Return the seconds to wait before `is_over` is asked again."""
         return max(0.0, min(self._deadline - time.monotonic(), self.starvation.due_s))
 
     def is_over(self) -> bool:
-        """Return True if the time is over; extend it first by what other programs took."""
+        """Return True if the build's time is over, after extending it by time that others took."""
         self._deadline += self.starvation.more_s(at_once=time.monotonic() >= self._deadline)
         return time.monotonic() >= self._deadline
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCompiler:
-    """A running compiler."""
+    """A compiler process that runs in a sandbox."""
 
     process: subprocess.Popen[bytes]
     scratch: Path
 
     def finish(self, limit: BuildLimit) -> str:
-        """Wait until it ends; return its log, behind `FAILED` after failure.
+        """Wait until the compiler ends; return its log, behind `FAILED` after a failure.
 
         Args:
             limit: The limit of the build that it is a part of.
@@ -91,7 +91,7 @@ class RunningCompiler:
         return log if code == 0 else f"{FAILED}{log or f'{COMPILER_SILENT}{code}'}"
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait at most `seconds`; return True if it has ended."""
+        """Wait at most `seconds`; return True if the compiler has ended."""
         try:
             _wait(self.process, seconds)
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ class RunningCompiler:
         return True
 
     def end(self) -> None:
-        """Kill it and everything it started, if it still runs."""
+        """Kill the compiler and everything that it started, if it still runs."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -122,11 +122,11 @@ class ReadyCompiler:
         self._process = _open([], plan, subprocess.PIPE)
 
     def stands(self) -> bool:
-        """Return True if the process is still alive."""
+        """Return True if the process on standby is still alive."""
         return self._process.poll() is None
 
     def run(self, command: list[str]) -> RunningCompiler:
-        """Become a compiler, once."""
+        """Make the process on standby run a compiler; possible once."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # how it ended is seen when it is waited for
             with self._process.stdin as told:
@@ -134,7 +134,7 @@ class ReadyCompiler:
         return RunningCompiler(self._process, self.scratch)
 
     def end(self) -> None:
-        """Kill it, if it still runs, and remove its folder."""
+        """Kill the process, if it still runs, and remove its folder."""
         RunningCompiler(self._process, self.scratch).end()
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -202,7 +202,7 @@ def has_failed(log: str) -> bool:
 
 
 def is_transient(log: str) -> bool:
-    """Return True if a command lacked time, memory or another resource."""
+    """Return True if a command failed for lack of time, memory or another resource."""
     return any(is_transient_build(part) for part in log.split(FAILED))
 
 

@@ -39,7 +39,7 @@ def explained(log: str, arguments: Any, advice: Iterable[Advice] = ()) -> str:
 
 
 def _told_by_own_lines(log: str, arguments: Any) -> list[str]:
-    """Return the complaints about headers, each with the line of the source that leads to it."""
+    """Return the complaints about headers, with the line of the source that each results from."""
     texts = arguments.get("cuda_sources") if isinstance(arguments, Mapping) else None
     sources = texts if isinstance(texts, list) else []
     told: list[str] = []

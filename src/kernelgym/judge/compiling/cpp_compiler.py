@@ -52,7 +52,7 @@ def compiler_folders(compiler: str) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4)
 def searched_folders(compiler: str) -> frozenset[str]:
-    """Return the folders that builds search for headers and libraries anyway.
+    """Return the folders in which builds search for headers and libraries in any case.
 
     Each as the compiler names it and as its links resolve: the compiler's own, torch's, Python's.
     """
@@ -77,7 +77,7 @@ _NAMES_OF_A_FOLDER = (os.path.normpath, os.path.realpath)
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A C++ compiler and its torch; part of every library's key."""
+    """A C++ compiler and the torch that it builds for; part of every library's cache key."""
 
     compiler: str
     version: str

@@ -57,7 +57,7 @@ def find_nvcc() -> str:
 
 @dataclass(frozen=True, slots=True)
 class CudaToolkit:
-    """nvcc, its device and torch's CUDA libraries; part of every library's key."""
+    """nvcc, its target device and torch's CUDA libraries; part of every library's cache key."""
 
     nvcc: str
     root: str
@@ -68,7 +68,7 @@ class CudaToolkit:
     """CUDA version that torch was built for; empty for a torch without CUDA."""
     defines: tuple[str, ...]
     libraries: tuple[str, ...]
-    """torch's CUDA libraries and the CUDA runtime that torch has loaded."""
+    """Paths of torch's CUDA libraries and of the CUDA runtime that torch has loaded."""
     library_folders: tuple[str, ...]
     suffix: str = ""
     """Letter of an architecture whose features other devices lack, such as ``a`` in sm_90a."""
@@ -91,7 +91,7 @@ class CudaToolkit:
         return ["-isystem", folder] if os.path.isdir(folder) and folder != "/usr/include" else []
 
     def link_flag(self, flag: str) -> str | None:
-        """Return a linker flag with the library's path; None to drop it."""
+        """Return a linker flag with the library's full path; None if the flag can be dropped."""
         if flag.startswith("-L") or flag == "-lcudart":
             return None
         found = _library(flag[2:], self.library_folders) if flag.startswith("-l") else None

@@ -71,14 +71,14 @@ def _headers() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HipCompiler:
-    """HIP's headers and the GPU that clang compiles for; part of every result's key."""
+    """HIP's headers and the GPU that clang compiles for; part of every result's cache key."""
 
     headers: str
     """Folder that has HIP's headers."""
     version: str
     """Version of the headers, such as ``5.2.21153``."""
     architecture: str
-    """GPU, such as ``gfx942``."""
+    """Name of the GPU, such as ``gfx942``."""
     has_thrust: bool
     """Whether rocThrust is there, by which torch's headers compute with complex numbers."""
 
@@ -91,7 +91,7 @@ class HipCompiler:
 
 @functools.lru_cache(maxsize=8)
 def hip_compiler(architecture: str) -> HipCompiler:
-    """Return what compiles for a GPU such as ``gfx942``.
+    """Return the compiler of HIP for a GPU such as ``gfx942``.
 
     Raises:
         UnsupportedLanguage: If there is no clang, HIP's headers are missing, or clang does not know

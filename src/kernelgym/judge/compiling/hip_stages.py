@@ -38,7 +38,7 @@ def translated(text: str, hipify: Any) -> str:
 
 
 def _translate_headers(root: Path, target: Path, hipify: Any) -> None:
-    """Write the headers for HIP of a folder that has those for CUDA."""
+    """Write a folder's CUDA headers as headers for HIP."""
     for folder in _FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
@@ -49,7 +49,7 @@ def _translate_headers(root: Path, target: Path, hipify: Any) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Translate, then become clang."""
+    """Translate headers and sources to HIP, then run clang in place of this process."""
     torch, stand_ins, sources, *command = arguments
     sys.path.insert(0, f"{torch}/utils")  # the package is found there without importing torch
     from hipify import hipify_python as hipify  # type: ignore[import-not-found]

@@ -40,10 +40,10 @@ _NOTE = "-built.json"
 
 @dataclass(frozen=True, slots=True)
 class BuiltLibrary:
-    """The outcome of one build."""
+    """Outcome of building one extension."""
 
     path: str
-    """The library; empty if it did not build."""
+    """Path of the library; empty if it did not build."""
     module: str
     """Name under which Python imports it; unique to the library."""
     log: str
@@ -51,11 +51,12 @@ class BuiltLibrary:
     cached: bool
     wall_s: float
     may_pass_later: bool = False
-    """True if it failed because time or memory ran out, which says little about the source."""
+    """Whether the build failed because time or memory ran out, so that the same source may build
+    later."""
     work: LibraryWork = NOTHING_LEFT
     """Work that the library leaves to other libraries."""
     code: MachineCode = NO_CODE
-    """Machine code that the compilers made, as far as known."""
+    """Machine code in the library, as far as known."""
     starved_s: float = 0.0
     """Seconds of the build in which other programs took the processors."""
 
@@ -109,7 +110,7 @@ class LibraryCache:
             return None
 
     def file(self, built: BuiltLibrary, key: str) -> BuiltLibrary:
-        """Move a finished library into the cache; an existing entry stays."""
+        """Move a finished library into the cache; an existing entry with the same key stays."""
         folder = self.folder / key
         staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.folder))
         shutil.move(built.path, staging / "extension.so")
@@ -141,7 +142,7 @@ class LibraryCache:
         return self.folder / name
 
     def note(self, kernel: str, paths: Sequence[Path], scratch: Path) -> None:
-        """Note which files were built for a kernel, for `built_for`.
+        """Record which files were built for a kernel, for `built_for`.
 
         Args:
             kernel: Digest of the kernel.
@@ -155,7 +156,7 @@ class LibraryCache:
         self.file_object(Path(made), f"{kernel}{_NOTE}")
 
     def built_for(self, kernel: str) -> dict[str, bytes]:
-        """Return what was built for a kernel, by name, if still there.
+        """Return the cached files that were built for a kernel, by name.
 
         Args:
             kernel: Digest of the kernel.

@@ -85,12 +85,12 @@ _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
 
 @dataclass(frozen=True, slots=True)
 class LibraryWork:
-    """Functions of other libraries that do an extension's work, by name."""
+    """Functions of other libraries that an extension calls to do its work."""
 
     hidden: tuple[str, ...] = ()
-    """Functions whose work evidence cannot see."""
+    """Names of called functions whose work evidence cannot see."""
     beside: tuple[str, ...] = ()
-    """Functions of NVIDIA's libraries, called by an extension with kernels of its own."""
+    """Names of called functions of NVIDIA's libraries, in an extension with kernels of its own."""
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings for a verdict, a hard one first."""
@@ -108,7 +108,7 @@ class LibraryWork:
         return tuple(found)
 
     def __or__(self, other: LibraryWork) -> LibraryWork:
-        """Return the work of two libraries together."""
+        """Return the calls of both libraries together."""
         return LibraryWork(
             *(
                 tuple(dict.fromkeys((*getattr(self, name), *getattr(other, name))))
@@ -121,7 +121,7 @@ NOTHING_LEFT = LibraryWork()
 
 
 def library_work(symbols: frozenset[str]) -> LibraryWork:
-    """Return the work that a library's needed symbols stand for.
+    """Return the work of other libraries that a library's needed symbols reveal.
 
     Args:
         symbols: From `needed_symbols`.
@@ -139,7 +139,7 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
 
 
 def computes(operator: str) -> bool:
-    """Return True if an operator computes.
+    """Return True if an operator of torch computes, unlike those that create, view or copy.
 
     Those that create, view or copy tensors do not.
 

@@ -1,4 +1,4 @@
-"""Reads what compilers made of an extension: digests of code, resources.
+"""Reads the machine code that compilers made of an extension: digests and resources.
 
 Object files are read, not the linked library: there a reference names its target, while a library
 holds distances that change with everything between. So equal code has equal digests wherever the
@@ -61,7 +61,7 @@ class MachineCode:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild it from plain data."""
+        """Return the machine code that `to_dict` wrote as data."""
         return cls(data["digest"], tuple(BuiltFunction(**each) for each in data["functions"]))
 
 
@@ -69,7 +69,7 @@ NO_CODE = MachineCode()
 
 
 def machine_code(objects: Iterable[Path]) -> MachineCode:
-    """Return what is known of an extension's machine code.
+    """Return the digest and resources of an extension's machine code, as far as known.
 
     Args:
         objects: Its object files, without those that all extensions share.
@@ -87,7 +87,7 @@ def machine_code(objects: Iterable[Path]) -> MachineCode:
 
 
 def device_code(log: str) -> MachineCode:
-    """Return what a GPU's compiler reports of its code.
+    """Return the resources of device code, as nvcc's assembler reports them.
 
     The code lies compressed in the object file, beside names that differ with each build.
 
@@ -168,9 +168,9 @@ class _Section:
     applies_to: int
     align: int
     relocations: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """(offset, type, number of the symbol, addend)."""
+    """Relocations, as (offset, type, number of the symbol, addend)."""
     told: bytes | None = None
-    """Text that stands for the relocations in a digest; computed on first use."""
+    """Text that stands for the section's relocations in a digest; computed at first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class _Object:
         return found
 
     def _by_place(self) -> dict[int, list[_Symbol]]:
-        """Return each section's functions, in order of their places."""
+        """Return each section's functions, ordered by offset."""
         found: dict[int, list[_Symbol]] = {}
         for symbol in self._symbols:
             if symbol.kind in _FUNCTION_TYPES and 0 < symbol.section < len(self._sections):
@@ -271,7 +271,7 @@ class _Object:
         return found
 
     def read(self) -> MachineCode:
-        """Return the file's digest and functions."""
+        """Return the object file's digest, and the digests of its functions."""
         if not self._functions or any(s.name.startswith(".gnu.lto") for s in self._sections):
             return NO_CODE
         parts: dict[str, list[tuple[str, _Symbol]]] = {}
@@ -305,7 +305,7 @@ class _Object:
         return _digest(told)
 
     def _relocations(self, section: _Section) -> bytes:
-        """Return what stands for a section's references."""
+        """Return a text that stands for a section's references in a digest."""
         if section.told is None:
             self._spend(_RELOCATION_BYTES * len(section.relocations))
             told = (
@@ -322,7 +322,7 @@ class _Object:
         return f"@{self._counted.get(symbol.section, -1)} {symbol.value}"
 
     def _place(self, symbol: _Symbol) -> int:
-        """Return where a symbol lies; below 0 if the linker decides."""
+        """Return the section and offset of a symbol; a section below 0 if the linker decides."""
         return self._counted.get(symbol.section, -symbol.section)
 
     def _of_function(self, base: str, parts: Sequence[tuple[str, _Symbol]]) -> str:
@@ -339,7 +339,7 @@ class _Object:
         return _digest(told)
 
     def _target(self, base: str, kind: int, number: int, addend: int) -> bytes:
-        """Return what a reference leads to, whatever its address."""
+        """Return a text for the target of a reference, independent of its address."""
         symbol = self._symbols[number]
         if not 0 < symbol.section < len(self._sections):
             return f"{symbol.name} {addend}".encode()  # another file's
@@ -361,7 +361,7 @@ class _Object:
         return whole + f" {symbol.value + addend}".encode()
 
     def _constant(self, number: int, start: int, size: int) -> bytes:
-        """Return what stands for data, such as constants that code reads."""
+        """Return a text that stands for data, such as constants that code reads, in a digest."""
         place = number, start, size
         if place not in self._data:
             section = self._sections[number]
@@ -379,7 +379,7 @@ class _Object:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return a file that a compiler wrote.
+    """Return the bytes of a file that a compiler wrote.
 
     Raises:
         OSError: If it cannot be read, or is a link.
@@ -409,7 +409,7 @@ def _printable(name: str) -> str:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    """Return 32 hexadecimal digits; the parts' borders count."""
+    """Return a digest of several parts, as 32 hexadecimal digits; their borders count."""
     made = hashlib.blake2b(digest_size=16)
     for part in parts:
         made.update(len(part).to_bytes(8, "little"))

@@ -45,9 +45,9 @@ class NvccStages:
     host: tuple[str, ...]
     device: tuple[str, ...]
     last: str
-    """Compiles the output of both."""
+    """Command that compiles the output of both stages on the host."""
     name_file: str
-    """The file that must hold the unit's name before either starts."""
+    """Path of the file that must hold the unit's name before either stage starts."""
 
 
 def read_stages(said: str) -> NvccStages | None:
@@ -98,7 +98,7 @@ class _Chain(threading.Thread):
         self._lock, self._stopped = threading.Lock(), False
 
     def run(self) -> None:
-        """Run the commands."""
+        """Run the commands, one after another."""
         for command in self._commands:
             with self._lock:
                 if self._stopped:
@@ -129,7 +129,7 @@ class _Chain(threading.Thread):
 
 
 def run_stages(stages: NvccStages, name: str) -> tuple[bytes, int]:
-    """Run the stages; return their output and nvcc's exit status.
+    """Run nvcc's stages; return their output and nvcc's exit status.
 
     Args:
         stages: From `read_stages`.

@@ -31,7 +31,8 @@ from kernelgym.judge.compiling.library_cache import BuiltLibrary, LibraryCache
 from kernelgym.judge.compiling.machine_code import NO_CODE, MachineCode, device_code
 
 Away = Callable[[], AbstractContextManager[object]]
-"""Returns a block during which the device can be yielded, as the candidate waits for a build."""
+"""Function that returns a context in which the device can be yielded, since the candidate waits for
+a build."""
 
 _PROMPT_S = 0.25
 _REPORT = ".report"
@@ -51,29 +52,31 @@ class ProgramRun:
     texts: Mapping[str, str]
     """Contents of the files that the program reads, by name."""
     made: str
-    """Name of the file that the program writes."""
+    """Name of the file that the program writes as its result."""
     language: str
-    """Word that the answer to the candidate carries."""
+    """Language of the kernel, which the answer to the candidate names."""
     starts_others: bool = False
     """Whether the program starts further programs, as nvcc does."""
     is_build: bool = False
-    """Whether its limit is that of an extension's build, not that of a step of Triton's."""
+    """Whether the time limit is that of an extension's build, not the shorter one of a step of
+    Triton's."""
     readable: tuple[str, ...] = ()
     """Further paths that the program reads."""
     seen: tuple[str, ...] = ()
-    """Facts that the output depends on beside the command and its texts, such as a version."""
+    """Further facts that the output depends on, such as a version, beside the command and its
+    texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramSandbox:
-    """Ways to start a program in the sandbox of compilers."""
+    """Functions that start a program in the sandbox of compilers."""
 
     scratch_root: Path
     """Folder for intermediate files."""
     start: Callable[[list[str], Path], RunningCompiler]
-    """Starts a command in a folder."""
+    """Function that starts a command in a folder."""
     take: Callable[[], ReadyCompiler]
-    """Returns a sandboxed process on standby, for a program that starts no others."""
+    """Function that returns a sandboxed process on standby, for programs that start no others."""
 
 
 def run(
@@ -130,7 +133,7 @@ def run(
 
 
 class _Process:
-    """A running program with its input files in a folder, on standby before if possible."""
+    """A running program of a language's compiler, with its input files in a folder."""
 
     def __init__(self, asked: ProgramRun, sandbox: ProgramSandbox) -> None:
         self._ready: ReadyCompiler | None = None
@@ -171,7 +174,7 @@ def _reported(report: Path | None) -> MachineCode:
 
 
 def text_of(arguments: Mapping[str, Any], key: str) -> str:
-    """Return a request's text.
+    """Return a text field of a candidate's request.
 
     Raises:
         ProgramRefused: If it is none.

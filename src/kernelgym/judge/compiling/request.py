@@ -79,7 +79,7 @@ _EDG_FLAG = re.compile(r"--?(diag_(suppress|warning|remark)=[\w,]+|display_error
 
 
 def _words(allowed: re.Pattern[str]) -> Callable[[str], bool]:
-    """Return a check that accepts allowed flags, separated by commas or blanks."""
+    """Return a check for flags that list allowed words, separated by commas or blanks."""
     return lambda value: all(allowed.fullmatch(word) for word in re.split(r"[,\s]+", value) if word)
 
 
@@ -267,7 +267,7 @@ def _flags_assume(flags: list[str]) -> bool:
 
 
 def _text_assumes(source: str) -> bool:
-    """Return True if a pragma or attribute assumes finite numbers."""
+    """Return True if a pragma or attribute in a source lets compilers assume finite numbers."""
     if "optimize" not in source:
         return False
     for found in _OPTIMIZE.finditer(without_comments(source)):
@@ -283,7 +283,7 @@ def _is_identifier(name: str) -> bool:
 
 
 def _strings(arguments: Mapping[str, Any], key: str) -> list[str]:
-    """Return a field's texts, checked so that a file can hold them."""
+    """Return the texts in a field of a build request, after checking that files can hold them."""
     value = arguments.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadRequest(f"{key} must be a list of strings")
@@ -301,7 +301,7 @@ def _strings(arguments: Mapping[str, Any], key: str) -> list[str]:
 def _flags(
     arguments: Mapping[str, Any], key: str, allowed: re.Pattern[str], searched: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the checked flags of a field, without those that change nothing."""
+    """Return the compiler flags in a field of a build request; those without effect left out."""
     kept = []
     words = iter([flag for text in _strings(arguments, key) for flag in text.split()])
     for word in words:
@@ -332,7 +332,7 @@ def _flags(
 def _device_flags(
     arguments: Mapping[str, Any], hip: bool, searched: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the checked flags for device code."""
+    """Return the flags for device code in a build request, after checking them."""
     if not hip:
         return nvcc_flags(arguments, "cuda_cflags")
     flags = _flags(arguments, "cuda_cflags", _HIP_FLAG, searched)

@@ -38,21 +38,22 @@ class SourceUnit:
     flags: tuple[str, ...]
     """The candidate's flags for this unit's compiler."""
     tabled: bool = False
-    """Whether the table in kernelgym_bind.h binds its functions, so that it needs no pybind11."""
+    """Whether the table in kernelgym_bind.h binds the unit's functions, so that it needs no
+    pybind11."""
 
     @property
     def cuda(self) -> bool:
-        """Whether nvcc compiles it."""
+        """Whether nvcc compiles the unit."""
         return self.file == CUDA_UNIT
 
     @property
     def can_be_thin(self) -> bool:
-        """Whether thin headers may be enough for it."""
+        """Whether thin headers may suffice for the unit."""
         return not any(_WANTS_ALL.search(text) for text in self.sources)
 
     @property
     def binds(self) -> bool:
-        """Whether it uses pybind11 or ``TORCH_LIBRARY``, and so needs Python's headers."""
+        """Whether the unit uses pybind11 or ``TORCH_LIBRARY``, and so needs Python's headers."""
         return any(_BINDS_ITSELF.search(text) for text in self.sources)
 
 

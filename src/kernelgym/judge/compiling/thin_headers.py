@@ -109,7 +109,7 @@ def included_names(text: str) -> frozenset[str]:
 
 
 def _needed(text: str, include: Path) -> set[str]:
-    """Return the headers that declare the names in the sources."""
+    """Return the torch headers that declare the names in the sources."""
     words = frozenset(_IDENTIFIER.findall(text))
     wanted = {
         header
@@ -129,7 +129,7 @@ def _needed(text: str, include: Path) -> set[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _takes_lists(operator: Path) -> bool:
-    """Return True if an operator's header uses the type of lists, which it only declares."""
+    """Return True if an operator's header only declares the list type that it uses."""
     return "ITensorListRef" in operator.read_text(errors="replace")
 
 

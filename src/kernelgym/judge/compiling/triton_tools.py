@@ -75,7 +75,7 @@ def _include_folders() -> list[str]:
 
 
 def _assembler(newer: bool) -> str:
-    """Return the path of the assembler that Triton would start.
+    """Return the path of the PTX assembler that Triton would start.
 
     Args:
         newer: Whether it is the one for sm_100 and later.

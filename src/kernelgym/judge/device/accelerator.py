@@ -112,7 +112,7 @@ class Accelerator:
         self._again = Turns(folder, f"{owner}.again", 1)
 
     def check_room(self, problem: Problem) -> None:
-        """Check that the memory budget and the device hold what judging takes.
+        """Check that the memory budget and the device can hold a problem's judging.
 
         Where a problem's sizes are not known, its inputs alone are counted, without drawing them;
         of one that loads pretrained weights the outputs too, without loading them.
@@ -139,13 +139,13 @@ class Accelerator:
             )
 
     def holds(self, problem: Problem, kernels: int) -> bool:
-        """Return True if the device's memory holds several kernels of a problem at once."""
+        """Return True if the device's memory can hold several kernels of a problem at once."""
         if self._memory_budget is None:
             return True
         return self._size(problem, kernels) <= self._memory_budget.total_bytes
 
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
-        """Wait for memory for kernels of a problem, and hold it.
+        """Wait for memory for a problem's kernels, and hold it during the block.
 
         Does nothing on the CPU, which has no memory budget.
         """
@@ -238,7 +238,7 @@ class Accelerator:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other worker holds device memory; hold all of it."""
+        """Wait until no other worker holds device memory; hold all of it during the block."""
         assert self._memory_budget is not None and not self._holds_room
         gc.collect()  # the exception of a failed attempt may keep tensors alive
         with self.between_timings():
@@ -307,7 +307,7 @@ class Accelerator:
         return moved_bytes / self._bandwidth * 1e3
 
     def is_ours(self) -> bool:
-        """Return True if no other work uses a CUDA device: it then copies at full pace.
+        """Return True if no other program uses a CUDA device: a copy then runs at full pace.
 
         The caller holds the device lock alone, so no
         candidate runs. Always True on the CPU.
@@ -352,7 +352,7 @@ class Accelerator:
         return float(2 * size / (shortest_ms / 1e3))
 
     def tidy(self) -> None:
-        """Give back torch's cached memory, if it exceeds 2 GiB.
+        """Return torch's cached memory to the device, if it exceeds 2 GiB.
 
         Other workers may need it.
         """
@@ -360,7 +360,7 @@ class Accelerator:
             torch.cuda.empty_cache()
 
     def make_room(self) -> None:
-        """Give cached memory back if less than a quarter is free.
+        """Return torch's cached memory to the device, if less than a quarter of it is free.
 
         Otherwise candidates, which are other processes, run out of memory.
         """

@@ -146,7 +146,7 @@ class DeviceLock:
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """Release the share for the block, and take it again after.
+        """Release the shared lock during the block, and take it again afterwards.
 
         The caller must have halted the candidate that the share was taken for.
         """
@@ -160,7 +160,7 @@ class DeviceLock:
 
     @contextlib.contextmanager
     def halfway(self) -> Iterator[None]:
-        """Mark, for the block, that a candidate is halted amid its work.
+        """Mark, during the block, that a candidate is halted in the middle of its work.
 
         What it has launched before may still run on the device.
         """
@@ -168,7 +168,7 @@ class DeviceLock:
             yield
 
     def is_halfway(self) -> bool:
-        """Return True if any worker's candidate is halted amid its work."""
+        """Return True if a candidate of any worker is halted in the middle of its work."""
         return not is_free(self._half_done, fcntl.LOCK_EX)
 
     def note_device_blocked(self, seconds: float) -> None:
@@ -227,7 +227,7 @@ class DeviceLock:
 
 
 class _Locks(threading.local):
-    """The locks that a thread has taken by `device_lock`."""
+    """Device locks that a thread holds by `device_lock`."""
 
     def __init__(self) -> None:
         self.locks: dict[Path, DeviceLock] = {}

@@ -33,7 +33,7 @@ def usable_bytes(total_bytes: int) -> int:
 
 
 def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> bool:
-    """Return True if a device can hold kernels beside their one baseline.
+    """Return True if a device can hold the kernels of a problem and one baseline at once.
 
     Intermediate results of all of them are allowed for.
 
@@ -62,12 +62,12 @@ class MemoryBudget:
         self._gate = folder / f"{owner}.parts"
 
     def parts(self, wanted_bytes: int) -> int:
-        """Return how many parts hold `wanted_bytes`, at most all of them."""
+        """Return the number of parts of the memory that hold `wanted_bytes`, at most all."""
         return max(1, min(_PARTS, math.ceil(wanted_bytes * _PARTS / self.total_bytes)))
 
     @contextlib.contextmanager
     def taken(self, wanted_bytes: int) -> Iterator[None]:
-        """Wait in turn for memory, and hold it for the block."""
+        """Wait in turn for parts of the memory, and hold them during the block."""
         held: list[int] = []
         with contextlib.ExitStack() as stack:
             # Later workers wait at the gate. Without it, small requests would overtake a worker
@@ -86,7 +86,7 @@ class MemoryBudget:
             yield
 
     def _collect(self, held: list[int], wanted: int) -> bool:
-        """Take `wanted` free parts; False, holding none, if there are fewer."""
+        """Take `wanted` free parts of the memory; return False, holding none, if fewer are free."""
         for path in self._paths:
             if len(held) == wanted:
                 break

@@ -28,7 +28,8 @@ _MOST = 200
 _MOST_SPANS = 2000
 _OWNERS = ("library", "torch", "own")
 _EMPTY_MS = 0.002
-"""Time of a launch that does little; one that does nothing takes 0.001 to 0.0015 ms on an H100."""
+"""Milliseconds of a launch that does little; an empty launch takes 0.001 to 0.0015 ms on an
+H100."""
 _TORCH = ("aten::", "prim::", "prims::", "quantized::", "inductor::", "torch::", "cudnn::")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # The names of kernels in CUDA's text for NVRTC: from the mark to the body. Words elsewhere name
@@ -53,51 +54,51 @@ _ANONYMOUS = "(anonymous namespace)"
 
 @dataclass(frozen=True, slots=True)
 class DeviceKernel:
-    """Launches of one kernel, inside one operator or outside all."""
+    """All launches of one device function in a call, by the operator of torch that made them."""
 
     name: str
     """Name of the kernel, readable (``void scale<float>(float*, int)``) or as Triton gives it."""
     operator: str
-    """The innermost operator that launched it; empty if none did."""
+    """Innermost operator of torch that launched the function; empty if none did."""
     launches: int
     ms: float
-    """Time of all launches together."""
+    """Milliseconds of all these launches together."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRun:
-    """What ran on a device in a call."""
+    """Device functions that ran on a GPU in one call, with their times."""
 
     kernels: tuple[DeviceKernel, ...]
     spans: tuple[tuple[tuple[int, ...], float], ...]
-    """Milliseconds in which certain of the kernels ran, by their places, and no others."""
+    """Milliseconds in which exactly certain functions ran side by side, by their indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """Time of the device in one call, by whose kernels it ran: own, torch's or libraries'."""
+    """GPU time of one call by owner: the candidate's kernels, torch's, or other libraries'."""
 
     own_ms: float
-    """Time of the custom kernels, in milliseconds."""
+    """Milliseconds of the custom kernels."""
     torch_ms: float
-    """Time of kernels that torch's operators launched."""
+    """Milliseconds of kernels that torch's operators launched."""
     library_ms: float
-    """Time of libraries' kernels that no operator of torch launched."""
+    """Milliseconds of libraries' kernels that no operator of torch launched."""
     own_busy_ms: float
-    """Time of the custom kernels that take longer than a launch that does little."""
+    """Milliseconds of those custom kernels that take longer than a launch that does little."""
     library_busy_ms: float
-    """Time of the libraries' kernels that take longer than a launch that does little."""
+    """Milliseconds of those libraries' kernels that take longer than a launch that does little."""
     libraries: tuple[str, ...] = ()
     """Names of the libraries' kernels, longest first."""
 
     @property
     def others_ms(self) -> float:
-        """Time of kernels that are not custom."""
+        """Milliseconds of kernels that are not custom."""
         return self.torch_ms + self.library_ms
 
     @property
     def total_ms(self) -> float:
-        """Time in which any kernel ran."""
+        """Milliseconds in which any kernel ran."""
         return self.own_ms + self.others_ms
 
     @property
@@ -114,7 +115,7 @@ class DeviceShare:
 
 
 class OwnNames:
-    """The names that a candidate's text was compiled to.
+    """Names of device functions that a candidate's own text was compiled to.
 
     Args:
         source: The candidate's text.
@@ -197,7 +198,7 @@ def read_run(seen: dict[str, Any]) -> DeviceRun | None:
 
 
 def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> DeviceShare:
-    """Return the device's time in a call, by whose kernels it ran.
+    """Return a call's GPU time by owner: the candidate's kernels, torch's, or other libraries'.
 
     Time in which several kernels ran side by side is a library's if one of them is, and else
     torch's if one of them is.
@@ -230,7 +231,7 @@ def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> De
 
 
 def _first_owner(places: Iterable[int], owners: list[str]) -> str:
-    """Return whose time it is in which several kernels ran."""
+    """Return the owner of time in which several kernels ran side by side."""
     return min((owners[place] for place in places), key=_OWNERS.index)
 
 
@@ -243,7 +244,7 @@ def _owner(kernel: DeviceKernel, own: OwnNames, captured: bool) -> str:
 
 
 def _is_foreign(kernel: DeviceKernel) -> bool:
-    """Return True if an operator of torch did not launch a kernel itself.
+    """Return True if a kernel was not launched by an operator of torch itself.
 
     An operator may free memory, whose deleter is code of the candidate.
     """

@@ -67,7 +67,7 @@ class Evidence:
     launches: int = 0
     """Custom launches in one call."""
     torch_share: float = 0.0
-    """Work left to torch's operators, relative to the reference's; 1 or more if all is left."""
+    """Work left to torch's operators as a share of the reference's; 1 or more if all is left."""
     whole_model: bool = False
     """Whether the reference is a model of transformers (`TorchWork.whole_model`)."""
     device_share: float | None = None
@@ -79,16 +79,16 @@ class Evidence:
     crashed: bool = False
     """Whether a process failed meanwhile; the caller then checks that the device still works."""
     ran: DeviceShare | None = None
-    """Time of the device in one watched call, by whose kernels it ran; None if it is not known."""
+    """GPU time of one watched call by owner of the kernels; None if it is not known."""
     own_names: OwnNames | None = None
-    """Names by which `ran` was shared out; None without it."""
+    """Names of the candidate's device functions, by which `ran` was divided; None without it."""
     profile: Profile | None = None
-    """Launch times of one call; None in languages whose times mean nothing here."""
+    """Launch times of one call; None if kernels are interpreted."""
     complaint: str = ""
     """Reason why the kernel does not count as custom; empty if it does."""
     findings: tuple[Finding, ...] = ()
     failure: Failure = Failure.NONE
-    """Failure behind the complaint, if another attempt could do without it."""
+    """Failure behind the complaint, if another attempt may avoid it."""
 
 
 def prepare(session: CandidateSession) -> None:
@@ -100,7 +100,7 @@ def prepare(session: CandidateSession) -> None:
     try:
         session.trace("off")
     except Rejected as end:
-        raise JudgeError(f"custom kernels cannot be watched here: {end}") from None
+        raise JudgeError(f"custom kernels cannot be watched in this process: {end}") from None
 
 
 def gather(rerun: Rerun) -> Evidence:
@@ -199,7 +199,7 @@ def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
 
 
 def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Evidence:
-    """Return evidence with what one more call shows of a GPU's time.
+    """Return evidence extended by one more call's GPU time by owner.
 
     The process ablates calls afterwards.
 
@@ -271,7 +271,7 @@ def _with_device_share(found: Evidence, share: DeviceShare, rules: Ruleset, name
 
 
 def runs_faster(evidence: Evidence, timed_ms: float) -> bool:
-    """Return True if a timed call is so much faster than the watched one that they may differ."""
+    """Return True if timed calls are so much faster than the watched one that they may differ."""
     return evidence.ran is not None and timed_ms < _FASTER * evidence.ran.total_ms
 
 
@@ -309,7 +309,7 @@ def in_timed_calls(
 
 
 def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
-    """Return evidence with one more call's launch times, for information."""
+    """Return evidence extended by the launch times of one more call, for information only."""
     timed = LANGUAGES[run.case.kernel.language].is_timed(str(run.session.device))
     if evidence.complaint or evidence.crashed or not timed:
         return evidence
@@ -397,7 +397,7 @@ def from_watched_call(
 def _with_small_share(
     found: Evidence, own: float, least: float, of_what: str, rules: Ruleset, name: str
 ) -> Evidence:
-    """Return evidence with a finding, or a refusal, if the custom kernel's share is small."""
+    """Return evidence with a finding or a refusal if the custom kernels' share is small."""
     if own >= rules.small_share:
         return found
     message = f"the {name} does {own:.1%} {of_what}, and PyTorch's own operators the rest"
@@ -421,7 +421,7 @@ def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, 
 
 
 def _claimed(seen: Any) -> TorchWork:
-    """Return the work that a candidate says torch's operators did."""
+    """Return the work of torch's operators that a candidate reports."""
     said = seen if isinstance(seen, dict) else {}
     moved = said.get("bytes")
     named = moved if isinstance(moved, dict) else {}

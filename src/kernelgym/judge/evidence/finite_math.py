@@ -61,7 +61,7 @@ def lost_nan(rerun: Rerun, probe: Callable[[], object] = lambda: None) -> Findin
 
 
 def _lost(run: LiveRun) -> int:
-    """Return how many elements are NaN in the reference's output and not in the kernel's."""
+    """Return the number of elements that are NaN in the reference's output alone."""
     reference, seeds = run.reference, run.case.seeds
     seed, forward_seed = seeds.derive("nan"), seeds.derive("nan-forward")
     try:

@@ -60,7 +60,7 @@ class _Refusal:
 
 
 class FrontEnd:
-    """Compiles launches in a process that runs no kernel; keeps the process for further kernels.
+    """Compiles launches in a process that runs no kernel code, kept for further kernels.
 
     Args:
         processes: Opens that process.
@@ -123,7 +123,7 @@ class FrontEnd:
         return CompileResult(len(record["launches"]), tuple(dict.fromkeys(complaints)))
 
     def _refusals(self, record: dict[str, Any], target: str, whole: bool = False) -> list[_Refusal]:
-        """Return the refusals, if a fresh process confirms that there are any."""
+        """Return Triton's refusals to compile, if a fresh process confirms that there are any."""
         while True:
             fresh = self._candidate is None or self._served >= _SERVES
             if fresh:
@@ -222,14 +222,14 @@ def with_texts(record: Any, source: str) -> dict[str, Any] | None:
 
 
 def _listed(value: Any, most: int) -> list[dict[str, Any]] | None:
-    """Return a list of at most `most` objects, otherwise None."""
+    """Return a report's list of at most `most` objects; None if it is malformed."""
     if not isinstance(value, list) or len(value) > most:
         return None
     return value if all(isinstance(each, dict) for each in value) else None
 
 
 def _functions(source: str) -> Iterator[tuple[tuple[int, str], str]]:
-    """Yield (first line, decorators included; name) and text of every function."""
+    """Yield (first line, name) and the text of every function in a module."""
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):

@@ -57,7 +57,7 @@ def can_be_watched(kernel: Kernel) -> bool:
 
 
 def _word(node: ast.AST) -> str:
-    """Return the name or text that a syntax node itself holds."""
+    """Return the name or text that a syntax node holds itself."""
     match node:
         case ast.Name(id=word) | ast.Attribute(attr=word) | ast.alias(name=word):
             return word
@@ -69,7 +69,7 @@ def _word(node: ast.AST) -> str:
 
 
 class InlineWatch:
-    """Evidence from the judged process, gathered between its judged calls.
+    """Evidence gathered from the judged process, between its judged calls.
 
     Once `begun`, any failure may come from a kernel that does not work with its launches taken
     out. The caller then judges the kernel again, unwatched.

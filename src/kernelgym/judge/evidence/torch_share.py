@@ -39,7 +39,7 @@ _CHEAP = re.compile(
     r"|nan_to_num|sum|amax|amin|max|min|any|all|prod|count_nonzero|product|index|index_\w+|gather"
     r"|scatter\w*|take|embedding|tril|triu|diagonal\w*|one_hot|argmax|argmin|nonzero|to_\w+)$"
 )
-"""Names of operators whose work is about the bytes that they move."""
+"""Names of operators of torch whose cost is about the bytes that they move."""
 _WITHOUT_PRODUCTS = re.compile(
     r"(im2col|col2im|unfold\w*|\w*pool\w*|_?upsample\w*|\w*pad\w*|pixel_\w+|channel_shuffle"
     r"|sort|argsort|topk|kthvalue|median|mode|unique\w*|searchsorted|bucketize|histc|bincount"
@@ -54,10 +54,11 @@ _WITHOUT_PRODUCTS = re.compile(
 """Names of further operators that sum no products of two tensors' elements."""
 
 _STARTING_WORK = "starting_kernel"
-"""Name under which the work of a starting kernel stands, which no operator has."""
+"""Name of an entry, which no operator has, for the work of a problem's starting kernel."""
 _LITTLE_WORK = JOINS | {"embedding"}
-"""Names of operators that count nothing in whole models. They join the keys and values of a cache,
-which a kernel may leave out, and look up rows of a table, all of which would count as read."""
+"""Names of operators that are not counted in whole models: they join the keys and values of a
+cache, which a kernel may leave out, or look up rows of a table, all of which would count as
+read."""
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 
@@ -124,7 +125,7 @@ class TorchWork:
         return cls(dict(done.bytes), done.products, done.elements, whole)
 
     def without(self, names: Collection[str]) -> TorchWork:
-        """Return this work without the bytes of some kinds of operators."""
+        """Return the work without the bytes of some kinds of operators."""
         left = {name: moved for name, moved in self.bytes.items() if name not in names}
         return dataclasses.replace(self, bytes=left)
 
@@ -209,7 +210,7 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
 
 
 def _tells_products(name: str) -> bool:
-    """Return True if an operator's products are counted, or if it computes none."""
+    """Return True if an operator's products are counted, or if it computes no products."""
     if is_untold(name):
         return False
     known = name in COPIES or name in JOINS or name in _WRITTEN_OUT

@@ -54,10 +54,10 @@ GIVEN = "given"
 FOR_RANKS = frozenset(("clustered",))
 """Kinds for problems that sort or select elements by rank, and for no others."""
 TIED = "lattice"
-"""The kind with many equal values."""
+"""Name of the kind with many equal values."""
 _POSITIVE = ":positive"
 SALTED = "salted"
-"""The kind that differs from the problem's own in few elements."""
+"""Name of the kind that differs from the problem's own inputs in few elements."""
 NONFINITE = ("salted:nonfinite", "salted:nan")
 """Variants with values that are not finite, strongest first."""
 _MILD = ":mild"
@@ -147,7 +147,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def _turn(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
-        """Replace values drawn around `centre`, in place.
+        """Turn values that a sampler drew around `centre` into values of this kind, in place.
 
         In place, since a copy of large values may not fit in memory.
         """
@@ -184,10 +184,10 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
                 for dim in range(-min(2, values.dim()), 0):
                     self._gather_extremes(values, dim, scale)
             case _:
-                raise ValueError(f"unknown kind of inputs {self._kind!r}")
+                raise ValueError(f"unknown kind of inputs: {self._kind!r}")
 
     def _tie_rows(self, values: torch.Tensor) -> None:
-        """Make one row all zeros, and another one the negative of its neighbour."""
+        """Make one row all zeros, and one the negative of its neighbour, for inputs with ties."""
         width = values.shape[-1] if values.dim() > 1 else 0
         rows = values.numel() // width if width else 0
         if rows < 2:
@@ -203,7 +203,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
             _put(values, chosen[2] * width + across, -copied)
 
     def _gather_extremes(self, values: torch.Tensor, dim: int, scale: Any) -> None:
-        """Move a run of neighbours up, and one elsewhere on the axis down."""
+        """Raise a run of neighbouring values and lower another, so that extremes are clustered."""
         length = values.shape[dim]
         run = min(_RUN, length // 4)
         if not run:
@@ -244,7 +244,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _places(count: int, values: torch.Tensor) -> torch.Tensor:
-    """Return `count` random element numbers that all differ: one per part."""
+    """Return `count` different random element numbers, one from each part of a tensor."""
     device, width = values.device, values.numel() // count
     places = torch.arange(count, device=device) * values.numel() // count
     places += torch.rand(count, device=device, dtype=torch.float64).mul_(width).long()
@@ -273,14 +273,14 @@ def _put(values: torch.Tensor, places: torch.Tensor, numbers: torch.Tensor) -> N
 
 
 def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
-    """Return random numbers from [-1, 1): one, or one per row."""
+    """Return random numbers from [-1, 1): one for all, or one for each row."""
     shape = (*like.shape[:-1], 1) if rows and like.dim() > 1 else (1,) * like.dim()
     drawn = torch.rand(shape, device=like.device, dtype=torch.float32)
     return drawn.mul_(2).sub_(1).to(like.dtype)
 
 
 def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
-    """Return a sampler's centre and reach; reach None for other functions."""
+    """Return the centre and the reach of a sampler's values; reach None for other functions."""
     if func in (torch.rand, torch.rand_like):
         return 0.5, 0.5
     if func in (torch.randn, torch.randn_like):

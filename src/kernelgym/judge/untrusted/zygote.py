@@ -37,7 +37,7 @@ from types import ModuleType
 from typing import Any
 
 _ARCH = 90
-"""Compute capability that Triton's tools are looked up for where there is no GPU."""
+"""Compute capability for which Triton's tools are looked up where there is no GPU."""
 
 
 def _untrusted(name: str) -> ModuleType:
@@ -60,7 +60,7 @@ def _untrusted(name: str) -> ModuleType:
 def _import_libraries(
     on_gpu: bool, half: ModuleType, compiles: bool
 ) -> Callable[[bool, bool], None]:
-    """Import candidates' libraries; return what makes the interpreter GPU-like.
+    """Import candidates' libraries; return functions that make the interpreter act like a GPU.
 
     Args:
         on_gpu: Whether the judge runs on a device.
@@ -153,7 +153,7 @@ def _tracing(launches: Any) -> Callable[[], Any]:
 
 
 def _recorder() -> Any:
-    """Return what records interpreted launches; None without an interpreter."""
+    """Return the recorder of interpreted launches; None without an interpreter."""
     if os.environ.get("TRITON_INTERPRET") != "1" or "triton" not in sys.modules:
         return None
     return _untrusted("triton/launch_record").Recorder()
@@ -322,7 +322,7 @@ class _Zygote:
             pass
 
     def _kill_strays(self) -> None:
-        """Kill processes that candidates left: the zygote, a subreaper, adopts orphans."""
+        """Kill processes that candidates left behind, which the zygote has adopted."""
         try:
             with open(f"/proc/self/task/{os.getpid()}/children") as file:
                 strays = {int(pid) for pid in file.read().split()} - set(self.children)
@@ -419,7 +419,7 @@ _HUB_VARIABLES = (
 
 
 def _private_environment(scratch: str) -> dict[str, str]:
-    """Return a candidate's whole environment.
+    """Return all environment variables of a candidate.
 
     Of the caller's variables it keeps the path, the language, the interpreter switch, the number
     of OpenMP threads, those of CUDA, and those by which pretrained models are read offline.

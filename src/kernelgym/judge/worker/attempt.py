@@ -48,7 +48,7 @@ _MOST_FOR_CONFIGS = 8  # calls beyond the planned ones
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """The device, the processes and the tools that a worker judges kernels with."""
+    """Device, processes and tools with which a worker judges kernels."""
 
     timing: bool
     """Whether correct kernels are timed, in languages that can be timed."""
@@ -65,10 +65,10 @@ class Equipment:
     front_end: FrontEnd
     """Check of interpreted launches by Triton's front end."""
     starting: StartingProcess
-    """Process of the starting kernel of a problem that has one."""
+    """Process that runs the starting kernel of a problem that has one."""
 
     def reference(self, problem: Problem, ruleset: Ruleset, seeds: Seeds) -> Reference:
-        """Return a problem's reference under some seeds, prepared."""
+        """Return a problem's reference, prepared under given seeds."""
         shares_device, answers = self.accelerator.shares_device, self.starting.answer
         reference = Reference(problem, ruleset, seeds, self.device, shares_device, answers)
         reference.prepare()
@@ -120,7 +120,7 @@ class Attempt:
 
     @property
     def was_watched(self) -> bool:
-        """Whether a judged call was watched."""
+        """Whether one of the judged calls was watched for evidence."""
         return self._watch is not None and self._watch.begun
 
     def outcomes(self) -> tuple[JudgeOutcome, ...]:
@@ -175,7 +175,7 @@ class Attempt:
         return self._equipment.reference(self._problem, self._ruleset, self._seeds)
 
     def _begin(self, sessions: Sequence[CandidateSession]) -> list[LiveRun]:
-        """Send the kernels to their processes, and prepare the reference meanwhile."""
+        """Send the kernels to their processes; prepare the reference in the meantime."""
         for case, session in zip(self._cases, sessions, strict=True):
             session.public = None if self._ruleset.secret_seed else self._equipment.public
             if self._may_watch:
@@ -268,7 +268,7 @@ class Attempt:
             session.rest()
 
     def _call(self, run: LiveRun, outcome: JudgeOutcome) -> None:
-        """Make the judged calls, until one fails that decides.
+        """Make the judged calls, until one fails in a way that decides the verdict.
 
         Only the first mismatch is explained. After a failure no call is watched: the kernel needs
         no evidence any more. A failure in or after a watched call ends the attempt, because the
@@ -302,7 +302,7 @@ class Attempt:
             calls.add(calls.planned - 1, run.session.call(run.reference, calls.planned - 1))
 
     def _check_launches(self, run: LiveRun, outcome: JudgeOutcome) -> None:
-        """Ask Triton's front end whether it would compile what was interpreted."""
+        """Check that Triton's front end would compile the launches that were interpreted."""
         kernel, target = run.case.kernel, self._ruleset.front_end
         if not target or not is_interpreted(kernel.language, self._equipment.device):
             return
@@ -313,7 +313,7 @@ class Attempt:
             outcome.refusal = RunEnd.of(end)
 
     def _unlike_a_gpu(self, kernel: Kernel, outcome: JudgeOutcome) -> tuple[Finding, ...]:
-        """Return findings on what a GPU may do otherwise with an interpreted kernel."""
+        """Return findings on behaviour of an interpreted kernel that may differ on a GPU."""
         found = []
         if not is_interpreted(kernel.language, self._equipment.device):
             return ()
@@ -350,7 +350,7 @@ class Attempt:
         return True
 
     def _rerun(self, run: LiveRun) -> Rerun:
-        """Return the means to run a kernel again, in a second process."""
+        """Return a function that runs a kernel again, in a second process."""
         run.session.buffers.vacate()  # memory is budgeted for one process's inputs and outputs
         kernel = run.case.kernel
         # A stateful reference changes from call to call, and timing still needs this one as it is
@@ -381,7 +381,7 @@ class Attempt:
             return bool(torch.cuda.mem_get_info(self._accelerator.device)[0] >= needed)
 
     def _clear(self, sessions: Sequence[CandidateSession]) -> None:
-        """Free the kernels' and their comparisons' memory before another kernel needs it."""
+        """Free the memory of kernels and comparisons before another kernel needs it."""
         ended = all(session.ended for session in sessions)
         if ended and not self._accelerator.is_untidy():
             return  # freed after timing: another wait for the device lock would take long

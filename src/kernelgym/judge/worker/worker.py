@@ -44,7 +44,7 @@ from kernelgym.types import Build, Kernel, Problem, Status, Verdict
 
 _Answer = TypeVar("_Answer")
 _COMPLAINT = re.compile(r"^(?:advice:.*|.*\b(?:error|fatal)\s*:.*(?:\n[ \t]+\S.*)?)", re.MULTILINE)
-"""A compiler's complaint with the source line below it, or advice on it."""
+"""Pattern of a compiler's complaint with the source line below it, or advice on it."""
 _MOST_COMPILED_CALLS = 9  # as many configs of an autotuned kernel are compiled
 
 
@@ -353,7 +353,7 @@ class Worker:
             done.append(retry)
 
     def _holds(self, when: RetryCondition, was_watched: bool, moment: float) -> bool:
-        """Return True if a condition for another attempt holds."""
+        """Return True if a row's condition for another attempt holds."""
         match when:
             case RetryCondition.WATCHED:
                 return was_watched
@@ -426,7 +426,7 @@ class Worker:
         return self._accelerator.is_untidy() or not self._processes.are_settled()
 
     def _settle(self, ahead: bool = False) -> None:
-        """Wait until processes on standby have their contexts.
+        """Wait until the processes on standby have made their device contexts.
 
         Otherwise a context might be made while another kernel is timed.
 
@@ -490,7 +490,7 @@ class Worker:
 
 
 def _decide(outcomes: Sequence[JudgeOutcome]) -> bool:
-    """Return True if a round's outcomes say which kernel is faster, or that one has lost."""
+    """Return True if the outcomes of a round decide which kernel is faster."""
     ends = [outcome.end for outcome in outcomes if outcome.end is not None]
     if any(end.status not in (Status.WRONG, Status.REJECTED) for end in ends):
         return False

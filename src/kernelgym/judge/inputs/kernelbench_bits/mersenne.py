@@ -35,16 +35,16 @@ Words = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GeneratorPlace:
-    """A place in the stream."""
+    """Place in a Mersenne Twister's stream: its 624 words, and how many it has given out."""
 
     words: Words
     """624 consecutive words. Of the first one, only the top bit affects the words that follow."""
     given: int
-    """Number of the words that have been given out, from 1 to 624."""
+    """Number of these words that the generator has given out, from 1 to 624."""
 
     @classmethod
     def of(cls, state: bytes) -> GeneratorPlace:
-        """Return the place in a generator's state, from `torch.Generator.get_state`.
+        """Return the place in a generator's state from `torch.Generator.get_state`.
 
         Raises:
             ValueError: If the state has another layout.
@@ -63,7 +63,7 @@ class GeneratorPlace:
         return cls(words.astype(np.uint32), given)
 
     def within(self, state: bytes) -> bytes:
-        """Return a generator's state with its place replaced by this one."""
+        """Return a generator's state, moved to this place in its stream."""
         return b"".join(
             (
                 state[:_LEFT],
@@ -76,7 +76,7 @@ class GeneratorPlace:
         )
 
     def after(self, count: int) -> tuple[int, int]:
-        """Return where a generator is after giving out `count` more words.
+        """Return the place of a generator after it has given out `count` more words.
 
         Returns:
             How far its 624 words lie behind these ones in the stream, and how many of them it has
@@ -89,7 +89,7 @@ class GeneratorPlace:
 
 @functools.lru_cache(maxsize=64)
 def bit_chunks(power: int) -> NDArray[np.uint32]:
-    """Return a jump's polynomial as `CHUNKS` x `CHUNK_WORDS` words.
+    """Return the polynomial of a jump by ``2**power`` words, as `CHUNKS` x `CHUNK_WORDS` words.
 
     The jump goes ``2**power`` places further.
     """
@@ -107,7 +107,7 @@ def _exponents(power: int) -> NDArray[np.intp]:
 
 @functools.lru_cache(maxsize=64)
 def _power_of_t(power: int) -> int:
-    """Return ``t^(2**power)`` modulo the characteristic polynomial; bit i is t^i's coefficient."""
+    """Return ``t^(2**power)`` modulo the characteristic polynomial, as bits."""
     if not power:
         return 2
     # The square of a polynomial over bits has a zero between every two coefficients.

@@ -26,7 +26,7 @@ from kernelgym.judge.inputs.kernelbench_bits.mersenne import (
 )
 
 SEGMENT_POWER = 20
-"""Logarithm of a segment's length."""
+"""Logarithm to base 2 of a segment's length in words."""
 
 _JUMP_THREADS = 640
 _DRAW_THREADS = 224
@@ -48,7 +48,7 @@ DRAW_SOURCE = Path(__file__).with_name("mersenne_draw.cu").read_text("utf-8")
 
 
 def read_place(generator: torch.Generator) -> GeneratorPlace:
-    """Return a CPU generator's place; ValueError if its state has another layout."""
+    """Return a CPU generator's place in its stream."""
     return GeneratorPlace.of(bytes(generator.get_state().numpy()))
 
 
@@ -92,7 +92,7 @@ def draw_uniform(
 def _begin(
     count: int, place: GeneratorPlace, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the words at segments' starts, and the drawing kernel's plan."""
+    """Return the words at which segments begin, and the drawing kernel's launch plan."""
     segment = 1 << SEGMENT_POWER
     segments = -(-count // segment)
     behind, _ = place.after(count)

@@ -81,7 +81,7 @@ class Recorder:
                     )
 
     def _note(self, kernel: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Record a launch if none like it is known; return the key of its kind."""
+        """Record a launch if none like it is known; return the key of its kind of launch."""
         # The interpreter adds its own globals to the kernel's when it first runs one: names that a
         # kernel lacks on a GPU.
         names = kernel.fn.__globals__
@@ -116,7 +116,7 @@ class Recorder:
 
 
 def _spaces() -> list[Any]:
-    """Return the modules and classes that interpret a kernel's text."""
+    """Return the modules and classes whose names an interpreted kernel may use."""
     from triton import language
     from triton.language import core, math, semantic, standard
     from triton.runtime import interpreter
@@ -129,7 +129,7 @@ def _spaces() -> list[Any]:
 
 
 def _is_tritons(value: Any, folders: tuple[str, ...]) -> bool:
-    """Return True if a value's code is Python's, Triton's or ours.
+    """Return True if the code of a value is Python's, Triton's or the judge's.
 
     The interpreter does not always take back what it has put in the place of the language's.
     """
@@ -142,7 +142,7 @@ def _is_tritons(value: Any, folders: tuple[str, ...]) -> bool:
 
 
 def _bounded(grid: Any) -> Any:
-    """Return a grid that raises where a GPU's launch would."""
+    """Return a grid function that raises an error where a launch on a GPU would."""
 
     def checked(meta: Any) -> Any:
         sizes = grid(meta) if callable(grid) else grid
@@ -166,7 +166,7 @@ def _binder(kernel: Any) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """Return a hashable key that differs between distinct launches."""
+    """Return a hashable key of a launch; launches that compile differently have different keys."""
     if isinstance(value, tuple | list):
         return tuple(_key(each) for each in value)
     if isinstance(value, int | float | str | bool | None):
@@ -175,7 +175,7 @@ def _key(value: Any) -> Any:
 
 
 class _Writer:
-    """Writes kernels and values as plain data; each function once."""
+    """Writes kernels and their values as plain data for a record, each function once."""
 
     def __init__(self, source_file: str, names: dict[int, frozenset[str]], injected: Any) -> None:
         self.functions: list[dict[str, Any]] = []
@@ -239,7 +239,7 @@ class _Writer:
         }
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """Return a value as plain data; the type's name for other objects."""
+        """Return a value as plain data; for an unknown object, the name of its type."""
         from triton import language
         from triton.runtime.interpreter import InterpretedFunction
         from triton.runtime.jit import JITCallable

@@ -55,7 +55,7 @@ def install() -> None:
 
 
 def with_semantic(function: _Function, semantic: Any) -> _Function:
-    """Return a builtin of Triton's that can be called without a compiler."""
+    """Return a function of Triton's language that can be called without a compiler."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ def with_semantic(function: _Function, semantic: Any) -> _Function:
 
 
 def compute(symbol: str, args: list[Any], result: Any) -> Any:
-    """Return what a libdevice function gives.
+    """Return the result of a libdevice function, computed by NumPy.
 
     Args:
         symbol: Such as ``__nv_erff``.
@@ -108,7 +108,11 @@ def _rounded(base: str, mode: str, args: list[Any], result: Any) -> Any:
     if mode == "rn":
         return nearest
     if result == np.float64:
-        raise NotImplementedError(f"libdevice's {base}_{mode} is not known to the interpreter")
+        raise NotImplementedError(
+            f"libdevice's {base}_{mode} is not known to the interpreter on "
+            "a CPU; write it with functions of triton.language, or judge "
+            "the kernel on a GPU"
+        )
     up = mode == "ru"
     back = nearest.astype(np.float64)
     if mode == "rz":
@@ -124,7 +128,7 @@ def _as(found: Any, kind: Any) -> Any:
 
 
 def _each(function: _Function, otherwise: float = math.nan) -> _Function:
-    """Apply a function to each number; `otherwise` where it is undefined."""
+    """Apply a function to each number of an array; `otherwise` where it is undefined."""
 
     def guarded(value: float) -> float:
         try:
@@ -136,7 +140,7 @@ def _each(function: _Function, otherwise: float = math.nan) -> _Function:
 
 
 def _away(x: Any) -> Any:
-    """Round halves away from zero, where NumPy rounds them to even."""
+    """Round numbers to the nearest whole ones, halves away from zero, unlike NumPy."""
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
@@ -155,7 +159,7 @@ def _erfinv(x: float) -> float:
 
 
 def _bits(count: _Function) -> _Function:
-    """Apply a function to the bits of each integer, given as text."""
+    """Apply a function to each integer of an array, given as a text of its bits."""
 
     def of(x: Any) -> Any:
         width = 8 * x.dtype.itemsize

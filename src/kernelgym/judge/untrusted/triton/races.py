@@ -34,7 +34,7 @@ class DataRaceError(RuntimeError):
 
 
 class _Launch:
-    """State of one launch.
+    """State of one interpreted launch, in the search for data races.
 
     Args:
         function: Name and line of its function.
@@ -54,7 +54,7 @@ class _Launch:
         self._late: dict[int, Any] = {}  # like `stored`, of stores that no atomic followed
 
     def note_atomic(self, program: int) -> None:
-        """Note an atomic operation: what the program stored before it is published."""
+        """Record an atomic operation: stores that the program made before it are published."""
         if self.ordered != program:
             for start, places in self._fresh:
                 owners = self.stored[start][0]
@@ -64,12 +64,12 @@ class _Launch:
         self.atomic.add(program)
 
     def note_store(self, program: int, start: int, places: Any) -> None:
-        """Note a store of a program that has carried out an atomic operation."""
+        """Record a store of a program that has carried out an atomic operation."""
         if self.ordered == program:
             self._fresh.append((start, places))
 
     def unordered(self, program: int, start: int, places: Any, owners: Any) -> Any:
-        """Return which places no atomic operations order between their owner and a program."""
+        """Return which places no atomic operation orders between last writer and program."""
         if self.ordered != program:
             return owners >= 0
         late = self._late.get(start)
@@ -78,7 +78,7 @@ class _Launch:
 
 
 class Races:
-    """Keeps which program stored what; without effect until switched on."""
+    """Finds data races by the program that last stored to each place; off until switched on."""
 
     def __init__(self) -> None:
         self.on = False
@@ -91,7 +91,7 @@ class Races:
         """Whether a function carried out an atomic operation, by its name and line."""
 
     def shuffle(self, builder: Any) -> None:
-        """Have launches run their programs in an order of this object's choice.
+        """Make launches run their programs in an order that this object draws.
 
         Args:
             builder: The class of the interpreter's builder.
@@ -114,7 +114,7 @@ class Races:
         builder.set_grid_dim, builder.set_grid_idx = set_grid_dim, set_grid_idx
 
     def begin(self, function: Any) -> _Launch:
-        """Begin a launch; return the state of the interrupted one."""
+        """Begin a launch; return the state of the launch that it interrupts."""
         self.before_launch()
         code, before = getattr(function, "__code__", None), self._launch
         line = 0 if code is None else code.co_firstlineno
@@ -123,7 +123,7 @@ class Races:
         return before
 
     def end(self, before: _Launch) -> None:
-        """Go on with the launch that was interrupted."""
+        """Continue the launch that was interrupted by a nested one."""
         known = self._atomic.get(self._launch.function, False)
         self._atomic[self._launch.function] = known or self._launch.ordered >= 0
         self._launch = before
@@ -132,7 +132,7 @@ class Races:
         self, kind: str, builder: Any, addresses: Any, span: tuple[int, int, str], size: int,
         values: Any = None,
     ) -> None:  # fmt: skip
-        """Note one access of a program; `values` are those of a store.
+        """Record one access of a program and check it for a race; `values` are those of a store.
 
         Args:
             kind: ``load``, ``store`` or ``atomic``.
@@ -206,7 +206,7 @@ class Races:
 
 
 def _drawn(count: int, launches: int) -> list[int]:
-    """Return an order of programs, the same whenever a verdict is repeated."""
+    """Return a random order in which programs run, the same whenever a verdict is repeated."""
     import torch
 
     order = list(range(count))

@@ -24,7 +24,7 @@ class StreamOrderError(RuntimeError):
 
 
 class StreamOrder:
-    """Counts pieces of work on each stream, and those of others that each stream waits for."""
+    """Keeps, for each stream, the work that it waits for, to find work that runs too early."""
 
     def __init__(self) -> None:
         self.current = 0
@@ -40,24 +40,24 @@ class StreamOrder:
         return len(self._done) - 1
 
     def marks(self, stream: int) -> dict[int, int]:
-        """Return the work that is done once a stream's present work is."""
+        """Return the work that is done once all present work of a stream is done."""
         return {**self._awaited[stream], stream: self._done[stream]}
 
     def wait(self, stream: int, marks: Mapping[int, int]) -> None:
-        """Have a stream's further work wait for other work."""
+        """Make later work of a stream wait for other work."""
         _merge(self._awaited[stream], marks)
 
     def finish(self, marks: Mapping[int, int] | None = None) -> None:
-        """Have the host wait for work: all further work does. Without marks, for all work."""
+        """Make the host, and so all later work, wait for work; without marks, for all work."""
         _merge(self._finished, dict(enumerate(self._done)) if marks is None else marks)
 
     def begin_call(self) -> None:
-        """Count the work that comes before a call."""
+        """Mark the beginning of a call: work so far comes before it."""
         self._done[self.current] += 1
         self._begun = self.current, self._done[self.current]
 
     def launch(self) -> None:
-        """Count a launch on the current stream.
+        """Record a launch on the current stream.
 
         Raises:
             StreamOrderError: If it does not wait for the work before the call.
@@ -71,7 +71,7 @@ class StreamOrder:
         self._done[self.current] += 1
 
     def end_call(self) -> None:
-        """Check that the current stream waits for the launches of the call.
+        """Check that the current stream waits for all launches of the call.
 
         Raises:
             StreamOrderError: If it does not.
@@ -95,4 +95,4 @@ def _merge(into: dict[int, int], marks: Mapping[int, int]) -> None:
 
 
 ORDER = StreamOrder()
-"""Order of this process's streams."""
+"""The process's only `StreamOrder`."""

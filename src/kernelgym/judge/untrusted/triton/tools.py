@@ -34,7 +34,7 @@ def replace_tools(request: Request) -> None:
         with open(src) as file:
             reply = request({"program": "launcher", "source": file.read()})
         if "module" not in reply:
-            raise RuntimeError(f"a launcher was not built: {reply.get('failed')}")
+            raise RuntimeError(f"Triton's launcher was not built: {reply.get('failed')}")
         path = os.path.join(srcdir, f"{name}.so")
         _save(reply["fds"][0], path)
         return path

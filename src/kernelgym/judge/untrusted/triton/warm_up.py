@@ -81,7 +81,7 @@ class _Model(torch.nn.Module):  # type: ignore[misc]
         return flat.view(rows, columns)
 
     def more(self, flat: Any, y: Any) -> None:
-        """Launch kernels with less common operations."""
+        """Launch kernels with less common operations than those of `forward`."""
         rows, columns = flat.shape
         _rows[(rows,)](flat, y, rows, columns, columns, BLOCK=triton.next_power_of_2(columns))
         _tiles[(triton.cdiv(rows, 4), 1)](y, flat, rows, columns, M=4, N=16)

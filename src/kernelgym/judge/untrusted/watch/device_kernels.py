@@ -28,7 +28,7 @@ _synchronize = torch.cuda.synchronize  # taken here, before a kernel could repla
 
 
 class DeviceKernels:
-    """Profiles calls; keeps what the last one ran on the device.
+    """Lists the device kernels that ran in the last watched call.
 
     Args:
         counter: Counts the operators of torch, a `Counter` of `operator_work.py`.
@@ -68,7 +68,7 @@ class DeviceKernels:
         return {} if record is None else _listed(record.kernels, {})
 
     def launch(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch."""
+        """Make a launch, which the profiler records."""
         return launch(*args, **kwargs)
 
     def report(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def _listed(events: Iterable[Any], operators: dict[int, str]) -> dict[str, Any]:
 
 
 def at_the_same_time(spans: list[list[tuple[int, int]]]) -> dict[tuple[int, ...], float]:
-    """Return the milliseconds in which certain kernels ran and no others, by their places.
+    """Return the milliseconds in which exactly certain kernels ran side by side, by their indices.
 
     Args:
         spans: Starts and ends of each kernel's launches, in nanoseconds.

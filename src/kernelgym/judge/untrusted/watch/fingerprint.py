@@ -27,14 +27,14 @@ _ROWS_AT_ONCE = 32  # 128 MB of words, twice as much for their products
 
 class _Depth(threading.local):
     within = 0
-    """Number of `_unwatched` blocks that this thread is in."""
+    """Number of `_unwatched` blocks that this thread is inside of."""
 
 
 _depth = _Depth()
 
 
 def fingerprint(tensor: torch.Tensor) -> Any:
-    """Return a value that tensors with the same bytes share.
+    """Return a fingerprint of a tensor: equal bytes give equal values.
 
     Tensors with different bytes, or the same bytes in another order, nearly always differ in it.
     """
@@ -65,7 +65,7 @@ def _has_memory(tensor: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def _unwatched() -> Iterator[None]:
-    """Hide operators from dispatch modes, which take longer than many operators, and records."""
+    """Hide the block's operators from dispatch modes and from records."""
     _depth.within += 1
     _record(False)
     try:
@@ -77,7 +77,7 @@ def _unwatched() -> Iterator[None]:
 
 
 def _sums(words: torch.Tensor) -> tuple[Any, Any]:
-    """Return two sums modulo 2^64 of the words, weighted by odd numbers.
+    """Return two checksums modulo 2^64 of a tensor's words, as sums weighted by odd numbers.
 
     The random weights depend on a word's row and its place in that row. Words have at most 32 bits.
     Even weights would lose the highest bits of a sum, such as the signs of all elements.

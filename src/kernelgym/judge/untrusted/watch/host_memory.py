@@ -39,7 +39,7 @@ _COMPRESSED = {
 
 
 class HostMemory:
-    """Keeps fingerprints of memory during one call.
+    """Keeps fingerprints of host memory during one call.
 
     It holds no reference to the memory, so that memory can be freed during the call. No method
     raises: if memory cannot be read, nothing more is checked in this call.
@@ -58,26 +58,26 @@ class HostMemory:
         self._open, self._thread, self._left = False, 0, 0
 
     def begin(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Start a call: record the values of tensors that exist before it."""
+        """Begin a call: record the values of tensors that exist before it."""
         self._prints, self._open = {}, True
         self._thread, self._left = threading.get_ident(), _LOOKED_AT_BYTES
         self.wrote(tensors)
 
     def end(self) -> None:
-        """Forget everything and check nothing until the next call."""
+        """Forget all records, and check nothing until the next call."""
         self._prints, self._open = {}, False
 
     def meet(self) -> None:
-        """End in any thread but the call's: writes may be half done."""
+        """Stop checking if another thread than the call's works: it may be amid a write."""
         if threading.get_ident() != self._thread:
             self.end()
 
     def wrote(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Record tensors that torch or a custom kernel has just written."""
+        """Record the values of tensors that torch or a custom kernel has just written."""
         self._guarded(self._write_down, tensors)
 
     def reads(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Check tensors about to be read or returned; report each change once."""
+        """Check tensors about to be read or returned; report each unexpected change once."""
         self._guarded(self._look_at, tensors)
 
     def overwrites(self, tensor: torch.Tensor) -> None:

@@ -64,7 +64,7 @@ _LIBRARY = re.compile(
 
 
 class HostTransfers:
-    """Counts one process's transfers between torch and the rest of Python.
+    """Counts one process's transfers of values between torch and the rest of Python.
 
     Make it, and call `begin`, before any kernel code is loaded.
 
@@ -105,11 +105,11 @@ class HostTransfers:
         sys.addaudithook(self._audit)
 
     def begin(self) -> None:
-        """Start to count, and to note what makes all memory readable."""
+        """Begin to count transfers, and to note steps that make all memory readable."""
         self._begun = True
 
     def rest(self) -> None:
-        """Stop and forget everything done before a kernel is loaded."""
+        """Stop counting, and forget everything that happened before a kernel is loaded."""
         self._begun = False
         self._shared: dict[int, torch.Tensor] = {}
         self._too_many = False
@@ -119,7 +119,7 @@ class HostTransfers:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Forget the transfers counted so far."""
         self.bytes = 0
         self.ways: set[str] = set()
 
@@ -130,17 +130,17 @@ class HostTransfers:
             self.ways.add(way)
 
     def lifted(self, size: int) -> None:
-        """Count the bytes of a tensor made from Python's values."""
+        """Count the bytes of a tensor that was made from Python's values."""
         if not self._nested:
             self.add(size, "tensors of Python's values")
 
     def written(self, size: int) -> None:
-        """Count bytes written by neither torch nor a custom kernel."""
+        """Count bytes that neither torch nor a custom kernel wrote."""
         self.bytes += size
         self.ways.add("memory written behind PyTorch")
 
     def prints(self) -> dict[int, Any]:
-        """Return fingerprints of the memory shared with the rest of Python."""
+        """Return fingerprints of the memory that tensors share with the rest of Python."""
         return {key: self._fingerprint(tensor) for key, tensor in self._shared.items()}
 
     def compare(self, before: dict[int, Any] | None, given: list[torch.Tensor]) -> None:
@@ -169,7 +169,7 @@ class HostTransfers:
                 self.ways.add("memory shared with NumPy")
 
     def _share(self, name: str, tensor: Any) -> None:
-        """Remember memory shared outside of calls: a call may use it later."""
+        """Remember memory that was shared with Python outside of calls: a call may use it later."""
         if not self._begun or self._counts() or name not in _SHARING:
             return
         if not isinstance(tensor, torch.Tensor):
@@ -236,7 +236,7 @@ class HostTransfers:
 
 
 def _asker() -> str:
-    """Return the path of the file whose code uses ctypes."""
+    """Return the path of the file whose code calls ctypes."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_code.co_filename == ctypes.__file__:
         frame = frame.f_back

@@ -25,7 +25,7 @@ _NAMED = 16
 
 
 class LaunchTimes:
-    """Times calls; keeps the times of the last one."""
+    """Times the custom launches of calls; keeps those of the last call."""
 
     def __init__(self) -> None:
         self._launch_times: list[tuple[str, Any, Any]] = []
@@ -89,7 +89,7 @@ def _between_ms(begun: Any, ended: Any) -> float:
 
 
 def _name_of(launch: Any) -> str:
-    """Return the name of the kernel, operator or extension function launched."""
+    """Return the name of the kernel, operator or extension function that was launched."""
     for bound in (*getattr(launch, "args", ())[:1], launch):
         name = getattr(getattr(bound, "fn", bound), "__name__", "")
         if isinstance(name, str) and name:

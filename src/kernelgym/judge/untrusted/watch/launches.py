@@ -61,7 +61,7 @@ class Launches:
         return self.watcher is not None and bool(self.watcher.is_skipping())
 
     def of_a_library(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Make a launch of a Triton kernel of an installed package: it is no custom launch."""
+        """Make a launch of an installed package's Triton kernel, which is not counted."""
         if self.watcher is not None:
             return self.watcher.launch_of_a_library(launch, args, kwargs)
         return launch(*args, **kwargs)
@@ -112,7 +112,7 @@ class Launches:
 
 
 class _Named:
-    """Makes a launch of a kernel by name."""
+    """Makes a launch of a kernel whose name is known."""
 
     def __init__(self, launch: Callable[..., Any], name: str | None) -> None:
         self._launch, self.compiled_name = launch, name
@@ -199,7 +199,7 @@ def _count_cuda(launches: Launches) -> None:
 
 
 def _name_of_function(function: Any) -> str | None:
-    """Return the name that the driver knows a kernel by; None if it does not tell."""
+    """Return the name by which the driver knows a kernel; None if the driver does not tell."""
     name = ctypes.c_char_p()
     try:
         status = ctypes.CDLL("libcuda.so.1").cuFuncGetName(ctypes.byref(name), function)

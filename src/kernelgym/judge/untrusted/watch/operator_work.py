@@ -75,17 +75,17 @@ _redispatch: Any = torch._C._DispatchOperatorHandle.redispatch_boxed
 
 
 def remember_implementations() -> None:
-    """Note how each operator of torch is implemented, before any kernel is loaded."""
+    """Record how each operator of torch is implemented, before any kernel is loaded."""
     _implementations.update((name, _implementation(name)) for name in _OF_TORCH)
 
 
 def _is_torchs(name: str) -> bool:
-    """Return True if an operator was registered before any kernel, or is TorchScript's alone."""
+    """Return True if an operator is torch's: registered before any kernel, or TorchScript's own."""
     return name in _OF_TORCH or not torch._C._dispatch_has_kernel(name)
 
 
 def computes_alone(name: str) -> bool:
-    """Return True if an operator of torch, named without overload, may do work itself.
+    """Return True if an operator of torch may do work itself, and is not composed of others.
 
     Those that torch composes of others do none.
     """
@@ -95,7 +95,7 @@ def computes_alone(name: str) -> bool:
 
 
 def _implementation(name: str) -> int:
-    """Return a hash of what the dispatcher says of an operator.
+    """Return a hash of the dispatcher's description of how an operator is implemented.
 
     Left out is how shapes are inferred: modules of torch that are imported late register that.
     """
@@ -104,7 +104,7 @@ def _implementation(name: str) -> int:
 
 
 def _dispatches(kind: type) -> bool:
-    """Return True if tensors of a class handle operators themselves.
+    """Return True if tensors of a class handle operators by themselves.
 
     Those that only stand for others (`FakeTensor`) compute nothing, and need a mode of their own.
     """
@@ -114,7 +114,7 @@ def _dispatches(kind: type) -> bool:
 
 @dataclass(slots=True)
 class OperatorCounts:
-    """Work that torch operators did."""
+    """Work that torch's operators did in a call."""
 
     bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Bytes read and written, by kind of operator."""
@@ -206,7 +206,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
     @contextmanager
     def reentered(self) -> Iterator[None]:
-        """Count operators within an operator that is implemented in Python."""
+        """Count operators that run inside an operator implemented in Python."""
         if not self._handling:
             yield
             return
@@ -219,7 +219,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self._handling, self._within_own = True, within
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Forget the work counted so far."""
         self.work = OperatorCounts()
         """Work that all operators did."""
         self.captured = OperatorCounts()
@@ -288,7 +288,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         return self._unchanged[name]
 
     def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run a kernel's own operator; count torch's inside it."""
+        """Run an operator that a kernel registered; count torch's operators inside it."""
         given = next(tensors_in((args, kwargs)), None)
         device = "cpu" if given is None else _device_of(given).type
         key = torch._C._parse_dispatch_key(torch._C._dispatch_key_for_device(device))
@@ -301,7 +301,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             self._within_own = within
 
     def after(self, func: Any, result: Any) -> None:
-        """Do nothing; subclasses may handle each operator and its result."""
+        """Do nothing; a subclass may handle each operator and its result here."""
 
     def _count(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         self.work.add(raw, args, kwargs, result)
@@ -310,7 +310,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         self._tell(raw.removesuffix("_"), args, kwargs, result)
 
     def _tell(self, name: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
-        """Tell of values that move between torch and the rest of Python."""
+        """Report values that an operator moves between torch and the rest of Python."""
         if name in _LIFTS and self.on_lift is not None:
             self.on_lift(_bytes(args[0]))
         if self.on_item is None:
@@ -324,7 +324,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _lies_in(given: Any, result: Any) -> bool:
-    """Return True if all tensors of a result lie in memory of tensors that were given."""
+    """Return True if all tensors of a result lie in memory of the arguments."""
     try:
         held = {tensor.untyped_storage()._cdata for tensor in tensors_in(given)}
         return all(made.untyped_storage()._cdata in held for made in tensors_in(result))
@@ -387,7 +387,7 @@ _PRODUCTS |= dict.fromkeys(
 
 
 def is_untold(name: str) -> bool:
-    """Return True if the operator's work cannot be counted.
+    """Return True if the work of an operator cannot be counted.
 
     It computes a whole layer, or uses weights that no tensor argument shows.
     """

@@ -35,22 +35,22 @@ _configuration: Any = torch.autograd.ProfilerConfig
 _extra: Any = getattr(getattr(torch._C, "_profiler", None), "_ExperimentalConfig", None)
 
 _OF_TORCH = frozenset(name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names())
-"""Operators that were registered before any kernel was loaded, without their overloads' names."""
+"""Names, without overloads, of the operators that were registered before any kernel was loaded."""
 
 Span = tuple[int, int, int, int, str]
-"""Thread, start and end in nanoseconds, number and name of something that ran on the host."""
+"""Event on the host: thread, start and end in nanoseconds, correlation number, and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """What ran in a call."""
+    """Events that the profiler recorded in a call."""
 
     named: list[Span]
-    """Operators of all threads, and annotations that look like them."""
+    """Events of operators in all threads, and annotations that look like operators."""
     calls: list[Span]
-    """Everything else that ran on the host, such as calls of CUDA's runtime."""
+    """Events of everything else that ran on the host, such as calls of CUDA's runtime."""
     kernels: list[Any]
-    """The profiler's events of the device."""
+    """Events of device kernels."""
 
     def launched_in(self, counted: Mapping[str, int]) -> dict[int, str]:
         """Return the counted operator that launched each kernel, by the kernel's number.
@@ -80,18 +80,18 @@ class CallRecord:
 
 
 class CallRecorder:
-    """Records one call at a time, from `begin` to `end`."""
+    """Records the operators and device kernels of one call at a time, from `begin` to `end`."""
 
     def __init__(self) -> None:
         self.running = False
         """Whether a record was begun and not ended."""
 
     def begin(self, device: bool = False) -> None:
-        """Start to record, with the kernels of a GPU if `device` is True."""
+        """Start to record operators; if `device` is True, also the kernels of a GPU."""
         self.running = _begun(device) or (_stopped() and _begun(device))
 
     def end(self) -> CallRecord | None:
-        """Stop recording; return what ran, or None if it could not be recorded."""
+        """Stop recording; return the recorded events, or None if recording failed."""
         if not self.running:
             return None
         self.running = False
@@ -119,7 +119,7 @@ class CallRecorder:
 
 @dataclass(slots=True)
 class _Open:
-    """An operator that still runs at some time."""
+    """Operator that is still running at a moment of the record."""
 
     thread: int
     end: int
@@ -132,7 +132,7 @@ class _Open:
 
 
 def counted_around(named: Iterable[Span], counted: Mapping[str, int]) -> dict[int, str]:
-    """Return operators that were counted, or ran in one, by number.
+    """Return the operators that were counted, or ran inside one that was, by number.
 
     Args:
         named: What ran.
@@ -144,7 +144,7 @@ def counted_around(named: Iterable[Span], counted: Mapping[str, int]) -> dict[in
 def uncounted(
     named: Iterable[Span], counted: Mapping[str, int], handed_over: Mapping[str, int] | None = None
 ) -> set[str]:
-    """Return the names of what ran neither in a counted operator nor around one.
+    """Return the names of operators that ran neither inside a counted operator nor around one.
 
     Args:
         named: What ran.
@@ -206,7 +206,7 @@ def watch_ways_past(note: Callable[[str], None]) -> None:
 def _swept(
     named: Iterable[Span], counted: Mapping[str, int]
 ) -> tuple[dict[int, str], set[str], Counter[str]]:
-    """Return operators in counted ones by number, names of lone ones, and calls outside by name."""
+    """Return operators inside counted ones, lone operators, and calls outside, as three tables."""
     outermost: dict[int, tuple[str, str]] = {}
     runs: Counter[str] = Counter()
     lone: set[str] = set()

@@ -191,7 +191,7 @@ class Tracer:
             self._quietly(lambda: self._host_transfers.compare(before, given))
 
     def _end_record(self) -> None:
-        """Note the operators of torch that ran in a recorded call and were not counted."""
+        """Record which operators of torch ran in a recorded call without being counted."""
         if self._mode != "record" or not self._recorder.running:
             return
         record = self._quietly(self._recorder.end)
@@ -203,23 +203,23 @@ class Tracer:
         self._uncounted |= {name for name in lone if self._of_torch(name)}
 
     def inside(self) -> bool:
-        """Return True during a watched call."""
+        """Return True while a watched call runs."""
         return self._inside
 
     def is_skipping(self) -> bool:
-        """Return True if launches are left out now."""
+        """Return True if launches are skipped at this moment."""
         return self._inside and self._mode == "ablate"
 
     def unseen_replay(self) -> None:
-        """Note that a CUDA graph was replayed that no watched call captured."""
+        """Record that a CUDA graph was replayed whose capture no watched call saw."""
         self._hidden = self._hidden or self._counts()
 
     def _counts(self) -> bool:
-        """Return True if the kernel runs now, in a recorded call."""
+        """Return True if a kernel is running in a recorded call at this moment."""
         return self._inside and self._mode == "record" and not self._counter.paused
 
     def boundary(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call an extension's function: count it, or poison its results."""
+        """Call an extension's function and count it; when ablating, overwrite its results."""
         self._handed.update(_foreign((args, kwargs)))
         if not self._inside:
             return function(*args, **kwargs)
@@ -251,7 +251,7 @@ class Tracer:
         return made
 
     def launch_of_a_library(self, launch: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Launch a Triton kernel of an installed package, as an operator whose cost is unknown."""
+        """Launch an installed package's Triton kernel, counted as an operator of unknown cost."""
         if self._counts():
             self._quietly(lambda: self._counter.work.add("triton_kernel", args, kwargs, None))
         return launch(*args, **kwargs)
@@ -276,7 +276,7 @@ class Tracer:
             self._quietly(lambda: self._host_memory.wrote(given))
 
     def _pointed_to(self, given: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-        """Yield tensors whose addresses a launch is given as integers.
+        """Yield the tensors whose addresses a launch is given as integers.
 
         A kernel for a group of matrices takes arrays of pointers; its output is only there.
         """
@@ -294,7 +294,7 @@ class Tracer:
     def _looked_at(
         self, call: Callable[..., Any], args: Any, kwargs: Any, given: list[torch.Tensor]
     ) -> Any:
-        """Make a call; note whether it changed or returned new values."""
+        """Make a call; note whether it changed a tensor or returned new values."""
         if self._working:  # one is enough: fingerprints of large tensors are slow
             result = call(*args, **kwargs)
             self._launches += 1
@@ -308,7 +308,7 @@ class Tracer:
         return result
 
     def _works(self, given: list[Any], before: list[Any], result: Any) -> bool:
-        """Return True if a call gave more than copies of its arguments."""
+        """Return True if a call returned or wrote more than copies of its arguments."""
         after = self._prints(given)
         returned = list(self._tensors_in(result))
         given_back = self._prints(returned)
@@ -320,7 +320,7 @@ class Tracer:
         return any(mark not in known for mark in new) or not (given or returned)
 
     def _prints(self, tensors: list[torch.Tensor]) -> list[Any] | None:
-        """Return each tensor's fingerprint; None during a graph capture, or if unreadable."""
+        """Return each tensor's fingerprint; None during a graph capture or if unreadable."""
         if self._capturing():
             return None
         prints: list[Any] | None = self._quietly(lambda: [*map(self._fingerprint, tensors)])
@@ -352,7 +352,7 @@ class Tracer:
         return call
 
     def _quietly(self, work: Callable[[], Any]) -> Any:
-        """Do the judge's own work uncounted; return None if torch refuses it."""
+        """Run the judge's own work without counting it; return None if torch refuses it."""
         try:
             with torch.no_grad():
                 return self.uncounted(work)()
@@ -362,12 +362,12 @@ class Tracer:
 
 def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
     class Poisoning(operator_work.Counter):  # type: ignore[name-defined, misc]
-        """A counter that can fill new memory from the allocator."""
+        """Counter of operators that can also fill newly allocated memory with wrong values."""
 
         poisoning = False
 
         def after(self, func: Any, result: Any) -> None:
-            """Poison the tensors that an allocating operator returned."""
+            """Fill the tensors that an allocating operator returned with wrong values."""
             if self.poisoning:
                 name = func._schema.name.rpartition("::")[2].removesuffix("_")
                 if name in operator_work.ALLOCATIONS:
@@ -378,7 +378,7 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
 
 
 def _foreign(value: Any) -> Iterator[str]:
-    """Yield the names of what could compute in an extension's place: functions, capsules, arrays.
+    """Yield names of objects that could compute in an extension's place, such as functions.
 
     A capsule may hold the address of a BLAS function, an array's methods are NumPy's.
     """
