@@ -56,24 +56,24 @@ class Counters:
     """Values by metric, of the launch of the call that took longest; empty unless measured.
     Times are in nanoseconds, ``pct`` are percent."""
     kernel: str = ""
-    """Name of the launched function that the values are of."""
+    """Name of the launched function to which the values belong."""
     launches: int = 0
-    """Number of launches in the call, eight at most."""
+    """Number of launches in the call; eight are counted at most."""
     source: str = ""
-    """Profiler with its version."""
+    """Name and version of the profiler."""
     seconds: float = 0.0
-    """Wall time of the profile."""
+    """Wall seconds that the profile took."""
     message: str = ""
-    """Why there are no values; empty if there are."""
+    """Reason why there are no values; empty if there are."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild counters from plain data."""
+        """Return the counters that plain data describes."""
         return cls(**data)
 
     @property
     def bottlenecks(self) -> Mapping[str, float]:
-        """Shares by category, see `bottlenecks`; empty unless measured."""
+        """Share of each category of bottlenecks; empty unless counters were measured."""
         return bottlenecks(self.values) if self.status == "measured" else {}
 
 

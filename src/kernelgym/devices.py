@@ -72,7 +72,7 @@ def find_device(name: str) -> str:
 
 
 def alone(name: str, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Return what a process calls a device that is to see no other, and the variables for that.
+    """Return the name of a GPU in a process that sees only that GPU, and the variables for that.
 
     Args:
         name: The device's canonical name in this process.

@@ -16,11 +16,11 @@ class Entry:
     """A file or folder that counts towards a folder's size."""
 
     used: float
-    """When it was used last, in seconds since the epoch."""
+    """Time of the last use, in seconds since the epoch."""
     size_bytes: int
     path: str
     in_use: bool = False
-    """True if it must stay."""
+    """Whether the entry must stay."""
 
 
 def over_limit(entries: Iterable[Entry], limit_bytes: int) -> Iterator[Entry]:

@@ -54,24 +54,24 @@ class Hygiene:
     ruleset: str
     """Label of the ruleset."""
     precision: str
-    """The ruleset's; ``own`` is the problem's own."""
+    """Precision of the ruleset; ``own`` is the problem's own."""
     device: str
-    """``cpu`` or ``cuda``."""
+    """Kind of device: ``cpu`` or ``cuda``."""
     reasons: tuple[str, ...] = ()
     """Names from `REASONS`; empty if the problem is not known to be degenerate."""
     detail: str = ""
     """Text that describes the finding, or why not all tests were run."""
     tested: bool = False
-    """Every test was run."""
+    """Whether every test was run."""
 
     @property
     def passes(self) -> bool:
-        """Nothing is known against the problem."""
+        """Whether nothing is known against the problem."""
         return not self.reasons
 
     @property
     def summary(self) -> str:
-        """The reasons by name, or ``passes``, or ``not tested``."""
+        """Names of the reasons, or ``passes``, or ``not tested``."""
         return ", ".join(self.reasons) or ("passes" if self.tested else "not tested")
 
     def to_dict(self) -> dict[str, Any]:
@@ -88,7 +88,9 @@ class Hygiene:
         values = {**data}
         reasons = values.get("reasons")
         if not isinstance(reasons, list | tuple) or not all(name in REASONS for name in reasons):
-            raise ValueError(f"not a list of known reasons: {reasons!r}")
+            raise ValueError(
+                f"a kept test result must hold a list of known reasons, got {reasons!r}"
+            )
         values["reasons"] = tuple(reasons)
         try:
             made = cls(**values)
@@ -96,12 +98,12 @@ class Hygiene:
             raise ValueError(str(error)) from None
         texts = (made.problem_id, made.ruleset, made.precision, made.device, made.detail)
         if not all(isinstance(text, str) for text in texts) or not isinstance(made.tested, bool):
-            raise ValueError(f"a field has the wrong type: {values!r}")
+            raise ValueError(f"a kept test result has a field of the wrong type: {values!r}")
         return made
 
 
 def refuse(found: Hygiene, how: str) -> None:
-    """Make sure that nothing is known against a problem that somebody asked for.
+    """Refuse a problem that is known to be degenerate.
 
     Args:
         found: What is known of it.
@@ -126,7 +128,7 @@ def _precision(found: Hygiene) -> str:
 
 
 def read_kept(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Hygiene | None:
-    """Return what an earlier test found, or None.
+    """Return the kept result of an earlier test; None if there is none.
 
     Args:
         folder: Where records are kept.
@@ -143,7 +145,7 @@ def read_kept(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Hy
 
 
 def write_kept(folder: Path, problem: Problem, rules: Ruleset, device: str, found: Hygiene) -> None:
-    """Keep what a test found. A folder that cannot be written to is no error."""
+    """Keep the result of a test; a folder that cannot be written to is no error."""
     with contextlib.suppress(OSError):
         text = json.dumps(found.to_dict(), indent=1) + "\n"
         write_whole(_place(folder, problem, rules, device), text)

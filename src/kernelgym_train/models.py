@@ -19,7 +19,7 @@ from kernelgym_train.config.sections import ModelConfig
 
 
 def gpus() -> tuple[CudaDevice, ...]:
-    """Return this machine's GPUs; none if there is no driver."""
+    """Return the GPUs of this machine; none if there is no driver."""
     try:
         return cuda_devices()
     except UsageError:
@@ -27,7 +27,7 @@ def gpus() -> tuple[CudaDevice, ...]:
 
 
 def model_device(config: ModelConfig) -> str:
-    """Return the device that the model is to be on: ``cpu`` or a GPU such as ``cuda:0``.
+    """Return the device on which the configured model runs: ``cpu`` or a GPU such as ``cuda:0``.
 
     Raises:
         UsageError: If a GPU is asked for, or the configuration needs one, and it is not there.
@@ -140,7 +140,7 @@ def load_model(config: ModelConfig) -> Any:
 
 
 def load_shape(config: ModelConfig) -> Any:
-    """Return the model's own configuration, without loading a weight.
+    """Return the configuration of the model itself, without loading weights.
 
     Raises:
         UsageError: If it is not there.
@@ -158,7 +158,7 @@ def load_shape(config: ModelConfig) -> Any:
 
 
 def answer_ends(config: ModelConfig, tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids that end an answer: the tokenizer's own, and those declared.
+    """Return the token ids that end an answer: the tokenizer's own, and those declared.
 
     Args:
         config: The model.
@@ -178,14 +178,14 @@ def answer_ends(config: ModelConfig, tokenizer: Any) -> tuple[int, ...]:
 
 
 def context_tokens(shape: Any) -> int | None:
-    """Return the tokens a model's context holds; None if unknown."""
+    """Return the number of tokens that a model's context holds; None if unknown."""
     text = shape.get_text_config() if hasattr(shape, "get_text_config") else shape
     found = getattr(text, "max_position_embeddings", None)
     return int(found) if found else None
 
 
 def known_context(config: ModelConfig) -> int | None:
-    """Return the tokens a model's context holds, where its configuration is found."""
+    """Return the number of tokens that a model's context holds, if its configuration is found."""
     try:
         return context_tokens(load_shape(config))
     except UsageError:
@@ -225,7 +225,7 @@ def merge_adapter(adapter: str | Path, folder: str | Path) -> None:
 
 
 def weights_digest(model: Any) -> str:
-    """Return 16 hexadecimal digits of the weights that are trained: equal bits, equal digits."""
+    """Return 16 hexadecimal digits of the trained weights; equal weights give equal digits."""
     import torch
 
     found = hashlib.sha256()
@@ -255,7 +255,7 @@ def _declared_end_ids(config: ModelConfig) -> tuple[int, ...]:
 
 
 def _loaded(kind: Any, name: str, **options: Any) -> Any:
-    """Return what a class of transformers loads, asking the hub once.
+    """Return the object that a class of transformers loads, from this machine or else the hub.
 
     Raises:
         OSError: If it is not found, with what the hub said.

@@ -32,7 +32,7 @@ class PromptTooLong(PolicyFailure):
 
 
 Finish = Literal["stop", "length"]
-"""Why a completion ended: the model ended it, or it ran into the limit of new tokens."""
+"""Reason that a completion ended: the model ended it, or it reached the limit of new tokens."""
 
 
 class Key(NamedTuple):
@@ -83,7 +83,7 @@ class Completion:
     """Reason that sampling ended. ``length`` is a defect of the answer, even if a kernel can be
     read from it."""
     policy_version: int
-    """Number of optimiser steps that the sampling weights had had."""
+    """Number of optimiser steps that the sampling weights had gone through."""
 
     def __post_init__(self) -> None:
         _check_lengths(self.ids, self.logprobs)

@@ -198,7 +198,7 @@ def test_an_evaluator_that_contradicts_the_environment_is_refused(other, said) -
 
 def test_arguments_that_make_no_sense() -> None:
     env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
-    with pytest.raises(UsageError, match="max_turns: not beside an environment"):
+    with pytest.raises(UsageError, match="max_turns: an environment has its own options"):
         asyncio.run(play_episode(env, saying("none"), max_turns=3))
     with pytest.raises(UsageError, match="of kernelgym is played"):
         asyncio.run(play_episode(gym.make("CartPole-v1"), saying("none")))
@@ -225,7 +225,7 @@ def test_problems_are_played_in_the_wrappers_asked_for(tmp_path) -> None:
     records = {record.trajectory.problem.id: record.trajectory for record in read_records(path)}
     assert records == {trajectory.problem.id: trajectory for trajectory in played}
     env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
-    with pytest.raises(UsageError, match="wrap: not beside an environment"):
+    with pytest.raises(UsageError, match="wrap: an environment has its own options"):
         asyncio.run(play_episode(env, policy, wrap=lambda env: env))
 
 
@@ -442,5 +442,5 @@ def test_info_with_an_object_of_a_wrapper_is_no_plain_data():
 
 
 def test_step_of_another_environment_is_refused():
-    with pytest.raises(UsageError, match="an environment of kernelgym"):
+    with pytest.raises(UsageError, match="environments of kernelgym"):
         asyncio.run(step_async(gym.make("CartPole-v1"), "", ScriptedEvaluator().evaluate))

@@ -193,7 +193,7 @@ def test_trajectories_give_their_correct_kernels(tmp_path) -> None:
         ("trajectories:/no/such", "which is not there"),
         ("sakana:/no/such", "which is not there"),
         ("synthetic:/tmp", "takes no path"),
-        ("kernelbook@v2:/tmp", "a file has no revision"),
+        ("kernelbook@v2:/tmp", "a corpus that is a file has no revision"),
     ],
 )
 def test_bad_corpus_is_refused(text, error) -> None:

@@ -217,7 +217,8 @@ def _environment(
     if options or wrap is not None:
         names = ", ".join([*options, *(["wrap"] if wrap else [])])
         raise UsageError(
-            f"{names}: not beside an environment, which has its own options and wrappers; give "
+            f"{names}: an environment has its own options and wrappers and "
+            "takes no others here; give "
             "them to gym.make, or give a problem"
         )
     core = _core(game)
@@ -231,8 +232,8 @@ def _environment(
 
 
 def _core(env: gym.Env[str, str]) -> KernelEnv:
-    """Return the environment inside of wrappers."""
+    """Return the kernelgym environment inside of wrappers."""
     core = getattr(env, "unwrapped", None)
     if not isinstance(core, KernelEnv):
-        raise UsageError(f"a problem or an environment of kernelgym is played, got {env!r}")
+        raise UsageError(f"games are problems or environments of kernelgym, got {env!r}")
     return core

@@ -38,7 +38,7 @@ def episode_info(
     memory_bytes: int = 0,
     retrieved: tuple[tuple[str, ...], int] = ((), 0),
 ) -> dict[str, Any]:
-    """Return a fresh info.
+    """Return a new info for the current state of an episode.
 
     Args:
         episode: The episode as it stands.

@@ -320,7 +320,7 @@ class KernelEnv(gym.Env[str, str]):
 
     @property
     def drawn(self) -> tuple[Problem, ...]:
-        """Problems that `reset` draws from: neither degenerate nor above the memory budget."""
+        """Problems that `reset` may draw: neither degenerate nor above the memory budget."""
         return self._choice.drawn
 
     @property
@@ -422,7 +422,7 @@ class KernelEnv(gym.Env[str, str]):
             raise ResetNeeded(f"the episode is over ({self.episode.ended}); call reset()")
 
     def finish(self, action: str, verdict: Verdict) -> StepResult:
-        """Record the verdict of the answer that `begin` read; returns what `step` returns."""
+        """Record the verdict on the answer that `begin` read; return what `step` returns."""
         episode = self.episode
         turn = episode.record(action, verdict)
         full = not episode.over and self.observer.is_full(
@@ -455,7 +455,7 @@ class KernelEnv(gym.Env[str, str]):
             self._owns_evaluator = False
 
     def _seen(self, turn: Turn | None) -> tuple[str, dict[str, Any]]:
-        """Return observation and info."""
+        """Return the observation and the info of the current state."""
         messages = self.messages
         prompt_tokens = self.observer.tokens(messages)
         info = episode_info(
@@ -486,6 +486,6 @@ def with_budget(spec: EnvSpec | None, memory_bytes: int | None) -> EnvSpec | Non
 
 
 def _options() -> list[str]:
-    """Return the names that `KernelEnv` takes."""
+    """Return the names of the options that `KernelEnv` takes."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [n for n, p in inspect.signature(KernelEnv).parameters.items() if p.kind in kinds]

@@ -33,20 +33,20 @@ from kernelgym.types import Evaluator, Kernel, Problem
 
 @dataclass(frozen=True, slots=True)
 class ProblemChoice:
-    """The problems of one environment; made by `choose_problems`."""
+    """Problems of one environment; made by `choose_problems`."""
 
     problems: tuple[Problem, ...]
-    """Problems that are listed."""
+    """Problems that the environment lists."""
     drawn: tuple[Problem, ...]
-    """Problems that are drawn."""
+    """Problems that `reset` may draw."""
     fitting: tuple[Problem, ...]
-    """Problems that are drawn if degenerate ones are allowed."""
+    """Problems that `reset` may draw if degenerate ones are allowed."""
     ruleset: Ruleset
-    """Ruleset of the verdicts."""
+    """Ruleset that verdicts follow."""
     device: str
     """Device that kernels run on."""
     gated: bool
-    """True if degenerate problems are not drawn, and are refused by id."""
+    """Whether degenerate problems are never drawn, and refused if named by id."""
     memory_bytes: int | None = None
     """Largest number of bytes that judging one kernel may take; None for no limit."""
     suite: Suite | None = None
@@ -58,7 +58,7 @@ class ProblemChoice:
     """Whether this machine judges, so that pretrained models have to be on it."""
 
     def find(self, problem_id: object, allow_degenerate: bool = False) -> Problem:
-        """Return the problem of an id, for an episode that names it.
+        """Return the problem that an id names, for an episode.
 
         Args:
             problem_id: A full id, an id without its suite, a name, or a number.
@@ -235,7 +235,7 @@ def _listed(
 
 
 def _named_singly(listed: tuple[Problem, ...], ids: Ids) -> tuple[Problem, ...]:
-    """Return the problems that are named one by one, and not as part of a range."""
+    """Return the problems that were named one by one, and not as part of a range."""
     parts = (ids,) if isinstance(ids, str | int) else tuple(ids)
     pieces = [p for part in parts for p in (part.split(",") if isinstance(part, str) else [part])]
     entries = [parse_ids(piece) for piece in pieces]
@@ -260,7 +260,7 @@ def _are_problems(given: Ids | Sequence[Problem] | None) -> TypeGuard[Sequence[P
 def with_own_rules(
     suite: str | Path | Suite, ruleset: str | Ruleset | None, evaluator: Evaluator | None
 ) -> tuple[str | Path | Suite, str | Ruleset | None]:
-    """Return a suite, and the ruleset with the suite's own tolerances.
+    """Return a suite, and the ruleset with that suite's tolerances.
 
     Args:
         suite: The suite that was asked for. A kernel spec's file is read.
@@ -283,7 +283,7 @@ def with_own_rules(
 def agreed_on(
     evaluator: Evaluator | None, device: str | None, ruleset: str | Ruleset | None
 ) -> tuple[str, Ruleset]:
-    """Return the device and the ruleset that an environment plays by.
+    """Return the device and ruleset that environment and evaluator agree on.
 
     Args:
         evaluator: The evaluator it was given, if any; its own go before.
@@ -322,7 +322,7 @@ def agreed_on(
 def agreed_budget(
     evaluator: Evaluator | None, memory_bytes: float | None, device: str
 ) -> int | None:
-    """Return an environment's memory budget; None for no limit.
+    """Return the memory budget that environment and evaluator agree on; None for no limit.
 
     Args:
         evaluator: The evaluator it was given, if any; its own budget goes before.

@@ -72,7 +72,7 @@ def episode_record(
 
 
 class _Slot:
-    """One environment's episode as it is played, until it is written."""
+    """Recording of one environment's episode, until it is written."""
 
     def __init__(self, env: KernelEnv, path: Path, source: bool, writer: str) -> None:
         self.env, self.path, self.source, self.writer = env, path, source, writer

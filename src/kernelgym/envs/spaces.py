@@ -29,7 +29,7 @@ from gymnasium.vector.utils import (
 from kernelgym.errors import UsageError
 
 MAX_TEXT_CHARS = 1_000_000
-"""Default bound on the length of a text, in characters."""
+"""Default of the largest number of characters in an observation or an answer."""
 
 _SAMPLE_CHARS = 32
 _LENGTH_BYTES = 8
@@ -98,7 +98,7 @@ for _function in (utils.flatdim, utils.flatten, utils.flatten_space, utils.unfla
 
 
 class _SharedTexts(Sequence[str]):
-    """The texts in shared memory now; a deep copy is a tuple.
+    """Latest texts of all environments, read from shared memory; a deep copy is a tuple.
 
     Gymnasium reads the memory once, when it is made, and hands out deep copies after each step.
     An array shows what was written since; a tuple of texts made then would stay empty for ever.

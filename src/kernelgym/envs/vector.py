@@ -134,7 +134,10 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
         else:
             seeds = list(seed)
         if len(seeds) != self.num_envs:
-            raise UsageError(f"{self.num_envs} seeds are needed, got {len(seeds)}")
+            raise UsageError(
+                f"reset(seed=...) needs {self.num_envs} seeds, one for each episode, "
+                f"got {len(seeds)}"
+            )
         chosen = dict(options or {})
         mask = self._mask(chosen.pop("reset_mask", None))
         infos: dict[str, Any] = {}
@@ -203,10 +206,13 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     def _checked(self, actions: Any) -> list[str]:
         if isinstance(actions, str) or not hasattr(actions, "__len__"):
             raise InvalidAction(
-                f"a batch of {self.num_envs} texts is needed, got {type(actions)!r}"
+                f"step() needs a list of {self.num_envs} texts, one for each episode, "
+                f"got {type(actions)!r}"
             )
         if len(actions) != self.num_envs:
-            raise InvalidAction(f"{self.num_envs} texts are needed, got {len(actions)}")
+            raise InvalidAction(
+                f"step() needs {self.num_envs} texts, one for each episode, got {len(actions)}"
+            )
         if self._over.any():
             slots = np.flatnonzero(self._over).tolist()
             raise ResetNeeded(

@@ -48,7 +48,7 @@ from kernelgym.types import (
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """An answer that `Episode.read` has read and `Episode.record` has not yet recorded."""
+    """Answer that `Episode.read` has read and `Episode.record` has not yet recorded."""
 
     action: str
     reply: Reply
@@ -181,7 +181,7 @@ class Episode:
         return refusal(self.problem, reply.kernel, self.ruleset) or reply.kernel
 
     def known_verdict(self, kernel: Kernel) -> Verdict | None:
-        """Return the verdict this episode already has for `kernel`, spacing aside, if any.
+        """Return the episode's earlier verdict on the same kernel, spacing aside; None without one.
 
         A driver that uses it spares the judge, and the same kernel cannot get two verdicts.
         """
@@ -203,7 +203,10 @@ class Episode:
         """
         pending = self._pending
         if pending is None or pending.action != action:
-            raise UsageError("record() needs the action that read() was given last, once")
+            raise UsageError(
+                "record() takes the action that read() was given last, once; "
+                "call read() with this action first"
+            )
         reply = pending.reply
         if reply.kernel is not None and verdict.valid:
             self.remember(reply.kernel, verdict)
@@ -253,6 +256,6 @@ def refusal(problem: Problem, kernel: Kernel, ruleset: Ruleset) -> Verdict | Non
 
 
 def with_findings(verdict: Verdict, findings: tuple[Finding, ...]) -> Verdict:
-    """Return `verdict` with the screening's findings first, none of them twice."""
+    """Return `verdict` with the findings of screening in front, none of them twice."""
     merged = tuple(dict.fromkeys(findings + verdict.findings))
     return verdict if merged == verdict.findings else dataclasses.replace(verdict, findings=merged)

@@ -59,14 +59,14 @@ class Seat(Protocol):
 
     @property
     def over(self) -> bool:
-        """True once no further answer is taken."""
+        """True once the episode takes no further answer."""
 
     @property
     def trajectory(self) -> Trajectory:
         """The turns played so far."""
 
     def observation(self) -> Any:
-        """Return what the policy is shown next."""
+        """Return the observation that the policy answers next: messages, or one text."""
 
     def read(self, answer: str) -> Kernel | None:
         """Return the kernel that must be judged; None if the answer needs no judge."""
@@ -113,7 +113,7 @@ class EpisodeSeat:
         return self.episode.trajectory
 
     def observation(self) -> tuple[Message, ...]:
-        """Return what the policy is shown next."""
+        """Return the messages that the policy answers next."""
         return self._observer.observe(self.problem, self.episode.turns, self._budget)
 
     def read(self, answer: str) -> Kernel | None:

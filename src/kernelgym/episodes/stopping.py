@@ -119,7 +119,7 @@ def _turns_without_improvement(turns: Sequence[Turn]) -> int:
 
 
 def _progress(verdict: Verdict) -> tuple[bool, float, float, bool]:
-    """Return how far a kernel got, to be compared with another's."""
+    """Return how far a kernel got, as a tuple to compare with another's."""
     if verdict.status is Status.REJECTED:  # whatever it computed, it is not the kernel's
         return (False, 0.0, 0.0, False)
     passed = verdict.trials_passed / verdict.trials if verdict.trials else 0.0

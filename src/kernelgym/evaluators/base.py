@@ -23,11 +23,11 @@ class EvaluatorBase(abc.ABC):
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
-        """What the evaluator can do, as it is now."""
+        """Abilities of the evaluator as it is now: rules, devices, isolation."""
 
     @property
     def status(self) -> EvaluatorStatus:
-        """What the evaluator has counted so far."""
+        """Counts that the evaluator has kept so far."""
         return EvaluatorStatus()
 
     def ability(self, kind: type[Ability]) -> Ability | None:
@@ -101,12 +101,12 @@ class EvaluatorWrapper(EvaluatorBase):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the wrapped evaluator can do."""
+        """Abilities of the wrapped evaluator."""
         return self.evaluator.capabilities
 
     @property
     def status(self) -> EvaluatorStatus:
-        """What the wrapped evaluator has counted."""
+        """Counts of the wrapped evaluator."""
         return self.evaluator.status
 
     def ability(self, kind: type[Ability]) -> Ability | None:

@@ -94,7 +94,7 @@ class VerdictStore:
             return  # another process is removing files
 
     def _tidy(self) -> list[Entry]:
-        """Return the entries; remove files that killed processes left unfinished."""
+        """Return the store's entries, after removing unfinished files of killed processes."""
         entries, abandoned = [], time.time() - _ABANDONED_S
         for folder in os.scandir(self.folder):
             if not folder.is_dir(follow_symlinks=False):

@@ -116,6 +116,6 @@ class CachedEvaluator(KeptVerdicts):
                 self._store.file(key, verdict)
 
     def given(self, verdict: Verdict, started: float) -> Verdict:
-        """Return a cached or shared verdict with this call's device and time."""
+        """Return a cached or shared verdict with the device and wall time of this call."""
         device = self.capabilities.device if verdict.device else ""
         return dataclasses.replace(verdict, device=device, wall_s=time.monotonic() - started)

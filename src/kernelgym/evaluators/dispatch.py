@@ -76,7 +76,7 @@ class _Slot:
     number: int
     device: str
     problem: str = ""
-    """Digest of the problem that is judged there, or was last."""
+    """Digest of the problem that the slot judges, or judged last."""
     busy: bool = False
 
 
@@ -103,7 +103,7 @@ class Dispatcher:
         self._begin()
 
     def _begin(self) -> None:
-        """Start without jobs. A forked child calls this again: it lacks its parent's threads."""
+        """Reset to no jobs. A forked child calls this again: it lacks its parent's threads."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._slots = [_Slot(number, device) for number, device in enumerate(self._devices)]
         self._next = len(self._slots)
@@ -140,7 +140,7 @@ class Dispatcher:
             self._slots = [slot for slot in self._slots if slot.number != number]
 
     def settle_waiting(self, outcome: Verdict | BaseException) -> None:
-        """Give all jobs that wait for a slot one verdict or error."""
+        """Settle all jobs that wait for a slot with one verdict or error."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -148,7 +148,7 @@ class Dispatcher:
                 settle(each.verdict, outcome)
 
     def _wake(self) -> None:
-        """Have an idle slot judge, if there is one; the caller holds the lock."""
+        """Start an idle slot's thread, if there is one; the caller holds the lock."""
         slot = next((slot for slot in self._slots if not slot.busy), None)
         if slot is not None:
             slot.busy = True
@@ -157,7 +157,7 @@ class Dispatcher:
             ).start()
 
     def _work(self, slot: _Slot) -> None:
-        """Judge on one slot until no job waits."""
+        """Judge jobs on one slot until none waits."""
         if self._by_problem:
             time.sleep(_GATHER_S)
         while (taken := self._take(slot)) is not None:
@@ -173,7 +173,7 @@ class Dispatcher:
                 settle(taken.verdict, verdict)
 
     def _put_back(self, taken: _Waiting, lost: SlotLost) -> None:
-        """Have a job wait again, or give it up."""
+        """Put a job back among the waiting ones, or give it up after too many lost slots."""
         taken.lost += lost.verdict is not None
         if lost.verdict is not None and taken.lost >= MOST_LOST:
             settle(taken.verdict, lost.verdict)
@@ -219,7 +219,7 @@ def _telling(done: queue.SimpleQueue[int], index: int) -> Callable[[Future[Verdi
 
 
 def settle(verdict: Future[Verdict], outcome: Verdict | BaseException) -> None:
-    """Give a future its verdict or error, unless it was cancelled."""
+    """Settle a future with its verdict or error, unless it was cancelled."""
     if verdict.cancelled():
         return
     if isinstance(

@@ -47,18 +47,18 @@ _BISECTIONS = 60  # halve the bracket to below a float's precision
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """Which of two kernels is faster, and by how much."""
+    """Result of a duel: which of two kernels is faster, and by how much."""
 
     ratio: float
     """Time of the first kernel over that of the second; 0.0 if no round measured both."""
     low: float
-    """Lower end of its 95 % interval, which includes what differs between processes."""
+    """Lower end of the ratio's 95 % interval, which allows for differences between processes."""
     high: float
-    """Upper end of the same interval."""
+    """Upper end of the ratio's 95 % interval."""
     rounds: int
-    """Rounds judged, those that measured nothing included."""
+    """Number of rounds, those that measured nothing included."""
     verdicts: tuple[tuple[Verdict, Verdict], ...]
-    """Verdicts of (first, second), one pair a round."""
+    """Verdicts on the first and the second kernel, a pair for each round."""
     decided: Decided
     """The kernel that is faster, or the only one that is correct; ``neither`` if unknown."""
 
@@ -159,12 +159,12 @@ def duel(
 
 
 def _exp(log: float) -> float:
-    """Return the exponential, kept finite: records are JSON, which has no infinity."""
+    """Return the exponential, limited to finite numbers, since JSON has no infinity."""
     return math.exp(max(-700.0, min(log, 700.0)))
 
 
 def _failed(verdict: Verdict) -> bool:
-    """Return True if a verdict tells against its kernel."""
+    """Return True if a verdict shows that its kernel failed."""
     return verdict.valid and not verdict.correct
 
 
@@ -186,14 +186,14 @@ def time_ratio(one: Verdict, other: Verdict) -> float | None:
 
 
 def _seed_of_round(seed: str, number: int) -> str:
-    """Return 32 hexadecimal digits; random ones if `seed` is empty."""
+    """Return the seed of a round: 32 hexadecimal digits, random ones if `seed` is empty."""
     if not seed:
         return secrets.token_hex(16)
     return hashlib.sha256(f"{seed}:duel:{number}".encode()).hexdigest()[:32]
 
 
 def _interval(logs: Sequence[float], looks: int) -> tuple[float, float]:
-    """Return the interval of the mean; unbounded for a single value.
+    """Return the confidence interval of the mean of logarithms; unbounded for a single value.
 
     Args:
         logs: Log-ratios of the rounds, one at least.

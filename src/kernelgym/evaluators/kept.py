@@ -40,7 +40,7 @@ class _Asked:
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A kernel that is being judged, and the callers that wait for it."""
+    """Verdict under way: a kernel that is being judged, and the callers that wait for it."""
 
     asked: list[_Asked]
     judging: Future[Verdict] | None = None
@@ -60,7 +60,7 @@ class KeptVerdicts(EvaluatorWrapper):
         self._begin()
 
     def _begin(self) -> None:
-        """Start with no flight. A forked child calls this again: it lacks its parent's threads."""
+        """Reset to no verdicts under way; also in a forked child, which lacks the threads."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._flights: dict[str, _Flight] = {}
 
@@ -82,7 +82,7 @@ class KeptVerdicts(EvaluatorWrapper):
         """Keep a new verdict, if it is one that should be kept."""
 
     def given(self, verdict: Verdict, started: float) -> Verdict:
-        """Return a kept or shared verdict in the form in which a caller gets it.
+        """Return a kept or shared verdict as the caller gets it, such as with this call's time.
 
         Args:
             verdict: The verdict.
@@ -103,7 +103,7 @@ class KeptVerdicts(EvaluatorWrapper):
         return asked.verdict
 
     def _ask(self, asked: _Asked) -> None:
-        """Have a caller wait for its kernel's flight; begin one if there is none."""
+        """Add a caller to those that wait for a kernel's verdict; the first has it judged."""
         if self._process != os.getpid():
             self._begin()
         key = self.key(asked.job)
@@ -118,7 +118,7 @@ class KeptVerdicts(EvaluatorWrapper):
         asked.verdict.add_done_callback(lambda verdict: self._leave(key, verdict))
 
     def _judge(self, key: str, flight: _Flight) -> None:
-        """Land a flight with the kept verdict, or when its kernel is judged."""
+        """Settle the callers of a kernel with its kept verdict, or once it is judged."""
         job = flight.asked[0].job
         try:
             if (kept := self.find(key)) is not None:
@@ -133,7 +133,7 @@ class KeptVerdicts(EvaluatorWrapper):
         judging.add_done_callback(lambda judged: self._judged(key, job, judged))
 
     def _judged(self, key: str, job: Job, judged: Future[Verdict]) -> None:
-        """Land a flight whose kernel was judged."""
+        """Settle the callers of a kernel that was judged."""
         if judged.cancelled():
             self._again(self._end(key))
             return
@@ -146,7 +146,7 @@ class KeptVerdicts(EvaluatorWrapper):
             self._land(key, verdict, is_new=True)
 
     def _land(self, key: str, verdict: Verdict, *, is_new: bool) -> None:
-        """Give the callers of a flight their verdict."""
+        """Settle the callers that wait for a kernel with its verdict."""
         asked = self._end(key)
         shares = verdict.valid or not is_new
         with self._lock:
@@ -160,7 +160,7 @@ class KeptVerdicts(EvaluatorWrapper):
             self._again(asked[1:])
 
     def _fail(self, key: str, error: BaseException) -> None:
-        """Give the first caller of a flight an error, and have the others ask again."""
+        """Give the first waiting caller an error, and have the other callers ask again."""
         first, *others = self._end(key)
         if first.verdict.set_running_or_notify_cancel():
             settle(first.verdict, error)
@@ -176,7 +176,7 @@ class KeptVerdicts(EvaluatorWrapper):
             return self._flights.pop(key).asked
 
     def _leave(self, key: str, verdict: Future[Verdict]) -> None:
-        """Take a kernel back once all its callers have cancelled."""
+        """Cancel a kernel's judging once all callers that wait for it have cancelled."""
         if not verdict.cancelled():
             return
         with self._lock:

@@ -21,7 +21,7 @@ from kernelgym.types import Evaluator, Job, Verdict
 
 @dataclass(frozen=True, slots=True)
 class ActorReport:
-    """What an actor says of itself once it has started."""
+    """Facts that an actor reports once it has started."""
 
     node: str
     """Id of the node in Ray's form."""
@@ -52,7 +52,7 @@ class JudgeActor:
             self._refusal = refusal
 
     def report(self) -> ActorReport | UsageError:
-        """Return the facts on this actor, or why its evaluator could not be made."""
+        """Return the facts on this actor, or the reason why its evaluator could not be made."""
         if self._refusal is not None:
             return self._refusal
         import ray
@@ -76,7 +76,7 @@ class JudgeActor:
             return JudgeError(f"{type(error).__name__}: {error}")
 
     def stay(self) -> None:
-        """Never return: the call fails when the actor is lost, which tells the caller so."""
+        """Never return: the call fails when the actor is lost, by which the caller notices."""
         threading.Event().wait()
 
     def close(self) -> None:

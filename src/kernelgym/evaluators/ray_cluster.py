@@ -99,7 +99,7 @@ class RayCluster:
         ray._private.worker._worker_logs_enabled = False
 
     def disconnect(self) -> None:
-        """Give the connection up; it works without a head, too. Actors end with the connection."""
+        """Close the connection to the cluster, even if its head is gone; its actors end."""
         with self._lock:
             self._connected = False
             if self._owned:
@@ -181,7 +181,7 @@ class RayCluster:
             return future
 
     def is_of_the_call(self, error: BaseException) -> bool:
-        """Return True if a call failed in its actor, which is as good as before."""
+        """Return True if a call failed in its actor, which can still be used."""
         import ray
 
         return isinstance(error, ray.exceptions.RayTaskError)
@@ -201,7 +201,7 @@ class RayCluster:
 
 
 def _found(address: str) -> str:
-    """Return the address that ``auto`` stands for; itself where only Ray can tell."""
+    """Return the address that ``auto`` stands for; ``auto`` where only Ray can tell."""
     if address != "auto":
         return address
     if named := os.environ.get("RAY_ADDRESS"):

@@ -77,7 +77,7 @@ class ActorKeeper:
                 raise self._refusal
 
     def model(self) -> tuple[Capabilities, list[ActorReport]]:
-        """Return what every actor can do, and the reports of those that are there now.
+        """Return the capabilities that all actors share, and the reports of those there now.
 
         Raises:
             UsageError: If actors cannot be used, or none came in time.
@@ -126,7 +126,7 @@ class ActorKeeper:
             self._thread.join(3 * _CLOSE_S)
 
     def _judge(self, job: Job, seed: str, slot: int) -> Verdict:
-        """Have the actor of a slot judge a job."""
+        """Have the actor of a slot judge a job, and wait for the outcome."""
         with self._changed:  # `_use` may still be at work on this slot
             post, actor = self._by_slot.get(slot, (None, None))
         try:
@@ -170,7 +170,7 @@ class ActorKeeper:
         return answer
 
     def _answered(self, actor: LiveActor, answer: Future[Any], given: Future[Any]) -> None:
-        """Pass on a call's result, or the error that it raised; others mean the actor's end."""
+        """Pass on a call's result or own error; any other error means that the actor is lost."""
         error = given.exception()
         if error is None:
             with self._changed:
@@ -184,7 +184,7 @@ class ActorKeeper:
             self._lose(actor, line_of(error))
 
     def _lose(self, actor: LiveActor, why: str) -> None:
-        """Give an actor no further job, and take its jobs back; may be called from any thread."""
+        """Stop giving jobs to an actor, and put its jobs back among the waiting ones."""
         with self._changed:
             if actor.lost:
                 return
@@ -200,7 +200,7 @@ class ActorKeeper:
     # All that follows runs in the keeper's thread.
 
     def _keep(self) -> None:
-        """Connect, start actors and replace them, until the keeper is closed."""
+        """Connect to the cluster, then start and replace actors until the keeper is closed."""
         while not self._closed:
             try:
                 self._receive()
@@ -219,7 +219,7 @@ class ActorKeeper:
         self._end()
 
     def _receive(self) -> None:
-        """Handle what has come from actors; wait a moment for the first message."""
+        """Handle the messages that have come from actors; wait a moment for the first one."""
         try:
             message = self._inbox.get(timeout=_TICK_S if self._is_connected else 0.01)
             while True:
@@ -251,7 +251,7 @@ class ActorKeeper:
         self._replace(post, actor, why)
 
     def _use(self, post: ActorPost, actor: LiveActor) -> None:
-        """Have an actor given jobs."""
+        """Add a slot for an actor, so that it is given jobs."""
         assert actor.report is not None
         with self._changed:
             if actor.lost:
@@ -341,7 +341,7 @@ class ActorKeeper:
             self._listen(post, post.actor, "stay")
 
     def _listen(self, post: ActorPost, actor: LiveActor, method: str) -> None:
-        """Have the outcome of a call put into the inbox."""
+        """Have the outcome of a call put into the keeper's inbox."""
 
         def tell(done: Future[Any]) -> None:
             error = done.exception()
@@ -353,7 +353,7 @@ class ActorKeeper:
             self._inbox.put((post, actor, lost))
 
     def _settle(self, now: float) -> None:
-        """Compare the first actors, once all or enough time is there, and have them given jobs."""
+        """Compare the provenance of the first actors, and use them if they are alike."""
         actors = [post.actor for post in self._posts if post.actor is not None]
         reports = [each.report for each in actors if each.report is not None and not each.lost]
         if self._model is not None or not reports or self._refusal is not None:
@@ -370,7 +370,7 @@ class ActorKeeper:
                     self._use(post, post.actor)
 
     def _mixed(self, reports: list[ActorReport]) -> UsageError:
-        """Return the refusal of a cluster whose machines are not alike."""
+        """Return the error for a cluster whose machines are not alike."""
         groups: dict[tuple[str, ...], list[ActorReport]] = {}
         for each in reports:
             groups.setdefault(each.capabilities.provenance, []).append(each)
@@ -389,7 +389,7 @@ class ActorKeeper:
         )
 
     def _refuse(self, refusal: UsageError) -> None:
-        """Give all jobs, now and later, an error of the caller's."""
+        """Fail all jobs, waiting and later ones, with an error that is the caller's fault."""
         with self._changed:
             self._refusal = self._refusal or refusal
             self._changed.notify_all()
@@ -408,7 +408,7 @@ class ActorKeeper:
             self._dispatcher.settle_waiting(self._unavailable("no_actor", self._why_none()))
 
     def _why_none(self) -> str:
-        """Return why there is no actor, as a sentence."""
+        """Return the reason why no actor is there, as a sentence."""
         reason = next((post.reason for post in self._posts if post.reason), "")
         reason = reason or "its resources are in use, or machines have still to come (`ray status`)"
         return f"no actor of the Ray cluster came within {self._plan.patience_s:g} s: {reason}"

@@ -17,7 +17,7 @@ _ERROR_LINE = re.compile(r"^[\w.]*(?:Error|Exception): .*", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class ActorPlan:
-    """What the actors of an evaluator are, and how many."""
+    """Plan of an evaluator's actors: their class, resources and number."""
 
     made_by: str
     """Class of the evaluator in each actor, as ``module:name``."""
@@ -53,14 +53,14 @@ class LiveActor:
     report: ActorReport | None = None
     slots: list[int] = field(default_factory=list)
     answers: set[Future[Any]] = field(default_factory=set)
-    """Futures of the calls that it has not answered."""
+    """Futures of the calls that the actor has not answered."""
     lost: str = ""
-    """Why it is lost; empty while it is not."""
+    """Reason why the actor is lost; empty while it is not."""
 
 
 @dataclass(slots=True, eq=False)
 class ActorPost:
-    """A place for one actor at a time."""
+    """Place of an evaluator for one actor at a time, which is replaced when lost."""
 
     number: int
     actor: LiveActor | None = None
@@ -70,7 +70,7 @@ class ActorPost:
     lost_calls: int = 0
     lost_actors: int = 0
     reason: str = ""
-    """Why the last actor was lost."""
+    """Reason why the last actor was lost."""
 
     def health(self) -> DeviceHealth:
         """Return the counts as they are now."""

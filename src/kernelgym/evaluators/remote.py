@@ -107,7 +107,7 @@ class RemoteEvaluator(EvaluatorBase):
         self._begin()
 
     def _begin(self) -> None:
-        """Start without jobs. A forked child calls this again: it lacks its parent's threads."""
+        """Reset to no jobs, also in a forked child, which lacks its parent's threads."""
         self._process, self._lock = os.getpid(), threading.Lock()
         self._places = threading.Semaphore(_MOST_REQUESTS)
         self._waiting: list[_Asked] = []
@@ -255,7 +255,7 @@ class RemoteEvaluator(EvaluatorBase):
         return taken
 
     def _judge(self, asked: list[_Asked]) -> None:
-        """Have jobs judged and settle their futures."""
+        """Have the service judge a batch of jobs, and settle their futures."""
         try:
             _Batch(self, asked).judge()
         except BaseException as error:
@@ -266,7 +266,7 @@ class RemoteEvaluator(EvaluatorBase):
             self._places.release()
 
     def _request(self, asked: _Asked) -> dict[str, Any]:
-        """Return what the server is told of a job."""
+        """Return the request that describes a job to the service."""
         problem, kernel = asked.job.problem, asked.job.kernel
         own: dict[str, Any] = {}
         if problem.digest in self._with_source:
@@ -340,7 +340,7 @@ class _Batch:
             _Batch(self._remote, part).judge()
 
     def _refused(self, refusal: Refused) -> None:
-        """Send the jobs in another way, or give them the refusal."""
+        """Send refused jobs in another way, or settle their futures with the refusal."""
         problems = [each.job.problem for each in self._asked]
         if refusal.code in _NEEDS_SOURCE and self._remote._send_sources(problems):
             _Batch(self._remote, self._asked).judge()
@@ -368,7 +368,7 @@ class _Batch:
         )
 
     def _follow(self, found: Mapping[str, Any]) -> bool:
-        """Wait for the verdicts; return False if the server does not know the batch any more."""
+        """Wait for the verdicts of a batch; return False if the server has forgotten the batch."""
         remote, self._id = self._remote, found["id"]
         names = [row["id"] for row in found["jobs"]]
         self._by_name = dict(zip(names, self._asked, strict=True))
@@ -452,7 +452,7 @@ class _Batch:
             threading.Thread(target=self._take_back, daemon=True).start()
 
     def _take_back(self) -> None:
-        """Tell the server which jobs are not wanted any more."""
+        """Tell the server which jobs are no longer wanted."""
         time.sleep(_GATHER_S)
         self._is_left.clear()
         gone = [name for name, asked in self._by_name.items() if asked.verdict.cancelled()]
@@ -479,7 +479,7 @@ def _size(kernel: Kernel) -> int:
 
 
 def _known(rules: Ruleset) -> Ruleset:
-    """Return the ruleset that this version of kernelgym has under a server's name."""
+    """Return the ruleset of this version of kernelgym that a server's ruleset is named after."""
     for wanted in (rules.label, rules.name):
         with contextlib.suppress(UnknownName):
             return find_ruleset(wanted)

@@ -84,7 +84,7 @@ class ServiceClient:
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """End all requests, those that are waiting included."""
+        """End all requests, waiting ones included."""
         with self._lock:
             self._closed.set()
             if self._client is not None:
@@ -159,7 +159,7 @@ class ServiceClient:
 
 
 def _distrusts(error: BaseException | None) -> bool:
-    """Return True if an error comes of a certificate that is not trusted."""
+    """Return True if an error was caused by a certificate that is not trusted."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True
@@ -168,7 +168,7 @@ def _distrusts(error: BaseException | None) -> bool:
 
 
 def _refusal(answer: httpx.Response) -> Refused:
-    """Return the refusal in an answer, with the server's sentence."""
+    """Return the error for a server's refusal, with the server's sentence."""
     try:
         error = answer.json()["error"]
         return Refused(answer.status_code, str(error["code"]), str(error["message"]))

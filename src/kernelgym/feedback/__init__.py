@@ -125,7 +125,7 @@ def feedback(
 
 
 def _facts(verdict: Verdict, reply: Reply, kind: str, level: str) -> list[str]:
-    """Return the lines between headline and hint, the most telling first."""
+    """Return the lines between headline and hint, the most informative first."""
     minimal = level == "minimal"
     lines = trial_facts(verdict)
     if verdict.correct:
@@ -177,7 +177,7 @@ def _gist(verdict: Verdict, reply: Reply, kind: str, level: str) -> str:
 
 
 def _log(verdict: Verdict, reply: Reply) -> str:
-    """Return what else was printed; nothing where the compiler's errors are told already."""
+    """Return the kernel's further output; nothing if the compiler's errors are shown already."""
     if verdict.correct:
         return ""
     log = verdict.log.strip()
@@ -190,7 +190,7 @@ def _log(verdict: Verdict, reply: Reply) -> str:
 
 
 def _message(verdict: Verdict) -> str:
-    """Return a verdict's message; the number of failed calls, if it begins with that, is told."""
+    """Return a verdict's message, without the number of failed calls if that is told already."""
     return _CALLS_FAILED.sub("", verdict.message, count=1)
 
 

@@ -15,9 +15,9 @@ from kernelgym.types import Status, Verdict
 
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 HINTS: dict[str, str] = _TEXTS["hints"]
-"""One hint per category."""
+"""Hint for each category of feedback."""
 CATEGORIES = tuple(HINTS)
-"""Every category a feedback can have."""
+"""Names of the categories that a feedback can have."""
 
 _BY_STATUS = {
     Status.NO_KERNEL: "format",
@@ -44,7 +44,7 @@ _MUTATION = re.compile(r"changed (?:its |an |the )?inputs?\b", re.IGNORECASE)
 _AT_LAUNCH = re.compile(
     r"(?:\w+\.)*(?:CompilationError|CompileTimeAssertionFailure|UnsupportedLanguageConstruct):"
 )
-"""Triton compiles at the first launch, so its errors come while the kernel runs."""
+"""Note that Triton compiles at the first launch, so that its errors come while the kernel runs."""
 
 
 def category(verdict: Verdict) -> str:

@@ -67,7 +67,7 @@ def complaints_of(verdict: Verdict, source: str) -> tuple[Complaint, ...]:
 
 
 def without_noise(text: str) -> str:
-    """Return a message without the lines that say nothing about the kernel."""
+    """Return a message without lines that say nothing about the kernel."""
     lines = text[: _LINES * 10].splitlines()
     return "\n".join(line for line in lines if not _NOISE.match(line.strip())).strip()
 
@@ -91,7 +91,7 @@ def _of_compilers(log: str, own: list[str]) -> tuple[Complaint, ...]:
 
 
 def _of_triton(message: str, own: list[str]) -> Complaint:
-    """Keep the line that Triton points at and what it says, of the kernel it quotes."""
+    """Return the part of Triton's message that matters: the line pointed at, the complaint."""
     lines = [line[:_CHARS].rstrip() for line in message.splitlines()[:_LINES]]
     carets = [number for number, line in enumerate(lines) if _CARET.match(line)]
     if not carets or carets[-1] < 2:
@@ -130,6 +130,6 @@ def _split_places(text: str) -> tuple[str, list[tuple[int, str]], str]:
 
 
 def _find(quoted: str, own: list[str]) -> int:
-    """Return the number of the only line of the module that reads so; 0 if there is none."""
+    """Return the number of the module's only line with a given text; 0 if there is none."""
     places = [number for number, line in enumerate(own, 1) if line.strip() == quoted]
     return places[0] if len(places) == 1 else 0

@@ -60,7 +60,7 @@ def wrong_facts(verdict: Verdict) -> list[str]:
 
 
 def places_told(verdict: Verdict) -> str:
-    """Return where an output is wrong in one short phrase, for a summary of attempts."""
+    """Return where an output is wrong in one short phrase."""
     where = verdict.mismatch
     if where is None:
         return ""
@@ -95,7 +95,7 @@ def speed_facts(verdict: Verdict) -> list[str]:
 
 
 def figures(verdict: Verdict) -> list[str]:
-    """Return the figures that only the level ``profile`` tells."""
+    """Return the figures that only feedback at the level ``profile`` contains."""
     timing = verdict.timing
     told = []
     if timing is not None and timing.moved_bytes:
@@ -120,7 +120,7 @@ def figures(verdict: Verdict) -> list[str]:
 
 
 def _counters(counters: Counters) -> list[str]:
-    """Return what hardware counters say, the strongest limits first."""
+    """Return lines on what hardware counters show, the strongest limits first."""
     if counters.status != "measured":
         return [f"No hardware counters ({counters.status}): {counters.message}"]
     limits = sorted(counters.bottlenecks.items(), key=lambda each: -each[1])
@@ -132,7 +132,7 @@ def _counters(counters: Counters) -> list[str]:
 
 
 def notes(findings: tuple[Finding, ...], least: Severity) -> list[str]:
-    """Return findings as notes, hard ones first.
+    """Return findings as notes for the model, hard ones first.
 
     Args:
         findings: The findings.

@@ -40,7 +40,7 @@ class CopyTest:
 
 
 def reach(index: Index, problems: Sequence[Problem], depth: int) -> tuple[IndexEntry, ...]:
-    """Return the entries that prompts of problems can show, the nearest of each first.
+    """Return the entries that prompts of problems can show, each problem's nearest first.
 
     Args:
         index: The index.
@@ -114,7 +114,7 @@ def _failing(
     accepted: set[str],
     needed: int,
 ) -> tuple[str, ...] | None:
-    """Return ids of the nearest entries whose kernels fail on a problem; None if time ran out.
+    """Return ids of nearest entries that fail to solve a problem; None if time ran out.
 
     Those that solve it are added to `accepted`.
     """

@@ -37,7 +37,7 @@ from kernelgym.retrieval.entry import IndexEntry
 from kernelgym.retrieval.synthetic import size_for, synthetic_entries
 
 CORPORA = ("synthetic", "kernelbook", "sakana", "trajectories")
-"""Names of corpora; the path of a file or folder of rows is a corpus, too."""
+"""Names of the known corpora; the path of a file or folder of rows is a corpus, too."""
 OWN_COLUMNS = ("language", "problem_id", "name", "origin", "licence", "provenance")
 """Columns that a user's own rows may have beside ``reference`` and ``kernel``."""
 _SYNTHETIC_LANGUAGES = ("triton", "cpp")
@@ -47,7 +47,7 @@ Given = Iterator[IndexEntry | LeftOut]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A source of entries."""
+    """A source of entries for an index, such as a data set on the hub."""
 
     name: str
     """Name of the corpus: one of `CORPORA`, or ``rows`` for a user's own."""
@@ -86,7 +86,7 @@ def corpus_of(text: str) -> Corpus:
     if name == "synthetic" and (path or revision):
         raise UsageError(f"corpus 'synthetic' is embedded and takes no path or revision: {text!r}")
     if revision and (path or name == "trajectories"):
-        raise UsageError(f"a file has no revision: {text!r}; leave it out")
+        raise UsageError(f"a corpus that is a file has no revision: {text!r}; leave it out")
     if path and not Path(path).exists():
         raise UsageError(f"corpus {text!r} names {path!r}, which is not there")
     pinned = {"kernelbook": KERNELBOOK.revision, "sakana": SAKANA.revision}

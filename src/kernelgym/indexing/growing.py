@@ -117,7 +117,7 @@ class RecordedArchives:
         self._by_step: dict[int, tuple[IndexEntry, ...]] | None = None
 
     def at(self, step: int) -> str:
-        """Keep the archive of a step for prompts to find; return its digest.
+        """Make the archive of a step available to prompts; return its digest.
 
         Raises:
             UsageError: If the file cannot be read.

@@ -429,7 +429,7 @@ class SearchState:
         return self.wall_s[key] * self.start_wall_s / self.start_shown_s
 
     def since_gain(self, least: float) -> int:
-        """Return the number of evaluations since the best value last had a gain.
+        """Return the number of evaluations since the best value last improved by at least a gain.
 
         Args:
             least: Difference from the value at the last gain that counts as a gain, in ln of the

@@ -23,7 +23,7 @@ _VERSION = 1
 
 
 def plain_state(state: SearchState) -> dict[str, Any]:
-    """Return a search as JSON."""
+    """Return a search's state as JSON data."""
     graph = state.graph
     nodes = {
         node.key: {

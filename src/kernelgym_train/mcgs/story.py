@@ -24,7 +24,7 @@ _MOST_MESSAGE = 160  # characters
 
 
 def way_of(state: SearchState, best: str) -> list[dict[str, Any]]:
-    """Return the steps from the start to the best, as ``trace.md.j2`` tells them.
+    """Return the steps from the start to the best, as data for the template ``trace.md.j2``.
 
     Args:
         state: The search.
@@ -74,7 +74,7 @@ def pull_request(
 def _changes(
     state: SearchState, before: str, key: str
 ) -> tuple[tuple[MoveStep, ...], tuple[MoveStep, ...]]:
-    """Return the steps that a state has more than another, and those that it has less."""
+    """Return the steps that one state has beyond another, and those that it lacks."""
     old, new = state.variants[before].applied, state.variants[key].applied
     return tuple(s for s in new if s not in old), tuple(s for s in old if s not in new)
 
@@ -98,7 +98,7 @@ def _when(state: SearchState, key: str) -> str:
 
 
 def _times(state: SearchState, before: str, key: str, reach: float) -> list[tuple[str, ...]]:
-    """Return the times of a call before and after a step, by shape."""
+    """Return milliseconds of a call before and after a step, for each shape."""
     rows: list[tuple[str, ...]] = []
     old = state.times.get(before, {})
     for name, (start_ms, own_ms) in state.times.get(key, {}).items():
@@ -134,7 +134,7 @@ def _interval(value: float, reach: float) -> str:
 
 
 def tried(state: SearchState, node: str, chosen: str = "") -> list[tuple[str, str]]:
-    """Return what else was tried from a state, in words, with its outcome; the best first."""
+    """Return sentences on what else was tried from a state, with outcomes; the best first."""
     trials = [t for t in state.evaluated if t.node == node and t.proposed != chosen]
     trials.sort(key=lambda trial: -_value(state, trial))
     return [
@@ -149,7 +149,7 @@ def _value(state: SearchState, trial: SearchTrial) -> float:
 
 
 def _why(state: SearchState, trial: SearchTrial, chosen: str) -> str:
-    """Return why a state was not taken."""
+    """Return the reason why a judged state is not on the way to the best."""
     if trial.proposed in state.untimed:
         return "correct, and could not be timed"
     value = _value(state, trial)

@@ -42,7 +42,7 @@ from kernelgym_train.mcgs.variant import Variant
 
 START = "start"
 NAME = "global_tactic_graph.json"
-"""Name of the file."""
+"""Name of the file in which searches share what moves gained."""
 _COUNTS = ("attempts", "successes", "gain")
 VERSION = 3
 _RECENT, _KEPT = 0.95, 0.8
@@ -51,13 +51,13 @@ _STRENGTH = 8.0  # attempts; without results a rate counts as this many
 _HOPED, _HOPES = 0.1, 4.0  # ln of the speedup that an untried move is expected to gain; attempts
 
 Edges = dict[tuple[str, str, str], list[float]]
-"""[attempts, successes, sum of gains] by (bottleneck, last move, move)."""
+"""Map from (bottleneck, last move, move) to [attempts, successes, sum of gains]."""
 _NONE = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class TacticsKey:
-    """What searches have in common that share what moves gained."""
+    """Family of kernels and kind of device: searches with the same key share what moves gained."""
 
     family: str
     """Family of kernels, such as ``product``; see `kernelgym_train.mcgs.cpp.cost.family_of`."""
@@ -109,11 +109,11 @@ class MoveExperience:
         """Results of this search that are not in the file yet."""
 
     def begin(self, plain: Mapping[str, Any]) -> None:
-        """Set the results that the file held when the search began."""
+        """Set the results of earlier searches, which the shared file held when the search began."""
         self._before, self._rates = _edges(plain), None
 
     def add(self, after: str, move: str, gain: float, limit: str = "") -> None:
-        """Add one result.
+        """Add the result of one move to the counts.
 
         Args:
             after: Last move of the state that was changed.
@@ -186,12 +186,12 @@ def last_move(variant: Variant) -> str:
 
 
 def tactics_path(outdir: Path) -> Path:
-    """Return the path of the file in a folder of results."""
+    """Return the path of the shared file of moves' gains in a folder of results."""
     return outdir / NAME
 
 
 def read_tactics(path: Path, key: TacticsKey | None = None) -> dict[str, Any]:
-    """Return the file's results for a key; empty if there are none.
+    """Return the shared file's results for a key; empty if there are none.
 
     Args:
         path: The file.

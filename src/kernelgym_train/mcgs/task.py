@@ -26,7 +26,7 @@ from kernelgym_train.mcgs.variant import read_variant
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """A problem, and the correct kernel that its search starts from."""
+    """Problem of a search, with the correct kernel that the search starts from."""
 
     name: str
     """Name of the task's folder: letters, digits, ``_``, ``-`` and ``.``."""
@@ -62,7 +62,7 @@ class SearchTask:
         return 1.0 if self.spec is None else self.spec.weight
 
     def rules(self, base: str | Ruleset) -> Ruleset:
-        """Return a ruleset with the spec's tolerances, if there are any."""
+        """Return a ruleset with the tolerances of the task's kernel spec, if it has any."""
         return find_ruleset(base) if self.spec is None else self.spec.rules(base)
 
     @property
@@ -184,7 +184,7 @@ def read_kernel(path: Path, language: str) -> Kernel:
 
 
 def _language_of(source: str) -> str:
-    """Return the language that a module's text has signs of; C++ if it has none."""
+    """Return the language that a module's text shows signs of; C++ if it shows none."""
     for name, language in LANGUAGES.items():
         own = language.own_kernel
         if own.decorator and f"@{own.decorator}" in source:

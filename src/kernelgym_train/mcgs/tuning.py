@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import optuna
 
 Past = list[tuple[Mapping[str, str], float]]
-"""(choices, value) of each result."""
+"""Earlier results of a tuner: (choices, value) of each."""
 TUNE = "tune"
 """Name of the move that sets knobs."""
 _BY_TPE = 40
@@ -52,7 +52,7 @@ def tpe(around: SelectionContext) -> SearchChoice | None:
 
 
 def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
-    """Return the next setting of knobs as a proposal at the space's base; None if all are known."""
+    """Return a proposal with the tuner's next setting of all knobs; None if all are known."""
     base = state_key(space.base)
     base = around.graph.twins.get(base, base)
     if not space.knobs or base not in around.graph.nodes:
@@ -91,14 +91,14 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """A space of settings, with a cache of the settings that are known."""
+    """Settings of one space of knobs, with a cache of the settings that are known."""
 
     around: SelectionContext
     space: KnobSpace
 
     @property
     def name(self) -> str:
-        """Steps of the space's base in words, which no other space has."""
+        """Name of the space: the steps of its base in words."""
         return steps_in_words(self.space.base.applied)
 
     def values(self, key: str) -> Mapping[str, str] | None:
@@ -111,7 +111,7 @@ class _Settings:
         return found
 
     def new(self, values: Mapping[str, str]) -> Proposal | None:
-        """Return the proposal with these choices, unless its state is known."""
+        """Return the proposal with given choices, unless its state is known already."""
         place = ("old", self.name, *(values[knob.name] for knob in self.space.knobs))
         if place in self.around.memo:
             return None
@@ -122,7 +122,7 @@ class _Settings:
         return proposal
 
     def neighbour(self, values: Mapping[str, str]) -> Proposal | None:
-        """Return the first new proposal with one choice changed."""
+        """Return the first proposal of an unknown state that differs in one choice."""
         place = ("alone", self.name, *(values[knob.name] for knob in self.space.knobs))
         if place in self.around.memo:
             return None
@@ -137,7 +137,7 @@ class _Settings:
 
 
 def _drawn(known: _Settings, past: Past) -> Proposal | None:
-    """Return a setting drawn by TPE; None without a new one."""
+    """Return a new setting drawn by Optuna's TPE; None if it draws none."""
     around, space = known.around, known.space
     impossible: Past = []
     for draw in range(_DRAWS):
@@ -158,7 +158,7 @@ def _drawn(known: _Settings, past: Past) -> Proposal | None:
 
 
 def _kept(around: SelectionContext, knobs: Sequence[Knob], numbers: random.Random) -> Iterator[str]:
-    """Yield the names of knobs that keep their choice; most do.
+    """Yield the names of knobs that a random setting takes from the best one; most of them do.
 
     Knobs whose moves relieve what limits the best state are changed more often.
     """
@@ -171,7 +171,7 @@ def _kept(around: SelectionContext, knobs: Sequence[Knob], numbers: random.Rando
 
 
 def _asked(knobs: Sequence[Knob], past: Past, number: int) -> dict[str, str]:
-    """Return the choices that Optuna asks for next.
+    """Return the choices that Optuna's TPE suggests next.
 
     Args:
         knobs: The space.
@@ -205,7 +205,7 @@ def _distribution(knob: Knob) -> optuna.distributions.BaseDistribution:
 
 
 def _neighbour(known: _Settings, past: Past) -> tuple[Proposal | None, list[tuple[str, float]]]:
-    """Return a good result with one knob changed, and the results compared.
+    """Return a good result's setting with one knob changed, and the results that were compared.
 
     In turns, the result is drawn from the best results, each half as likely as the one before it,
     or is the best of four that are drawn from the sixteen latest. So a local optimum is left before
@@ -238,7 +238,7 @@ def _neighbour(known: _Settings, past: Past) -> tuple[Proposal | None, list[tupl
 
 
 def _told(values: Mapping[str, str]) -> str:
-    """Return a setting as a text for a reader."""
+    """Return a setting of knobs as a text for a reader."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
 
 

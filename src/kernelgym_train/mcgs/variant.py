@@ -22,7 +22,7 @@ from kernelgym_train.mcgs.source_forms import is_read, normal, read_flags, rende
 
 @dataclass(frozen=True, slots=True, order=True)
 class MoveStep:
-    """One move that was made at one place of a kernel, in one way."""
+    """One move made at one place of a kernel in one way."""
 
     move: str
     """Id of the move."""
@@ -45,7 +45,7 @@ class Variant:
     """Values of meta-parameters, sorted by name; `kernelgym_train.mcgs.source_forms` says where
     a language has them."""
     applied: tuple[MoveStep, ...] = ()
-    """Steps that lead from the start to the variant. They are no part of its key."""
+    """Steps that lead from the start to the variant; they do not affect the variant's key."""
 
     def kernel(self) -> Kernel:
         """Return the variant as a kernel."""
@@ -88,12 +88,12 @@ def _key(
 
 
 def state_key(variant: Variant) -> str:
-    """Return 32 hexadecimal digits that variants with the same program share."""
+    """Return 32 hexadecimal digits, equal for variants that are the same program."""
     return _key(variant.source, variant.language, variant.flags, variant.launch)
 
 
 def launch_key(variant: Variant) -> str:
-    """Return 32 hexadecimal digits that variants share if they differ in compiled text alone.
+    """Return 32 hexadecimal digits, equal for variants that differ in compiled text alone.
 
     The modules of such variants run the same Python code, and compiler flags do not count, so that
     with equal machine code they do the same.
@@ -104,7 +104,7 @@ def launch_key(variant: Variant) -> str:
 
 
 def context_key(parts: Iterable[tuple[str, str | Sequence[str]]]) -> str:
-    """Return 32 hexadecimal digits that searches with comparable times share.
+    """Return 32 hexadecimal digits, equal for searches whose times can be compared.
 
     Args:
         parts: (what it is, value), such as the task's digest, the ruleset's label, the judge's
@@ -124,7 +124,7 @@ def plain_variant(variant: Variant) -> dict[str, Any]:
 
 
 def variant_of(data: Mapping[str, Any]) -> Variant:
-    """Return the kernel variant that `plain_variant` made a JSON object of."""
+    """Return the variant from the JSON object that `plain_variant` made."""
     return _VARIANT.validate_python(data)
 
 

@@ -31,7 +31,7 @@ _PROBLEM = ("id", "suite", "level", "name", "source", "family")
 
 
 def run_of(task: SearchTask, ruleset: str) -> dict[str, Any]:
-    """Return the content of ``run.json``.
+    """Return the content of ``run.json``: problem, rules and devices of a search's judging.
 
     Args:
         task: Task of the search.
@@ -103,7 +103,7 @@ def read_control(path: Path) -> RepeatedEvaluation:
 
 
 def repeat(asked: RepeatedEvaluation, evaluator: Evaluator, say: Callable[[str], None]) -> Verdict:
-    """Judge a kernel again, time it in turns with the start, and tell both; return the verdict.
+    """Judge a kernel again, time it beside the start, report both; return the verdict.
 
     Args:
         asked: The evaluation.
@@ -166,7 +166,7 @@ def _read(path: Path, what: str) -> Mapping[str, Any]:
 
 
 def _value(path: Path, name: str) -> Any:
-    """Return a field of a JSON object; None if there is none."""
+    """Return a field of a JSON object; None if the field is missing."""
     try:
         return json.loads(path.read_text(encoding="utf-8")).get(name)
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""Numbers of a step, and the guards that watch them.
+"""Metrics of a training step, and the guards that watch them.
 
 The room may import kernelgym, `kernelgym_train.types` and `credit`.
 """

@@ -25,27 +25,27 @@ from kernelgym_train.credit.credit import counts
 from kernelgym_train.types import Rollout, Sample
 
 FILTERS = ("invalid", "parsing", "policy", "evidence", "timing", "zero_variance")
-"""In the order in which an answer meets them. ``invalid``: its episode counts, since nothing of the
-judge's or the policy's failed. ``parsing``: a kernel can be read from it. ``policy``: screening
-refuses no kernel. ``evidence``: a kernel whose outputs are right did the work itself. ``timing``: a
-correct kernel that the run times has a time. ``zero_variance``: its group's returns differ, so
-that it is learned from."""
+"""Names of the filters, in the order in which an answer meets them. ``invalid``: its episode
+counts, since neither the judge nor the policy failed. ``parsing``: a kernel can be read from it.
+``policy``: screening refuses no kernel. ``evidence``: a kernel whose outputs are right did the work
+itself. ``timing``: a correct kernel that the run times has a time. ``zero_variance``: the returns
+of its group differ, so that it is learned from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What one filter did to the answers of a step."""
+    """Numbers of answers that reached and passed one filter of a training step."""
 
     seen: int
     """Number of answers that reached the filter."""
     passed: int
-    """Answers that the filter let through."""
+    """Number of answers that the filter let through."""
 
 
 def filtered(
     rollouts: Iterable[Rollout], samples: Sequence[Sample], *, timing: bool = False
 ) -> dict[str, Filtered]:
-    """Return what each filter did, by name, in the order of `FILTERS`.
+    """Return the numbers of seen and passed answers of each filter, in the order of `FILTERS`.
 
     Args:
         rollouts: All that was played in the step.
@@ -72,7 +72,7 @@ def filtered(
 
 
 def filter_metrics(found: dict[str, Filtered]) -> dict[str, float]:
-    """Return what filters did as metrics, from the result of `filtered`."""
+    """Return the numbers of `filtered` as metrics."""
     return {
         f"filter/{name}_{what}": float(count)
         for name, each in found.items()
@@ -90,7 +90,7 @@ def entropy_metrics(rollouts: Iterable[Rollout], samples: Iterable[Sample]) -> d
 
 
 def _is_refused(turn: Turn, *, late: bool) -> bool:
-    """Return True if a kernel was rejected: before it ran, or late."""
+    """Return True if a kernel was rejected, by screening or after it ran."""
     found = turn.verdict
     ran = found.compiled and 0 < found.trials == found.trials_passed
     return found.status is Status.REJECTED and ran is late

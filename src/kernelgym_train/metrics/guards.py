@@ -24,7 +24,7 @@ Action = Literal["off", "warn", "stop", "rollback"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 """Reactions, the mildest first."""
 Share = Annotated[float, Field(ge=0, le=1)]
-"""Number from 0 to 1."""
+"""A number from 0 to 1."""
 
 _NGRAM = 4
 
@@ -44,7 +44,7 @@ class StepHealth:
     repetition: float | None = None
     """Mean over the answers of the share of repeated 4-grams; see `repetition`."""
     answer_tokens: float | None = None
-    """Mean length of an answer, in tokens."""
+    """Mean number of tokens of an answer."""
     entropy: float | None = None
     """Mean entropy of the policy per token, in nats."""
     logprob_gap: float | None = None
@@ -68,40 +68,40 @@ class GuardRules:
     """
 
     window: PositiveInt = 10
-    """Steps that are looked at together."""
+    """Number of latest steps that guards examine together."""
     baseline: PositiveInt = 5
-    """First steps of the run, or after a rollback, that later ones are compared with."""
+    """Number of first steps, of the run or after a rollback, that later ones are compared with."""
     no_signal: Action = "warn"
-    """When no group of a whole window had differing returns: nothing is learned."""
+    """Action if no group of a whole window has differing returns, so that nothing is learned."""
     collapse: Action = "warn"
-    """When answers begin otherwise than they used to, repeat themselves, grow or shrink, or when
+    """Action if answers begin otherwise than before, repeat themselves, grow or shrink, or if their
     entropy runs out."""
     opening_drop: Share = 0.4
-    """Loss of the share of answers with the usual first token, against the baseline."""
+    """Largest drop, against the first steps, in the share of answers with the usual first token."""
     most_repetition: Share = 0.5
-    """Most of an answer that may repeat earlier parts of it."""
+    """Largest share of an answer that may repeat earlier parts of it."""
     length_ratio: Annotated[float, Field(gt=1)] = 3.0
-    """Factor by which the mean length may move from the baseline, up or down."""
+    """Largest factor by which the mean answer length may grow or shrink against the first steps."""
     least_entropy: NonNegativeFloat = 0.001
-    """Least entropy per token, in nats."""
+    """Smallest entropy of the policy per token, in nats."""
     gap: Action = "warn"
-    """When sampler and learner disagree about the probabilities of what was sampled."""
+    """Action if sampler and learner disagree about the probabilities of sampled tokens."""
     most_gap: PositiveFloat = 0.1
-    """Most mean difference of their log-probabilities."""
+    """Largest mean difference between the log-probabilities of sampler and learner, in nats."""
     infrastructure: Action = "stop"
-    """When too many answers were not given, or not judged."""
+    """Action if too many answers were not given, or not judged."""
     most_failures: Share = 0.2
-    """Most of a window's answers that may be missing or unjudged."""
+    """Largest share of a window's answers that may be missing or unjudged."""
     filters: Action = "warn"
-    """When a filter lets almost nothing through that it decided on."""
+    """Action if a filter lets almost none of the answers through that it decided on."""
     least_passed: Share = 0.05
-    """Least share of a window's answers that each filter should let through. A filter that has
-    decided on fewer answers than the inverse of this share (20) sets nothing off."""
+    """Smallest share of a window's answers that each filter should let through. A filter that has
+    decided on fewer answers than the inverse of this share (20) raises no alarm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Alarm of one guard, or the note that a guard lacks its numbers."""
+    """Alarm of one guard, or a note that the guard lacks its numbers."""
 
     guard: str
     """Name of the guard, such as ``no_signal`` or ``collapse/length``."""
@@ -110,7 +110,7 @@ class Alarm:
     message: str
     """Message of one line, with the numbers."""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that the alarm rests on, by name."""
+    """Numbers that the alarm is based on, by name."""
 
 
 def check_guards(
@@ -231,7 +231,7 @@ _REMEDIES = {
     "timing": "correct kernels earn nothing for speed; see the messages of their verdicts",
     "zero_variance": "take easier or harder problems, more trajectories or a higher temperature",
 }
-"""Advice about a filter that lets almost nothing through, by filter."""
+"""Advice, by filter, for a filter that lets almost nothing through."""
 
 
 def _filters(rules: GuardRules, recent: Sequence[StepHealth]) -> list[Alarm]:

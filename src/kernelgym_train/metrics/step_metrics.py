@@ -32,7 +32,7 @@ def summary(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
-    """Return what a step's rollouts came to, in all, per level, per turn and per part."""
+    """Return the metrics of a step's rollouts: overall, per level, per turn and per part."""
     rollouts = list(rollouts)
     played = [rollout.trajectory for rollout in rollouts]
     counting = [rollout for rollout in rollouts if counts(rollout)]
@@ -66,14 +66,14 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
 
 
 def advantage_metrics(samples: Iterable[Sample]) -> dict[str, float]:
-    """Return what the advantages of a step look like."""
+    """Return metrics of a step's advantages."""
     samples = list(samples)
     found = {"advantage/samples": float(len(samples))}
     return found | summary("advantage", [sample.advantage for sample in samples])
 
 
 def staleness(rollouts: Iterable[Rollout], version: int) -> dict[str, float]:
-    """Return how many updates old the sampling weights were.
+    """Return the mean and largest number of updates that the sampling weights were behind.
 
     Args:
         rollouts: What was played.
@@ -88,7 +88,7 @@ def staleness(rollouts: Iterable[Rollout], version: int) -> dict[str, float]:
 def distributions(
     rollouts: Iterable[Rollout], samples: Iterable[Sample] = ()
 ) -> dict[str, list[float]]:
-    """Return the values of a step that histograms are drawn of; empty ones are left out."""
+    """Return the values of a step to draw as histograms; empty ones are left out."""
     rollouts = [rollout for rollout in rollouts if counts(rollout)]
     turns = [turn for each in rollouts for turn in each.trajectory.turns]
     found = {
@@ -101,7 +101,7 @@ def distributions(
 
 
 def _found(code: str, played: Iterable[Trajectory]) -> float:
-    """Return how many verdicts have a finding."""
+    """Return the number of verdicts that have a given finding."""
     turns = [turn for each in played for turn in each.turns]
     return float(sum(any(each.code == code for each in t.verdict.findings) for t in turns))
 
@@ -168,7 +168,7 @@ def _parts(turns: Sequence[Turn]) -> dict[str, float]:
 
 
 def _hacks(turns: Sequence[Turn]) -> dict[str, float]:
-    """Return how many turns each hard or soft finding was made on."""
+    """Return the number of turns on which each hard or soft finding was made."""
     tally = Counter(
         code
         for turn in turns
@@ -178,7 +178,7 @@ def _hacks(turns: Sequence[Turn]) -> dict[str, float]:
 
 
 def _token_totals(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return what was sampled in all, whatever became of it."""
+    """Return the total numbers of sampled tokens, those of failed episodes included."""
     answers = [one for rollout in rollouts for one in rollout.completions]
     if not answers:
         return {}

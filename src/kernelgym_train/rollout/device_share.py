@@ -1,4 +1,4 @@
-"""Keeps a model's work on a GPU apart from the timing there.
+"""Keeps a model's work on a GPU apart from the timing of kernels on that GPU.
 
 A kernel timed while the model samples or learns beside it is refused its time (`device_shared`).
 So the trainer holds the judge's device lock around each generation and each optimiser step, and
@@ -44,14 +44,14 @@ class DeviceHold:
         self._held: contextlib.ExitStack | None = None
 
     def take(self) -> None:
-        """Take the lock, unless it is held or not needed."""
+        """Take the device lock, unless it is held already or not needed."""
         if self._device and self._held is None:
             held = contextlib.ExitStack()
             held.enter_context(self._lock(self._device))
             self._held = held
 
     def release(self) -> None:
-        """Release the lock once the model's work has ended; may be free."""
+        """Release the device lock once the model's launched work has ended, if it is held."""
         if self._held is None:
             return
         held, self._held = self._held, None
@@ -60,7 +60,7 @@ class DeviceHold:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock during the block."""
+        """Hold the device lock during the block."""
         self.take()
         try:
             yield

@@ -31,7 +31,7 @@ from kernelgym_train.rollout.play import AwaitedAnswer, BatchPolicy, generate_ea
 from kernelgym_train.types import Completion, Key, SampleRequest
 
 MAX_TOKENS = 4096
-"""Most tokens of an answer, if not given."""
+"""Largest number of tokens of an answer, unless an option sets another."""
 _BATCH = 32
 
 
@@ -111,7 +111,7 @@ class HFEvalPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers."""
+        """JSON data that decides the answers: model, adapter and sampling options."""
         drawn = asdict(self._sampling)
         drawn["max_tokens"] = drawn.pop("max_new_tokens")
         return {"kind": "hf", "model": self._config.id, "adapter": self._adapter, **drawn}
@@ -141,7 +141,7 @@ class HFEvalPolicy(EvalPolicy):
         return generation_of(found, self._config.id, time.monotonic() - started)
 
     async def close(self) -> None:
-        """Let go of the model."""
+        """Release the model and its memory."""
         self._answers = None
         await asyncio.to_thread(self._threads.shutdown)
 
@@ -167,7 +167,7 @@ def _with_adapter(model: Any, adapter: str) -> Any:
 
 
 def generation_of(found: Completion, model: str, latency_s: float) -> Generation:
-    """Return a completion as eval runs record it."""
+    """Return a completion as the answer of an eval run."""
     return Generation(
         found.text,
         finish_reason=found.finish,
@@ -178,7 +178,7 @@ def generation_of(found: Completion, model: str, latency_s: float) -> Generation
 
 
 def sampling_of(options: PolicyOptions) -> SamplingRule:
-    """Return how tokens are drawn, from the options of `kernelgym eval`.
+    """Return the sampling rule that options of `kernelgym eval` describe.
 
     Raises:
         UsageError: If an option makes no sense.

@@ -1,4 +1,4 @@
-"""How good a policy is on problems: pass@k, best of turns, fast_p, with intervals.
+"""Evaluation of a policy on problems: pass@k, best of turns, fast_p, with intervals.
 
 Contract: episodes are those of training (`kernelgym_train.rollout.play.play`). A problem counts
 once, however often it is sampled: intervals are over problems

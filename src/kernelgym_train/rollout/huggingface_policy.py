@@ -25,9 +25,9 @@ from kernelgym_train.models import context_tokens
 from kernelgym_train.types import Completion, PromptTooLong, SampleRequest
 
 DrawnAnswer = tuple[tuple[int, ...], tuple[float, ...] | None]
-"""Ids of an answer, and their log-probabilities under the sampler if it tells them."""
+"""Token ids of an answer, and their log-probabilities if the sampler gives them."""
 Draw = Callable[[Sequence[Sequence[int]], int], Sequence[DrawnAnswer]]
-"""Draws one answer to each prompt, given as ids, by a seed."""
+"""Function that samples one answer to each prompt, given as token ids, by a seed."""
 
 _TAG = re.compile(r"</?(?:think(?:ing)?|KERNEL|SUMMARY)>", re.IGNORECASE)
 _OPEN_THINK = re.compile(r"<think(?:ing)?>\s*\Z", re.IGNORECASE)
@@ -127,7 +127,7 @@ class ChatText:
         return text
 
     def _takes_system(self) -> bool:
-        """Return True if the template takes a system message; those of some models do not."""
+        """Return True if a tokenizer's chat template accepts a system message."""
         from jinja2 import TemplateError
 
         trial = (Message("system", "s"), Message("user", "u"))
@@ -234,7 +234,7 @@ class HFPolicy:
         return [(self._until_end(row), None) for row in out[:, width:].tolist()]
 
     def _until_end(self, row: Sequence[int]) -> tuple[int, ...]:
-        """Return a row's ids up to the token that ended it, without the padding that follows."""
+        """Return a sampled row's ids up to the end token, without the padding."""
         for place, number in enumerate(row):
             if number in self._ends:
                 return tuple(row[: place + 1])
@@ -242,7 +242,7 @@ class HFPolicy:
 
 
 def refuse_long_prompts(lengths: Sequence[int], max_new_tokens: int, context: int | None) -> None:
-    """Refuse prompts that leave an answer no room in the context.
+    """Refuse prompts that leave no room for an answer in the model's context.
 
     Args:
         lengths: Tokens of each prompt.
@@ -265,7 +265,7 @@ def refuse_long_prompts(lengths: Sequence[int], max_new_tokens: int, context: in
 
 
 def end_ids(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Return the ids that end an answer: the tokenizer's own, and all that the model declares.
+    """Return the token ids that end an answer: the tokenizer's own and those of the model.
 
     Raises:
         UsageError: If there are none.

@@ -66,12 +66,12 @@ class BatchPolicy(Protocol):
 
 
 AwaitedAnswer: TypeAlias = "tuple[SampleRequest, asyncio.Future[Completion]]"
-"""A request, and the future of its completion."""
+"""A request to a policy, and the future of its completion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Trajectory that is still unplayed."""
+    """A trajectory to play: its key and its problem."""
 
     key: Key
     """Key of the first turn."""
@@ -82,7 +82,7 @@ class Task:
 def tasks_of(
     step: int, problems: Sequence[Problem], trajectories: int, *, first: int = 0
 ) -> list[Task]:
-    """Return the tasks of a step: a number of trajectories for each problem.
+    """Return the trajectories to play in a step: a number of them for each problem.
 
     Args:
         step: The training step.
@@ -194,7 +194,7 @@ class _Asked(Protocol):
     async def __call__(self, request: SampleRequest) -> Completion: ...
 
     def leave(self) -> None:
-        """Take note that one trajectory sends no further request."""
+        """Note that one trajectory will send no further request."""
 
 
 class _Stream:
@@ -277,7 +277,7 @@ def generate_each(
 
 
 def settle(asked: Sequence[AwaitedAnswer], found: Sequence[Completion | BaseException]) -> None:
-    """Set the completion, or the exception, of each request that is still pending."""
+    """Set the completion, or the exception, of each request that still waits for one."""
     for (_, answer), each in zip(asked, found, strict=True):
         if answer.done():
             continue

@@ -1,4 +1,4 @@
-"""A policy of streams whose time is measured; that of batches is a `SharingPolicy`.
+"""Measures the time of a policy that streams answers; `SharingPolicy` does so for batches.
 
 Contract: answers pass unchanged. `seconds` is the time in which at least one answer was asked for
 and not given yet; what is left of a play's time was spent on verdicts alone. Time decides nothing.
@@ -14,7 +14,7 @@ from kernelgym_train.types import Completion, SampleRequest
 
 
 class TimedStream:
-    """A policy that answers as it goes, each answer timed.
+    """Policy that passes another one's answers through and measures the time of each.
 
     Args:
         policy: The policy.
@@ -49,7 +49,7 @@ class TimedStream:
                 await found.aclose()
 
     def metrics(self) -> dict[str, float]:
-        """Return the answers' latencies and the most in flight."""
+        """Return metrics of the answers' latencies, and the largest number in flight."""
         found = {"policy/in_flight_max": float(self._most)}
         if self._latencies:
             found["policy/latency_mean_s"] = sum(self._latencies) / len(self._latencies)

@@ -1,8 +1,8 @@
-"""What is written down of a rollout: the episode in kernelgym's schema, and its tokens beside it.
+"""Records of a rollout: the episode in kernelgym's schema, and its tokens in a file of their own.
 
 Contract: pure. The episode's record is whole by itself (`kernelgym.records.trajectories`) and names
-    the
-rollout by its key, ``step/problem/trajectory``; a row of tokens names its turn by the whole key.
+the rollout by its key, ``step/problem/trajectory``; a row of tokens names its turn by the whole
+key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WRITER = "kernelgym-train"
 
 
 def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeConfig) -> EpisodeRecord:
-    """Return an episode as it is written to trajectories.jsonl.
+    """Return an episode's record for trajectories.jsonl.
 
     Args:
         rollout: What was played.
@@ -50,7 +50,7 @@ def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeConfig) -
 
 
 def bare_record(rollout: Rollout, observer: Observer) -> EpisodeRecord:
-    """Return an episode's record without what was read, for an archive.
+    """Return an episode's record without prompts, for an archive of solved problems.
 
     Args:
         rollout: What was played.
@@ -68,7 +68,7 @@ def bare_record(rollout: Rollout, observer: Observer) -> EpisodeRecord:
 
 
 def token_rows(rollout: Rollout) -> Iterator[dict[str, Any]]:
-    """Yield one row per turn, as it is written to tokens.jsonl."""
+    """Yield one row for each turn of a rollout, for tokens.jsonl."""
     for place, answer in enumerate(rollout.completions):
         yield {
             "key": list(rollout.key._replace(turn=place)),

@@ -1,9 +1,8 @@
 """Refills: further rounds of a step, for groups that had nothing to teach.
 
 Contract: groups without signal (`kernelgym_train.credit.estimators.has_signal`) are put aside, and
-    as many
-others are asked for, in at most so many extra rounds; a step that is still short goes on with fewer
-groups. What was thrown away is counted.
+as many others are asked for, in at most so many extra rounds; a step that is still short goes on
+with fewer groups. What was thrown away is counted.
 
 It draws nothing and plays nothing. The loop around it::
 
@@ -24,7 +23,7 @@ from kernelgym_train.types import Rollout
 
 
 class Refill:
-    """Collects the groups of one step.
+    """Collects the groups of one step, and tells how many more are needed.
 
     Args:
         wanted: How many groups with signal the step is to have.
@@ -53,17 +52,17 @@ class Refill:
 
     @property
     def missing(self) -> int:
-        """Groups to be played in the next round; 0 if there is none."""
+        """Number of groups to play in the next round; 0 if there is no further round."""
         return 0 if self.round > self.extra_rounds else self.wanted - self._kept
 
     @property
     def waste(self) -> float:
-        """Share of all answers that were given in groups without signal."""
+        """Share of all answers that belong to groups without signal."""
         discarded = sum(len(each.completions) for each in self.discarded)
         return discarded / max(1, discarded + sum(len(each.completions) for each in self.rollouts))
 
     def add(self, rollouts: Iterable[Rollout]) -> None:
-        """Take the rollouts of one round.
+        """Take in the rollouts of one round.
 
         Raises:
             ValueError: If more groups come than were missing, or one that was there before.

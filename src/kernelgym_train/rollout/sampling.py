@@ -1,4 +1,4 @@
-"""Which problems a step plays: a curriculum over buckets, and refills for groups without signal.
+"""Chooses the problems of a step: a curriculum over buckets, and refills for groups without signal.
 
 A bucket is what counts as the same difficulty: family, level and shape class. A procedural problem
 is seen once, so rates are kept per bucket. Contract:
@@ -33,11 +33,11 @@ from kernelgym_train.types import Rollout
 
 _STATE = 1
 _LEAST_TRIES = 8
-"""First answers after which a bucket's solve rate is taken to be known."""
+"""Number of first answers after which a bucket's solve rate counts as known."""
 
 
 class Bucket(NamedTuple):
-    """Problems that count as equally hard."""
+    """Problems of one family, level and shape class, which count as equally hard."""
 
     level: int
     family: str
@@ -49,7 +49,7 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """How problems are drawn.
+    """Settings of how the problems of a step are drawn.
 
     `kernelgym_train.config.config.load_config` checks the values against the types of the fields.
 
@@ -58,21 +58,22 @@ class Curriculum:
     """
 
     enabled: bool = True
-    """False: every problem is as likely as any other, whatever became of it."""
+    """Whether problems are drawn by their solve rates; if False, every problem is equally
+    likely."""
     target_low: Share = 0.3
-    """Buckets solved less often than this are drawn less."""
+    """Solve rate below which buckets are drawn less often."""
     target_high: Share = 0.7
-    """Buckets solved more often than this are only drawn as replay."""
+    """Solve rate above which buckets are drawn only as replay."""
     least: Share = 0.1
-    """Weight of a bucket that is never solved, beside 1 for one inside the target."""
+    """Weight of a bucket that is never solved; one inside the target has weight 1."""
     replay: Share = 0.1
-    """Share of draws from buckets above the target, so that a relapse is noticed."""
+    """Share of draws from buckets above the target, by which a relapse is noticed."""
     unlock_at: Share = 0.5
-    """Solve rate of a level at which the next one is drawn too."""
+    """Solve rate of a level at which problems of the next level are drawn too."""
     unlock_after: PositiveInt = 32
-    """Least first answers of a level before that."""
+    """Smallest number of first answers on a level before the next level is drawn."""
     half_life: PositiveInt = 64
-    """First answers of a bucket after which an older one counts half."""
+    """Number of first answers of a bucket after which an older answer counts half."""
 
     def __post_init__(self) -> None:
         if self.target_low > self.target_high:
@@ -84,7 +85,7 @@ class Curriculum:
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of a bucket; what is counted fades with its half-life."""
+    """Solve counts of a bucket, which fade with a half-life."""
 
     drawn: int = 0
     seen: int = 0
@@ -93,7 +94,7 @@ class _Record:
 
     @property
     def rate(self) -> float | None:
-        """Solve rate; None while too little is known."""
+        """Solve rate of the bucket; None while too few answers are known."""
         return self.solved / self.tries if self.seen >= _LEAST_TRIES else None
 
     def add(self, right: bool, half_life: int) -> None:
@@ -104,7 +105,7 @@ class _Record:
 
 
 class ProblemSampler:
-    """Draws the problems of each step, and learns from what became of them.
+    """Draws the problems of each step, by solve rates that it learns from rollouts.
 
     Args:
         problems: What can be drawn.
@@ -143,13 +144,13 @@ class ProblemSampler:
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Levels that are drawn from."""
+        """Levels whose problems are drawn at present."""
         on = self.curriculum.enabled
         return tuple(self._levels[: self._unlocked] if on else self._levels)
 
     @property
     def solve_rates(self) -> dict[Bucket, float | None]:
-        """Solve rate of every bucket; None where too little is known."""
+        """Solve rate of every bucket; None where too few answers are known."""
         return {bucket: record.rate for bucket, record in self._records.items()}
 
     def draw(self, step: int, count: int, round: int = 0) -> tuple[Problem, ...]:
@@ -171,7 +172,7 @@ class ProblemSampler:
         return tuple(self._next_of(self._choose(chance)) for _ in range(count))
 
     def record(self, rollouts: Iterable[Rollout]) -> None:
-        """Learn from everything that was judged in a step, groups without signal included.
+        """Update the solve rates from all rollouts of a step, groups without signal included.
 
         Raises:
             ValueError: If a problem is not one of the sampler's.
@@ -179,7 +180,9 @@ class ProblemSampler:
         for rollout in sorted(rollouts, key=lambda each: each.key):
             bucket = self._bucket_of.get(rollout.trajectory.problem.id)
             if bucket is None:
-                raise ValueError(f"{rollout.trajectory.problem.id!r} was not drawn here")
+                raise ValueError(
+                    f"{rollout.trajectory.problem.id!r} is not one of this sampler's problems"
+                )
             if counts(rollout):
                 right = rollout.trajectory.turns[0].verdict.correct
                 self._records[bucket].add(right, self.curriculum.half_life)
@@ -187,7 +190,7 @@ class ProblemSampler:
             self._unlocked += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, as plain JSON."""
+        """Return the sampler's state, as plain JSON data."""
         return {
             "version": _STATE,
             "seed": self.seed,
@@ -202,7 +205,7 @@ class ProblemSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state.
+        """Continue from another sampler's state.
 
         Raises:
             UsageError: If it is that of a sampler over other problems or of another seed.
@@ -269,12 +272,12 @@ class ProblemSampler:
 
 
 def bucket_of(problem: Problem) -> Bucket:
-    """Return a problem's bucket."""
+    """Return the bucket that a problem belongs to."""
     return Bucket(problem.level, problem.family, shape_class(problem))
 
 
 def shape_class(problem: Problem) -> str:
-    """Return the shape class that a suite tells of a problem; empty if it tells none.
+    """Return the class of shapes that a suite gives a problem; empty if it gives none.
 
     Synthetic tells one of its single operators, such as ``rank 2 wide``; elsewhere shapes go with
     the problem.
@@ -285,7 +288,7 @@ def shape_class(problem: Problem) -> str:
 
 
 def _pick(weights: Mapping[Bucket, float], place: float) -> Bucket:
-    """Return the bucket at a place in [0, 1) of all weights laid end to end."""
+    """Return the bucket at a place in [0, 1) when all weights are laid end to end."""
     total = math.fsum(weights.values())
     if not total:  # all of them of no interest
         weights, total = dict.fromkeys(weights, 1.0), float(len(weights))

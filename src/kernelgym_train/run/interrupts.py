@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a run, and how it is answered.
+"""Handles Ctrl-C during a training run.
 
 SIGTERM comes as Ctrl-C to a command of `kernelgym-train` (`kernelgym.interruption`).
 
@@ -34,14 +34,14 @@ _LOOK_S = 0.5
 
 
 class Activity:
-    """What a run is doing now, in words that follow "while"."""
+    """What a training run is doing at present, in words that follow "while"."""
 
     def __init__(self) -> None:
         self.now = "starting"
 
     @contextlib.contextmanager
     def during(self, what: str) -> Iterator[None]:
-        """Say `what` during the block, and what was said before after it.
+        """Set the activity to `what` during the block, and back to the earlier one after it.
 
         After an interrupt `what` stays: the thread that answers may read it a moment later.
         """
@@ -111,7 +111,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _answer(self, reader: int) -> None:
-        """Answer each Ctrl-C; the operating system writes its number when it comes."""
+        """Print an answer to each Ctrl-C, in a thread of its own."""
         waits, code = False, CTRL_C_CODE
         while data := os.read(reader, 1):
             if data[0] == signal.SIGTERM:
@@ -134,7 +134,7 @@ class Interrupts:
 async def finish_within(
     work: Coroutine[Any, Any, None], interrupted: threading.Event, limit_s: float
 ) -> bool:
-    """Return True once `work` is done, False if it was given up.
+    """Await `work`, within a limit of time after an interrupt; return False if it was cancelled.
 
     Args:
         work: Is awaited; what it raises passes.

@@ -1,4 +1,4 @@
-"""A run's folder: what was configured, played, measured and kept, and where to go on after a kill.
+"""A training run's folder: configuration, logs and checkpoints, from which it resumes after a kill.
 
 ::
 
@@ -58,43 +58,43 @@ _SIGNS_OF_A_STEP = ("metrics.jsonl", "checkpoints.jsonl")
 
 
 class Watcher:
-    """Is told what is logged, to show it or pass it on; does nothing with it by default."""
+    """Receiver of what a run logs, to show it or pass it on; does nothing by default."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Take the numbers of one step."""
+        """Receive the numbers of one step."""
 
     def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Take the distributions of one step."""
+        """Receive the distributions of one step."""
 
     def close(self) -> None:
-        """Write out what is left."""
+        """Write out data that is not written yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that counts."""
+    """A complete checkpoint of a training run."""
 
     step: int
-    """Steps that were done."""
+    """Number of steps that were done."""
     folder: Path
     weights: str
     """Digest of the trained weights; empty if none was taken."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that the backend added to its row."""
+    """Fields that the backend added to the checkpoint's row."""
 
     def state(self) -> dict[str, Any]:
-        """Return what the run's own parts kept with it."""
+        """Return the state of sampler and steps that was saved with the checkpoint."""
         found: dict[str, Any] = json.loads((self.folder / "state.json").read_text())
         return found
 
 
 def config_digest(config: Mapping[str, Any]) -> str:
-    """Return 16 hexadecimal digits that equal configurations share."""
+    """Return 16 hexadecimal digits, equal for equal configurations."""
     return hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def finished_steps(folder: Path) -> int | None:
-    """Return how many steps a run had done when it ended.
+    """Return the number of steps that a run had done when it ended.
 
     None if it has not ended, was stopped by a guard, or has no model.
     """
@@ -103,7 +103,7 @@ def finished_steps(folder: Path) -> int | None:
 
 
 def trained_steps(folder: Path) -> int | None:
-    """Return the steps that made a run's ``model/``; None unless the run's last stretch wrote it.
+    """Return the number of steps after which a run's ``model/`` was written; or None.
 
     A run that a guard stopped has written it as well.
     """
@@ -112,7 +112,7 @@ def trained_steps(folder: Path) -> int | None:
 
 
 def _end(folder: Path) -> dict[str, Any] | None:
-    """Return the event of a run's end; None if it goes on, was cut off, or has no model."""
+    """Return the event that ended a run; None if it goes on, was cut off, or has no model."""
     path = folder / "events.jsonl"
     if not path.exists() or not (folder / "model").is_dir():
         return None
@@ -170,13 +170,13 @@ def check_from_step(folder: Path, step: int) -> None:
 
 
 def _those_kept(folder: Path) -> str:
-    """Return the steps of a run's checkpoints, for a refusal."""
+    """Return a clause for an error message that lists the steps of a run's checkpoints."""
     known = [str(row["step"]) for row in _kept(folder)]
     return f"those it has: {', '.join(known)}" if known else "it has none"
 
 
 class RunLog:
-    """A run's folder, open for writing. Make one with `create` or `resume`."""
+    """A training run's folder, open for writing. Make one with `create` or `resume`."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class RunLog:
         config: Mapping[str, Any],
         manifest: Mapping[str, Any],
     ) -> Self:
-        """Make a run's folder.
+        """Create the folder of a new run.
 
         Raises:
             UsageError: If there is something already, or it cannot be made.
@@ -246,7 +246,7 @@ class RunLog:
         good: bool = False,
         from_step: int | None = None,
     ) -> Self:
-        """Open a run's folder where its last checkpoint left it.
+        """Open a run's folder, cut back to its last checkpoint.
 
         Args:
             folder: The run's folder.
@@ -291,19 +291,19 @@ class RunLog:
 
     @classmethod
     def follow(cls, folder: str | Path) -> Self:
-        """Open a run's folder that another process writes to, once that one has opened it."""
+        """Open a run's folder that another process writes, once that process has opened it."""
         folder = Path(folder)
         rows = _rows(folder)
         return cls(folder, _checkpoint(folder, rows[-1]) if rows else None, writes=False)
 
     @property
     def trajectories(self) -> Path:
-        """The file of all episodes."""
+        """Path of the file with all episodes of the run."""
         return self.folder / "trajectories.jsonl"
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration the run was started with."""
+        """Configuration that the run was started with."""
         import yaml
 
         found: dict[str, Any] = yaml.safe_load((self.folder / "config.yaml").read_text())
@@ -312,7 +312,7 @@ class RunLog:
     def verdicts(
         self, evaluator: Evaluator, name: str = "verdicts", *, seeded: bool = True
     ) -> VerdictLog:
-        """Return `evaluator` with its verdicts kept in this run.
+        """Return `evaluator` with its verdicts kept in a file of this run.
 
         Args:
             evaluator: Judges what is not kept.
@@ -324,7 +324,7 @@ class RunLog:
         return VerdictLog(evaluator, self.folder / f"{name}.jsonl", secret=secret)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the numbers of a step; what is not finite is written as null."""
+        """Write the metrics of a step; numbers that are not finite become null."""
         if not self.writes:
             return
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
@@ -334,7 +334,7 @@ class RunLog:
             watcher.scalars(step, finite)
 
     def evaluation(self, step: int, values: Mapping[str, Any], **facts: Any) -> None:
-        """Write what an evaluation came to, after so many steps."""
+        """Write the metrics of an evaluation after a number of steps."""
         if not self.writes:
             return
         append_line(self.folder / _EVALUATIONS, {"step": step, **facts, **values})
@@ -342,12 +342,12 @@ class RunLog:
             watcher.scalars(step, values)
 
     def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Pass the distributions of a step on to the watchers; no file keeps them."""
+        """Pass the distributions of a step to the watchers; no file keeps them."""
         for watcher in self.watchers:
             watcher.histograms(step, values)
 
     def event(self, what: str, **facts: Any) -> None:
-        """Write down something that happened to the run itself."""
+        """Log an event of the run itself, such as a start or a rollback."""
         if not self.writes:
             return
         append_line(
@@ -358,7 +358,7 @@ class RunLog:
     def rollouts(
         self, rollouts: Iterable[Rollout], observer: Observer, rules: EpisodeConfig
     ) -> None:
-        """Write episodes, and their tokens beside them, as far as the log keeps them."""
+        """Write episodes, and their tokens if the log keeps them."""
         if not self.writes:
             return
         for rollout in rollouts:
@@ -380,7 +380,7 @@ class RunLog:
         score: float | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Make a checkpoint count: its folder is whole, and the logs are as long as they are.
+        """Log a checkpoint, whose folder is complete, so that it counts.
 
         Args:
             step: Steps that are done.
@@ -414,7 +414,7 @@ class RunLog:
         _sync(self.folder / "checkpoints.jsonl")
 
     def prune(self, keep: int) -> tuple[Checkpoint, ...]:
-        """Remove checkpoint folders but for the last ones, the first, and the best by score.
+        """Remove old checkpoint folders; the last ones, the first and the best by score stay.
 
         Returns:
             What was removed; its rows stay.
@@ -459,7 +459,7 @@ def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
 
 
 def _asked_evaluations(folder: Path, sizes: Mapping[str, int], step: int) -> list[dict[str, Any]]:
-    """Return the rows of `--evaluate` that cutting back would lose, of checkpoints that stay."""
+    """Return the rows of `--evaluate` for checkpoints that stay, which cutting back would lose."""
     path = folder / _EVALUATIONS
     cut = path.read_bytes()[sizes.get(_EVALUATIONS, 0) :] if path.exists() else b""
     rows = [json.loads(line) for line in cut.splitlines(keepends=True) if line.endswith(b"\n")]
@@ -481,7 +481,7 @@ def _kept(folder: Path) -> list[dict[str, Any]]:
 
 
 def _sync(path: Path) -> None:
-    """Have a file written to the disk itself."""
+    """Flush a file to the disk."""
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

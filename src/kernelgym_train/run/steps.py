@@ -59,12 +59,12 @@ Gather = Callable[[list[Rollout]], list[Rollout]]
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Rollouts of a step, before they are logged and credited."""
+    """Rollouts of a training step, before they are logged and credited."""
 
     rollouts: tuple[Rollout, ...]
     """All rollouts of the step, in the order of their keys."""
     fill: Refill
-    """Groups of the step, with and without signal."""
+    """Groups of the step, with and without differing returns."""
     rules: EpisodeConfig
     """Rules by which the episodes were scored and ended."""
     observer: Observer
@@ -75,7 +75,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """Step after credit was given: its training samples and metrics."""
+    """Training samples and metrics of a step, after credit was given."""
 
     credit: Credit
     rollouts: tuple[Rollout, ...]
@@ -85,7 +85,7 @@ class TrainingStep:
 
 
 class Steps:
-    """Plays, credits and logs the steps of a run.
+    """Plays, credits and logs the steps of a training run.
 
     Args:
         config: Configuration of the run.
@@ -365,7 +365,7 @@ class Steps:
 
 
 def _not_given(played: Iterable[Trajectory]) -> int:
-    """Return how many answers the policy failed to give.
+    """Return the number of answers that the policy failed to give.
 
     A trajectory was cut for that if all its verdicts are valid.
     """

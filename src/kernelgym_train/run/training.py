@@ -49,12 +49,12 @@ _MOST_LOST = 3
 
 
 class LearnerLost(RuntimeError):
-    """The weights in training are gone, or their state is unknown."""
+    """The weights in training are lost, or their state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """End of a training, or of a stretch of it."""
+    """End of a training run, or of one stretch of it."""
 
     steps: int
     """Number of finished steps."""
@@ -68,7 +68,7 @@ class TrainingOutcome:
 
 
 class Progress:
-    """Finishes the steps of one stretch of a run.
+    """Finishes the steps of one stretch of a training run.
 
     Args:
         config: The configuration.
@@ -113,7 +113,7 @@ class Progress:
 
     @property
     def ends(self) -> bool:
-        """True once this stretch takes no further step."""
+        """True if this stretch of the run takes no further step."""
         over = self.done >= self.config.optimiser.steps
         return over or bool(self.action) or self.interrupted.is_set()
 
@@ -302,7 +302,7 @@ def _reopened(
     *,
     good: bool = False,
 ) -> RunLog:
-    """Return the log cut back to its last checkpoint, for `steps`."""
+    """Return the run's log, cut back to its last checkpoint, for `steps`."""
     log.close()
     found = RunLog.resume(log.folder, good=good)
     found.keeps_tokens, found.keeps_trajectories = log.keeps_tokens, log.keeps_trajectories

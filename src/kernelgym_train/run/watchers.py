@@ -1,8 +1,8 @@
-"""What a run shows while it goes on: TensorBoard files, a live table, Weights & Biases.
+"""Displays of a running training: TensorBoard files, a live table, Weights & Biases.
 
 Contract: a `kernelgym_train.run.runlog.Watcher` is told of every row once it is written, and
-    decides
-nothing. Each needs its own package, imported when it is made; `UsageError` says what to install.
+decides nothing. Each needs its own package, imported when it is made; `UsageError` says what to
+install.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _COLUMNS = {
     "judge s": "time/judge_s",
 }
 _SPENT = {"tokens": "cost/tokens", "usd": "cost/usd"}
-"""Columns that are shown where a backend counts what it spends."""
+"""Columns that the live table shows if a backend counts its spending."""
 _SCORES = ("eval/pass@1", "eval/fast_1", "greedy/pass@1")
-"""Numbers of an evaluation that are logged."""
+"""Names of an evaluation's numbers that a log line shows."""
 _ROWS = 12
 
 
 class TensorBoard(Watcher):
-    """Writes event files.
+    """Writes a run's numbers to TensorBoard's event files.
 
     Args:
         folder: Where to.
@@ -64,13 +64,13 @@ class TensorBoard(Watcher):
         self._writer: Any = SummaryWriter(str(folder), purge_step=first or None)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write numbers."""
+        """Write the numbers of a step."""
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Write distributions."""
+        """Write the distributions of a step."""
         import numpy as np
 
         for name, some in values.items():
@@ -107,21 +107,21 @@ class WeightsAndBiases(Watcher):
         )
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Send numbers."""
+        """Send the numbers of a step."""
         self._run.log(dict(values), step=step)
 
     def histograms(self, step: int, values: Mapping[str, Sequence[float]]) -> None:
-        """Send distributions."""
+        """Send the distributions of a step."""
         sent = {f"distribution/{name}": self._wandb.Histogram(v) for name, v in values.items()}
         self._run.log(sent, step=step)
 
     def close(self) -> None:
-        """End the run there."""
+        """End the run at Weights & Biases."""
         self._run.finish()
 
 
 class Lines(Watcher):
-    """Writes one line per step, for logs and pipes.
+    """Writes one line for each step, for logs and pipes.
 
     Args:
         steps: How many there will be.
@@ -133,7 +133,7 @@ class Lines(Watcher):
         self._out = sys.stderr if out is None else out
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write what the live table would show."""
+        """Write a line with the numbers of a step that the live table would show."""
         if not _of_training(values):
             return
         self._out.write(_told(step, self._steps, values) + "\n")
@@ -183,18 +183,18 @@ class LiveTable(Watcher):
         self._live.start()
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a row; numbers that are not of a training step leave the table as it is."""
+        """Add a row with the numbers of a training step; other numbers change nothing."""
         if not _of_training(values):
             return
         self._rows.append((step, values))
         self._live.update(self.table(), refresh=True)
 
     def close(self) -> None:
-        """Leave the last table standing."""
+        """Stop renewing; the last table stays on the terminal."""
         self._live.stop()
 
     def table(self) -> Table:
-        """Return the table as it is now."""
+        """Return the live table as it is now."""
         from rich.table import Table
 
         table = Table(title=self._title, title_justify="left", box=None, pad_edge=False)
@@ -208,19 +208,19 @@ class LiveTable(Watcher):
 
 
 def _told(step: int, steps: int, values: Mapping[str, float]) -> str:
-    """Return the line of a step."""
+    """Return the line that tells the numbers of a step."""
     told = [f"{name} {_number(values.get(key))}" for name, key in _columns([values]).items()]
     return f"step {step + 1}/{steps}  {'  '.join(told)}"
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
-    """Return the columns of some rows: names and what they show."""
+    """Return the live table's columns for some rows: names and the metrics shown."""
     spent = {name: key for name, key in _SPENT.items() if any(key in row for row in rows)}
     return _COLUMNS | spent
 
 
 def _of_training(values: Mapping[str, float]) -> bool:
-    """Return True if numbers are a training step's, not an evaluation's."""
+    """Return True if numbers are those of a training step, not of an evaluation."""
     return "batch/groups" in values
 
 

@@ -23,25 +23,25 @@ from kernelgym_train.mcgs.triton.module import (
 )
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "maxnreg": 0}
-"""Options of a launch with their values where they are not given; 0 for no limit."""
+"""Default values of a Triton launch's options; 0 stands for no limit."""
 
 
 @dataclass(frozen=True)
 class TritonKnob:
-    """A number of a kernel that can be set."""
+    """A number in a Triton kernel that can be set, such as a block size."""
 
     function: str
     name: str
-    """Name of what is set: a parameter of the function, or a launch option (``num_warps``)."""
+    """Name of the number: a parameter of the function, or a launch option (``num_warps``)."""
     value: int | None
-    """Value; None if the configurations have several."""
+    """Value of the number; None if the configurations have several."""
     literals: tuple[cst.CSTNode, ...] = ()
-    """Literals that hold the value."""
+    """Literals in the text that hold the value."""
     calls: tuple[cst.Call, ...] = ()
     """Launches or configurations that must be given an argument for it."""
 
     def edits(self, module: TritonModule, value: int) -> list[tuple[tuple[int, int], str]]:
-        """Return changes of the module's text that set the value."""
+        """Return the text changes that set the number to a value."""
         found = [(module.span(node), str(value)) for node in self.literals]
         for call in self.calls:
             found.append(appended(module, call, f"{self.name}={value}"))
@@ -49,13 +49,13 @@ class TritonKnob:
 
 
 def appended(module: TritonModule, call: cst.Call, text: str) -> tuple[tuple[int, int], str]:
-    """Return the change that gives a call one more argument."""
+    """Return the text change that gives a call one more argument."""
     at, sign = place_of_argument(module.source, module.span(call)[1])
     return (at, at), f"{sign}{text}"
 
 
 def knobs_of(module: TritonModule) -> tuple[TritonKnob, ...]:
-    """Return every number that can be set, function by function."""
+    """Return every number of a Triton module that can be set, function by function."""
     found: list[TritonKnob] = []
     for function in module.functions.values():
         launches = [each for each in module.launches if each.function == function.name]
@@ -70,7 +70,7 @@ def knobs_of(module: TritonModule) -> tuple[TritonKnob, ...]:
 
 
 def values_of(module: TritonModule, function: str) -> dict[str, int]:
-    """Return the values of a function's numbers, without those that configurations disagree on."""
+    """Return the values of a function's numbers, except those on which configurations disagree."""
     return {
         knob.name: knob.value
         for knob in knobs_of(module)
@@ -81,7 +81,7 @@ def values_of(module: TritonModule, function: str) -> dict[str, int]:
 def _constant(
     module: TritonModule, function: JitFunction, launches: list[KernelLaunch], name: str
 ) -> TritonKnob | None:
-    """Return the knob of a parameter; None if its value cannot be set by the text alone."""
+    """Return the knob of a constant parameter; None if a change of the text cannot set it."""
     literals: list[cst.CSTNode] = []
     if function.configs and any(name in _config_keys(call) for call in function.configs):
         for call in function.configs:
@@ -182,7 +182,7 @@ def _in_grid(
 
 
 def _blocks_by_axis(module: TritonModule, function: JitFunction) -> dict[int, str]:
-    """Return the constant that the program's number is multiplied with, by the grid's axis."""
+    """Return the constant that ``tl.program_id`` is multiplied by, for each axis of the grid."""
     ids: dict[str, int] = {}
     for statement in function.body:
         made = assignment(statement)

@@ -23,15 +23,15 @@ class TritonLoop:
 
     node: cst.For
     number: int
-    """Place among the function's loops, from 0."""
+    """Index of the loop among the function's loops."""
     variable: str
     call: cst.Call
     start: str
-    """Text of the first value."""
+    """Text of the loop variable's first value."""
     end: str
-    """Text of the bound."""
+    """Text of the loop's upper bound."""
     step: str
-    """Text of the distance of two values."""
+    """Text of the loop's step."""
     options: bool
     """Whether the loop has options for the compiler, such as ``num_stages``."""
 
@@ -82,7 +82,7 @@ def assignment(statement: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
 
 
 def assigned(statement: cst.CSTNode) -> set[str]:
-    """Return the names that a statement assigns; of a block none but those of its own line."""
+    """Return the names that a statement assigns; for a block, those in its first line only."""
     small = only(statement)
     targets: list[cst.CSTNode] = []
     if isinstance(small, cst.Assign):
@@ -104,14 +104,14 @@ def program_axis(value: cst.CSTNode) -> int | None:
 
 
 def only(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
-    """Return the one small statement of a line; None if it has several or is a block."""
+    """Return the only small statement of a line; None if the line has several or begins a block."""
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1:
         return statement.body[0]
     return None
 
 
 def statements(body: Sequence[cst.BaseStatement]) -> Iterator[cst.BaseStatement]:
-    """Yield statements, and those in blocks after the block."""
+    """Yield statements; after each block statement, those inside the block."""
     for each in body:
         yield each
         inner = getattr(each, "body", None)

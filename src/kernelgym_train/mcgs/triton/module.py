@@ -26,7 +26,7 @@ _SIGNS = {
 _OWNERS = frozenset({"tl", "triton", "triton.language"})
 _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)
 Edit = tuple[cst.CSTNode, str]
-"""(node, text in its place)."""
+"""A change of a module's text: (node, text that replaces it)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class KernelLaunch:
     call: cst.Call
     grid: cst.BaseExpression
     given: Mapping[str, cst.Arg]
-    """Arguments by parameter, and options such as ``num_warps``."""
+    """Arguments of the launch by parameter, and its options such as ``num_warps``."""
 
 
 class TritonModule:
@@ -108,11 +108,11 @@ class TritonModule:
         return span.start, span.start + span.length
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode:
-        """Return the node around a node."""
+        """Return the parent of a syntax node."""
         return self._parents[node]
 
     def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield the nodes around a node, from the inside."""
+        """Yield the ancestors of a syntax node, the parent first."""
         while node is not self.tree:
             node = self._parents[node]
             yield node
@@ -155,7 +155,7 @@ class TritonModule:
         return self.span(node)[1]
 
     def names(self, node: cst.CSTNode) -> set[str]:
-        """Return the names that a node holds, attributes' names left out."""
+        """Return the names in a node, except names of attributes."""
         found = set()
         for each in found_in(node, cst.Name):
             parent = self._parents[each]
@@ -217,7 +217,7 @@ class TritonModule:
         return None
 
     def _assigned(self) -> dict[cst.CSTNode | None, dict[str, list[cst.BaseExpression | None]]]:
-        """Return the values that names are assigned by scope; None for those that are no value."""
+        """Return the values assigned to names, by scope; None where no plain value is assigned."""
         found: dict[cst.CSTNode | None, dict[str, list[cst.BaseExpression | None]]] = {}
 
         def visit(node: cst.CSTNode, scope: cst.CSTNode | None) -> None:
@@ -309,7 +309,7 @@ def integer(node: cst.CSTNode | None) -> int | None:
 
 @functools.cache
 def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    """Return the fields of a type of node that hold nodes other than spaces and signs."""
+    """Return a node type's fields that hold nodes other than white space and signs."""
     return tuple(
         each.name
         for each in dataclasses.fields(kind)

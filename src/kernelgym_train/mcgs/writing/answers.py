@@ -51,7 +51,7 @@ class AnswerRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenKernel:
-    """The kernel of an answer."""
+    """Kernel read from a writer's answer, with the move and gain that the answer states."""
 
     variant: Variant
     """Kernel that the answer describes, without steps."""
@@ -113,7 +113,10 @@ def read_answer(
         and not _INEXACT.search(parent.source)
     ):
         raise AnswerRefused(
-            "approximate", f"{asked[0]!r} makes results less accurate, which is not allowed here"
+            "approximate",
+            f"{asked[0]!r} makes results less accurate, and this search allows "
+            "only moves that keep accuracy (approximate=false); leave it "
+            "out",
         )
     summary = " ".join(found.get("SUMMARY", "").split())[:_MOST_SUMMARY]
     return WrittenKernel(variant, form, move, _gain(found.get("GAIN", "")), summary)
@@ -125,7 +128,7 @@ def is_inexact(variant: Variant) -> bool:
 
 
 def _source(text: str, parent: Kernel) -> tuple[str, AnswerForm]:
-    """Return the module's text, and how the answer gives it."""
+    """Return the module's text in an answer, and its form: a patch or a whole module."""
     try:
         if hunks := read_patch(text, FILE):
             return apply_patch(parent.source, hunks), "patch"
@@ -142,7 +145,7 @@ def _source(text: str, parent: Kernel) -> tuple[str, AnswerForm]:
 
 
 def _gain(text: str) -> float | None:
-    """Return a share such as 0.3 of ``0.3``, ``30 %`` or ``1.3x``; None without a number."""
+    """Return the share in ``0.3``, ``30 %`` or ``1.3x`` (0.3 each); None without a number."""
     found = _NUMBER.search(text)
     if found is None:
         return None

@@ -67,11 +67,11 @@ _MOST_TOLD = 160
 
 @dataclass(frozen=True, slots=True)
 class AskedKernel:
-    """A request with its answer, or with what came in its place."""
+    """A request to a writer, with its answer or the error in its place."""
 
     request: WriterRequest
     answer: WriterAnswer | BaseException
-    """The answer, or why there is none."""
+    """Answer to the request, or the error by which it has none."""
     seconds: float
     """Seconds from the request to the answer."""
 
@@ -104,7 +104,7 @@ class KernelAsking:
             self._weights = {FREE_MOVE: 1.0}
 
     def is_due(self) -> bool:
-        """Return True if the writer is asked next, and not the rules."""
+        """Return True if the next proposal comes from the writer, not from the rules."""
         state = self._session.state
         waiting = [WRITER if key in state.asks.by_key else RULES for key in state.open]
         waiting += [WRITER] * len(state.asks.open)
@@ -116,7 +116,7 @@ class KernelAsking:
         return not asks.closed and bool(self._weights)
 
     def begin(self) -> asyncio.Task[AskedKernel]:
-        """Ask for one kernel, if `may_ask`; return the task of the answer."""
+        """Send the writer a request for one kernel, if allowed; return the task that awaits it."""
         session, asks = self._session, self._session.state.asks
         repaired = asks.to_repair(self._writer.repairs)
         if repaired is None:
@@ -151,7 +151,7 @@ class KernelAsking:
         return asyncio.create_task(self._wait(request))
 
     def again(self, ask: Ask) -> asyncio.Task[AskedKernel] | None:
-        """Make a request again that a kill left without an answer; None if it is lost."""
+        """Repeat a request that a kill left without an answer; None if its prompt is lost."""
         told = self._told(ask.number)
         if told is None:
             lost = {"ask": ask.number, "outcome": "failed", "message": "the request was lost"}
@@ -164,7 +164,7 @@ class KernelAsking:
         return asyncio.create_task(self._wait(request))
 
     def take_in(self, asked: AskedKernel) -> str | None:
-        """Record an answer; return the key of the state to judge, or None."""
+        """Record a writer's answer; return the key of the state to judge, or None."""
         session, state = self._session, self._session.state
         if isinstance(asked.answer, BaseException):
             self._take_failure(asked, asked.answer)
@@ -193,7 +193,7 @@ class KernelAsking:
         return key
 
     def _propose(self, ask: Ask, found: WrittenKernel, answer: Mapping[str, Any]) -> str | None:
-        """Record a kernel as proposed, repeated or pruned; return its key if it is to be judged."""
+        """Record a written kernel as proposed, repeated or pruned; return its key if judged."""
         session, state = self._session, self._session.state
         named = found.move if found.move in self._weights else ""
         move = f"{PREFIX}{named}" if named else ask.move
@@ -216,7 +216,7 @@ class KernelAsking:
         return key
 
     def _take_failure(self, asked: AskedKernel, error: BaseException) -> None:
-        """Record that a request has no answer, and whether another one is made."""
+        """Record that a request has no answer, and whether it is made again."""
         session = self._session
         ask = session.state.asks.asks[asked.request.sample]
         message = " ".join(str(error).split())[:300] or type(error).__name__
@@ -249,7 +249,7 @@ class KernelAsking:
             session.say(f"warning: no more kernels are asked for: {reason}")
 
     async def _wait(self, request: WriterRequest) -> AskedKernel:
-        """Wait for an answer, as long as the search goes on."""
+        """Wait for a writer's answer until the search ends."""
         session = self._session
         asks, began = session.state.asks.asks, session.config.clock()
         digest = asks[request.sample].digest
@@ -274,7 +274,7 @@ class KernelAsking:
         return AskedKernel(request, answer, took)
 
     def _costs(self, ask: Ask, answer: WriterAnswer) -> dict[str, Any]:
-        """Return tokens and US dollars of an answer."""
+        """Return the numbers of tokens and US dollars of an answer."""
         usage = answer.generation.usage
         if answer.cached:
             return {"tokens": 0, "usd": 0.0, "cached": True}
@@ -282,7 +282,7 @@ class KernelAsking:
         return {"tokens": tokens, "usd": answer.generation.usd}
 
     def _task(self, node: str, move: str) -> WriterTask:
-        """Return what is told of a state to make faster."""
+        """Return the task for a writer to make a state faster."""
         state = self._session.state
         speedup = math.exp(state.graph.nodes[node].value)
         over = state.start_speedup * speedup
@@ -300,7 +300,7 @@ class KernelAsking:
         )
 
     def _repair(self, ask: Ask) -> WriterTask:
-        """Return what is told of a failure to repair."""
+        """Return the task for a writer to repair a failure."""
         session, task = self._session, self._task(ask.node, ask.move)
         told = self._told(ask.number)
         earlier = "" if told is None or told["answer"] is None else told["answer"]["text"]
@@ -321,7 +321,7 @@ class KernelAsking:
         return dataclasses.replace(task, parent=parent, standing=standing, failure=said)
 
     def _siblings(self, node: str) -> list[str]:
-        """Return what was tried from a state, a line each."""
+        """Return a line about each kernel that was tried from a state."""
         state = self._session.state
         own = set(state.variants[node].applied)
         found = []
@@ -359,7 +359,7 @@ class KernelAsking:
         write_whole(self._path(request.sample), text, sync=answer is not None)
 
     def _told(self, number: int) -> dict[str, Any] | None:
-        """Return a request with its answer; None if the file is missing or damaged."""
+        """Return a recorded request with its answer; None if the file is missing or damaged."""
         try:
             found = json.loads(self._path(number).read_text("utf-8"))
             return found if isinstance(found, dict) else None
@@ -395,7 +395,7 @@ def _parent(told: Mapping[str, Any]) -> Kernel:
 
 
 def _hardware(device: str) -> Hardware:
-    """Return what is known of the machine."""
+    """Return the known facts about the machine, for a writer's prompt."""
     found = machine(device)
     if device.startswith("cuda"):
         return Hardware(str(found["gpu"]).partition(",")[0])

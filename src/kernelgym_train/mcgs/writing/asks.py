@@ -20,7 +20,7 @@ from kernelgym_train.mcgs.events import SearchEvent
 
 RULES, WRITER = "rules", "writer"
 PREFIX = "written:"
-"""Beginning of the ids of moves that a writer makes."""
+"""Beginning of the ids of moves that a writer makes, not the rules."""
 
 
 def is_written(move: str) -> bool:
@@ -30,14 +30,14 @@ def is_written(move: str) -> bool:
 
 @dataclass(slots=True)
 class Ask:
-    """One request to a writer."""
+    """One request to a writer of kernels, and its outcome."""
 
     number: int
     """Number of the request, from 0."""
     node: str
-    """Key of the state that a faster kernel is made from."""
+    """Key of the state whose kernel the writer is to make faster."""
     move: str
-    """Id of the move, with `PREFIX`."""
+    """Id of the move that was asked for, with `PREFIX`."""
     digest: str
     """Digest of the prompt."""
     worst_tokens: int
@@ -45,16 +45,16 @@ class Ask:
     worst_usd: float
     """Largest possible cost in US dollars; 0 without a price."""
     repairs: int | None = None
-    """Number of the request whose failure this one repairs; None if it repairs none."""
+    """Number of the earlier request whose failure this request repairs; None if it repairs none."""
     depth: int = 0
-    """Number of failures that were repaired before, one after the other."""
+    """Number of repairs in a row before this request."""
     outcome: str = ""
     """``proposed``, ``repeated``, ``pruned``, ``refused`` or ``failed``; empty without an
     answer."""
     fault: str = ""
     """Kind of the fault of a refused answer."""
     message: str = ""
-    """What was wrong with a refused or failed answer."""
+    """Reason why the answer was refused or failed."""
     key: str = ""
     """Key of the proposed state; empty if the answer gave none."""
     tokens: int = 0
@@ -68,30 +68,31 @@ class Ask:
     cached: bool = False
     """Whether the answer was on the disk already, and cost nothing."""
     predicted_gain: float | None = None
-    """Share by which the writer expected the kernel to be faster than what it changed."""
+    """Share by which the writer expected its kernel to be faster than the one it changed."""
     summary: str = ""
     """The writer's description of the change."""
     gain: float | None = None
-    """Natural logarithm of the measured speedup over what it changed; None without a time."""
+    """Natural logarithm of the measured speedup over the changed kernel; None without a time."""
     status: str = ""
     """Status of the verdict; empty without one."""
 
 
 @dataclass(slots=True)
 class AskLog:
-    """Requests of a search, and what they cost and gained."""
+    """Requests of a search to its writer, with their costs and gains."""
 
     asks: list[Ask] = field(default_factory=list)
     """Requests in the order in which they were made."""
     by_key: dict[str, Ask] = field(default_factory=dict)
     """Requests whose kernel was sent to the judge, by the state's key."""
     closed: str = ""
-    """Reason why no more is asked; empty while requests are made."""
+    """Reason why the writer is asked no more; empty while requests are made."""
     arms: list[tuple[str, float, float]] = field(default_factory=list)
-    """(`RULES` or `WRITER`, gain over the best so far in ln, seconds) of each attempt."""
+    """(`RULES` or `WRITER`, gain over the best so far in ln, seconds) of each attempt to find a
+    faster kernel."""
 
     def take(self, event: SearchEvent) -> None:
-        """Take in an event; those that concern no request change nothing."""
+        """Take in an event of the search; events that concern no request change nothing."""
         given = event.fields
         if event.name == "asked" and given["ask"] < len(self.asks):
             self.asks[given["ask"]].lost += 1
@@ -125,7 +126,7 @@ class AskLog:
         better: float,
         seconds: float,
     ) -> None:
-        """Take in a verdict.
+        """Take in the verdict on a written kernel.
 
         Args:
             key: Key of the state.
@@ -148,7 +149,7 @@ class AskLog:
 
     @property
     def tokens(self) -> int:
-        """Tokens that were read and sampled; a request without an answer counts in full."""
+        """Number of tokens read and sampled; a request without an answer counts its worst case."""
         return sum(
             (ask.tokens if ask.outcome else ask.worst_tokens) + ask.lost * ask.worst_tokens
             for ask in self.asks
@@ -156,14 +157,14 @@ class AskLog:
 
     @property
     def usd(self) -> float:
-        """US dollars that were spent; a request without an answer counts in full."""
+        """US dollars spent; a request without an answer counts its worst case."""
         return sum(
             ((ask.usd or 0.0) if ask.outcome else ask.worst_usd) + ask.lost * ask.worst_usd
             for ask in self.asks
         )
 
     def in_a_row(self, *outcomes: str) -> int:
-        """Return the number of latest answered requests that all have one of these outcomes."""
+        """Return how many of the latest answered requests in a row have one of these outcomes."""
         answered = [ask.outcome for ask in self.asks if ask.outcome]
         return sum(1 for _ in itertools.takewhile(outcomes.__contains__, reversed(answered)))
 
@@ -182,7 +183,7 @@ class AskLog:
         return None
 
     def at(self, node: str) -> list[Ask]:
-        """Return the requests for a kernel made from a state."""
+        """Return the requests to make a given state's kernel faster."""
         return [ask for ask in self.asks if ask.node == node]
 
     def plain(self) -> dict[str, Any]:

@@ -21,7 +21,7 @@ _UNREAD = 2.0  # factor for a move that the rules cannot make at a state
 
 
 def better_arm(results: Sequence[tuple[str, float, float]], in_flight: Sequence[str] = ()) -> str:
-    """Return what proposes next: `RULES` (rewrite rules) or `WRITER` (such as a language model).
+    """Return the next proposer: `RULES` (rewrite rules) or `WRITER` (such as a language model).
 
     That is the arm whose proposals gained more speed per second, or that was tried too seldom.
 

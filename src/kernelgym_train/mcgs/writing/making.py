@@ -93,5 +93,5 @@ def _policy(settings: SearchSettings) -> EvalPolicy:
 
 
 def _in_settings(error: UsageError) -> UsageError:
-    """Return an error of ``kernelgym eval`` that names the search's options."""
+    """Return an error of ``kernelgym eval`` reworded to name the search's settings."""
     return UsageError(_OPTION.sub(r"--llm-\1", str(error)))

@@ -77,7 +77,7 @@ class MixedProposer(Proposer):
         return [*whole, *self._without_hunks(steps, own)] if steps else whole
 
     def _without_hunks(self, steps: _Steps, own: Variant) -> Sequence[Proposal]:
-        """Return the variants without one changed place of the last written text."""
+        """Return variants whose last written text lacks one of its changed places."""
         _, risk = self._base(steps)
         hunks, found = self._hunks(steps), list[Proposal]()
         for where, digest, text in hunks if 1 < len(hunks) <= _MOST_HUNKS else ():
@@ -94,7 +94,7 @@ class MixedProposer(Proposer):
         return found
 
     def _hunks(self, steps: _Steps) -> list[tuple[str, str, str]]:
-        """Return place, digest and text of the last written text without each changed place."""
+        """Return place, digest and text of the last written text without each of its changes."""
         last = max(place for place, step in enumerate(steps) if step.move != _WITHOUT)
         base, _ = self._base(steps)
         before = next((v for v in self._variants.values() if v.applied == steps[:last]), base)
@@ -118,20 +118,20 @@ class MixedProposer(Proposer):
         return found
 
     def values(self, space: KnobSpace, variant: Variant) -> Mapping[str, str] | None:
-        """Return each knob's choice by name; None outside of the space."""
+        """Return the choice of each knob that gives a variant, by name; None outside the space."""
         (steps, base), (there, own) = _split(space.base), _split(variant)
         if steps != there:
             return None
         return self._proposer(steps).values(dataclasses.replace(space, base=base), own)
 
     def tuned(self, space: KnobSpace, values: Mapping[str, str]) -> Proposal | None:
-        """Return the variant with these choices; None if there is none."""
+        """Return the variant that given choices of knobs make; None if there is none."""
         steps, base = _split(space.base)
         own = dataclasses.replace(space, base=base)
         return self._joined(steps, self._proposer(steps).tuned(own, values))
 
     def _proposer(self, steps: _Steps) -> Proposer:
-        """Return the rules for the text after some steps, the last of which was written."""
+        """Return the rules' proposer for a text that some steps, the last one written, made."""
         if steps not in self._proposers:
             base, _ = self._base(steps)
             self._proposers[steps] = self._rules_of(dataclasses.replace(base, applied=()))
@@ -158,7 +158,7 @@ class MixedProposer(Proposer):
         return self._bases[steps]
 
     def _joined(self, steps: _Steps, found: Proposal | None) -> Proposal | None:
-        """Return a proposal of a base as one of the search."""
+        """Return a proposal made for a written text as a proposal of the whole search."""
         if found is None or not steps:
             return found
         applied = (*steps, *found.variant.applied)
@@ -168,7 +168,7 @@ class MixedProposer(Proposer):
 
 
 def _split(variant: Variant) -> tuple[_Steps, Variant]:
-    """Return the steps up to the last written one, and the variant with the others alone."""
+    """Return the steps up to the last written one, and the variant with only the later steps."""
     applied = variant.applied
     end = max((place + 1 for place, step in enumerate(applied) if is_written(step.move)), default=0)
     return applied[:end], dataclasses.replace(variant, applied=applied[end:])

@@ -45,14 +45,14 @@ class PatchRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PatchHunk:
-    """Lines that take the place of other lines."""
+    """Change of a patch: old lines and the new lines that replace them."""
 
     old: tuple[str, ...]
-    """Lines that stand in the text, without their ends."""
+    """Lines of the text to replace, without line ends."""
     new: tuple[str, ...]
-    """Lines that take their place."""
+    """Lines that replace them, without line ends."""
     line: int = 0
-    """Number of the first old line by the patch, from 1; 0 if the patch has none."""
+    """Line number, from 1, of the first old line as the patch states it; 0 if it states none."""
 
 
 def read_patch(text: str, name: str) -> tuple[PatchHunk, ...]:
@@ -105,7 +105,7 @@ def apply_patch(text: str, hunks: Sequence[PatchHunk]) -> str:
 
 
 def _same_ends(hunk: PatchHunk) -> tuple[int, int]:
-    """Return how many first and last lines a hunk leaves, whose ends stay as the text has them."""
+    """Return how many first and last lines of a hunk are unchanged, so that the text's own stay."""
     old, new = ([line.rstrip() for line in lines] for lines in (hunk.old, hunk.new))
     most = min(len(old), len(new))
     before = next((n for n in range(most) if old[n] != new[n]), most)
@@ -196,7 +196,7 @@ def _diff_hunks(lines: Sequence[str], name: str) -> Iterator[PatchHunk]:
 
 
 def _made(lines: list[str], at: int) -> Iterator[PatchHunk]:
-    """Yield the hunk of a diff's lines, if it changes anything."""
+    """Yield a hunk made of a unified diff's lines, if it changes anything."""
     while lines and not lines[-1]:  # the empty line between the diff and what follows it
         lines = lines[:-1]
     # Of an empty context line, some models leave out the space; of others, a tab takes its place.
@@ -207,7 +207,7 @@ def _made(lines: list[str], at: int) -> Iterator[PatchHunk]:
 
 
 def _check_names(before: str, after: str, name: str) -> None:
-    """Refuse a diff of another file than `name`."""
+    """Refuse a diff that names another file than `name`."""
     for line in (before, after):
         told = line[4:].partition("\t")[0].strip().strip('"')
         plain = told.removeprefix("a/").removeprefix("b/").removeprefix("./")
@@ -218,5 +218,5 @@ def _check_names(before: str, after: str, name: str) -> None:
 
 
 def _is_in_diff(lines: Sequence[str]) -> bool:
-    """Return True if one of the last lines begins a file's diff."""
+    """Return True if one of the last lines is the header of a file's diff."""
     return any(line.startswith(("diff --git ", "--- ")) for line in lines[-4:])

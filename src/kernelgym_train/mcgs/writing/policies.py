@@ -29,7 +29,7 @@ from kernelgym.prompts.observer import render
 from kernelgym_train.mcgs.writing.writer import WriterRequest
 
 ANSWERS = "answers"
-"""Folder of a search's requests and answers, a file each."""
+"""Name of the folder of a search's requests and answers, one file each."""
 _MOST_BYTES = 4 << 20
 _MOST_SAID = 300
 
@@ -74,7 +74,7 @@ class CommandPolicy(EvalPolicy):
             )
 
     async def answer(self, asked: AnswerRequest) -> Generation:
-        """Return what the command prints.
+        """Return the text that the command prints as its answer.
 
         Raises:
             ProviderFailure: If the command fails, hangs, or prints no text.

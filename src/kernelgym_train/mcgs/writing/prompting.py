@@ -25,22 +25,22 @@ MOST_SIBLINGS = 12
 
 @dataclass(frozen=True, slots=True)
 class WriterTask:
-    """What a writer is told of one kernel to change."""
+    """Facts in the prompt of one request to a writer of kernels."""
 
     parent: Kernel
     """Kernel that a patch changes: a correct one, or one whose failure is to be repaired."""
     standing: str
-    """What is known of that kernel, such as its speed, in a sentence."""
+    """Sentence on the kernel's status, such as its speed."""
     move: str
     """Id of the move to make; `FREE_MOVE` for a change of any kind."""
     recipes: Mapping[str, str]
     """Descriptions of the moves that an answer may name, by id."""
     siblings: Sequence[str] = ()
-    """What was tried from the same parent, with its outcome, a line each."""
+    """Lines on kernels that were tried from the same parent, with their outcomes."""
     failure: str = ""
-    """What went wrong with the kernel or with the answer before; empty if this is no repair."""
+    """Failure of the kernel or of the answer before; empty if the request is no repair."""
     approximate: bool = False
-    """Whether results may be less accurate."""
+    """Whether the writer may make results less accurate."""
 
 
 def writer_messages(

@@ -37,7 +37,7 @@ MOST_FAILED = 5
 
 @dataclass(frozen=True, slots=True)
 class WriterRequest(AnswerRequest):
-    """Request for one kernel, with the facts that a command is given."""
+    """Request to a policy for one kernel, with the facts that a command gets as variables."""
 
     parent: Kernel = dataclasses.field(kw_only=True)
     """Kernel that is to be changed."""
@@ -93,7 +93,7 @@ class KernelWriter:
         self._run(self.policy.check()).result()
 
     def add_spent(self, folder: Path, tokens: int, usd: float) -> None:
-        """Count what a search spent before it was resumed, unless this writer was asked then.
+        """Count what the search spent before it was resumed, unless this writer spent it.
 
         Args:
             folder: Folder of the search.
@@ -157,7 +157,7 @@ class KernelWriter:
         return self._cache / digest[:2] / f"{digest}.json"
 
     def close(self) -> None:
-        """Cancel what is being asked, and close the policy."""
+        """Cancel requests that are under way, and close the policy."""
         if self._loop.is_closed():
             return
         with contextlib.suppress(Exception):
@@ -184,7 +184,7 @@ class KernelWriter:
 
 
 def prompt_digest(messages: Sequence[Message]) -> str:
-    """Return sixteen hexadecimal digits that equal prompts share."""
+    """Return sixteen hexadecimal digits, equal for equal prompts."""
     data = json.dumps([[message.role, message.content] for message in messages])
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 
