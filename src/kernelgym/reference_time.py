@@ -1,4 +1,4 @@
-"""`ReferenceTime`: how long a reference takes, eager or compiled.
+"""`ReferenceTime`: measured time of a reference, eager or compiled.
 
 These are the columns that speedups of finished runs are compared with. They are measured ahead, in
 processes of their own; a verdict's speedup comes from the reference timed beside the kernel
@@ -24,7 +24,8 @@ MODES = (
     "max-autotune-no-cudagraphs",
     "cudagraphs",
 )
-"""`eager`; the modes of `torch.compile` with Inductor; and its backend `cudagraphs`."""
+"""Modes in which a reference is timed: `eager`; the modes of `torch.compile` with Inductor; and its
+backend `cudagraphs`."""
 _ON_GPUS = frozenset({"reduce-overhead", "cudagraphs"})
 _PRECISIONS = ("own", "fp32", "fp16", "bf16")
 _TF32 = ("off", "on", "torch")
@@ -35,9 +36,10 @@ class TimeSetting:
     """Setting in which a reference is timed."""
 
     mode: str = "eager"
-    """One of `MODES`."""
+    """Mode of the reference, one of `MODES`."""
     precision: str = "own"
-    """Floating-point weights and inputs: own (as the problem has them), fp32, fp16 or bf16."""
+    """Floating-point type of weights and inputs: own (as the problem has them), fp32, fp16 or
+    bf16."""
     tf32: str = "off"
     """Whether fp32 work on a GPU may use TF32: off, on (products and convolutions), or torch (its
     defaults: convolutions only), as in a `kernelgym.rulesets.Ruleset`."""
@@ -62,12 +64,12 @@ class ReferenceTime:
 
     problem_id: str
     digest: str
-    """The problem's."""
+    """Digest of the problem's source."""
     setting: TimeSetting
     device: str
     """Name of the device, as the caller gives it."""
     mean: float = 0.0
-    """0.0, as all times, if it was not measured."""
+    """Mean milliseconds of a call; like all times, 0.0 if the reference was not measured."""
     std: float = 0.0
     """Standard deviation over trials, with one degree of freedom less."""
     min: float = 0.0
@@ -80,11 +82,11 @@ class ReferenceTime:
     """Floating-point operations of one call: those of matrix products, convolutions and attention.
     0.0 if they were not counted."""
     message: str = ""
-    """Why it was not measured."""
+    """Reason why the reference was not measured."""
 
     @property
     def measured(self) -> bool:
-        """Whether there are times."""
+        """Whether the reference was measured."""
         return self.trials > 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,14 +95,14 @@ class ReferenceTime:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ReferenceTime:
-        """Rebuild one from `to_dict`'s data."""
+        """Return the time that `to_dict` wrote as data."""
         return cls(**{**data, "setting": TimeSetting(**data["setting"])})
 
 
 def time_settings(
     modes: Sequence[str], precisions: Sequence[str], tf32: Sequence[str], device: str
 ) -> tuple[TimeSetting, ...]:
-    """Return every combination that means something on a device, modes first.
+    """Return every setting that is possible on a device, from lists of modes, precisions and TF32.
 
     Raises:
         UsageError: If a word is unknown or missing, or needs a GPU and the device is none.

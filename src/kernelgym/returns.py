@@ -25,7 +25,7 @@ GAMMA = 0.4
 """Default discount factor over the turns of an episode (Kevin-32B, arXiv 2507.11948)."""
 
 ReturnVariant = Literal["sum", "max"]
-"""Rule by which the scores from a turn on become its return."""
+"""Name of a rule by which the scores from a turn on become its return."""
 
 RETURN_VARIANTS: tuple[ReturnVariant, ...] = get_args(ReturnVariant)
 """Every variant's name."""

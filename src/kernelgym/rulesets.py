@@ -46,14 +46,16 @@ class Limits:
     """Seconds that the worker waits for loading, constructing and all judged calls together; not
     for builds, nor for loading while the worker prepares the reference."""
     memory_bytes: int = 4 << 30
-    """Address space a kernel's process may add to what the preloaded libraries take."""
+    """Bytes of address space that a kernel's process may add to what the preloaded libraries
+    take."""
     output_bytes: int = 4 << 20
-    """Bytes written to stdout and stderr together."""
+    """Largest number of bytes that a kernel may write to stdout and stderr together."""
     file_bytes: int = 256 << 20
-    """Size of any one file it writes."""
+    """Largest number of bytes of any one file that a kernel writes."""
     open_files: int = 256
     processes: int = 256
-    """Processes and threads (not enforced by Linux for root outside the full sandbox tier)."""
+    """Largest number of processes and threads (not enforced by Linux for root outside the full
+    sandbox tier)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,16 @@ class TimingProtocol:
     """Settings for timing a correct kernel, in pairs of a reference's and a kernel's window."""
 
     warmup_pairs: int = 2
-    """Pairs run first and thrown away; on CUDA devices those serve that find a window's length."""
+    """Number of pairs run first and thrown away; on CUDA devices, the runs that find a window's
+    length serve as these."""
     min_pairs: int = 8
-    """Number of pairs before the interval's width may end a timing."""
+    """Number of pairs before a narrow interval may end a timing."""
     device_min_pairs: int = 6
     """Value of `min_pairs` on CUDA devices."""
     max_pairs: int = 30
     """Largest number of pairs of one timing."""
     relative_width: float = 0.05
-    """Stop once the 95 % interval of the speedup is at most this wide, relative to it."""
+    """Width of the speedup's 95 % interval, relative to the speedup, at which a timing ends."""
     device_relative_width: float = 0.01
     """Value of `relative_width` on CUDA devices."""
     between_process: float = 0.05
@@ -79,26 +82,27 @@ class TimingProtocol:
     device_between_process: float = 0.001
     """Value of `between_process` on CUDA devices."""
     window_ms: float = 2.0
-    """A window holds as many calls (each on inputs of its own) as take about this long."""
+    """Approximate milliseconds of a window, which holds as many calls (each on inputs of its own)
+    as take this long."""
     device_window_ms: float = 3.0
     """Value of `window_ms` on CUDA devices."""
     graph_below_ms: float = 10.0
-    """Calls shorter than this are replayed from a CUDA graph where they can be captured, so that
-    what the host needs to launch them is not taken for the device's time."""
+    """Milliseconds of a call below which calls are replayed from a CUDA graph where they can be
+    captured, so that the host's time to launch them does not count as the device's."""
     budget_s: float = 3.0
     """Wall seconds after which no further pair is begun."""
     baseline: Literal["eager", "compile", "best"] = "eager"
     """Mode of the timed reference. `compile` and `best` (the faster of both) need a prepared
     compiled baseline; without one the verdict stays untimed."""
     quarantine_above: float = 10.0
-    """A speedup above this, or a time below what the memory's bandwidth allows, is believed only
-    if a second process agrees."""
+    """Speedup above which a timing is believed only if a second process agrees; so is a time below
+    what the memory's bandwidth allows."""
     quarantine_agreement: float = 0.2
     """Largest relative difference of the second process's speedup from the first's."""
 
 
 class ErrorFactors(NamedTuple):
-    """How many times the reference's own error a kernel may be off."""
+    """Factors by which a kernel's errors may exceed the reference's own."""
 
     element: float
     """Factor of the error at one element."""
@@ -115,7 +119,7 @@ class ErrorFactors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """Everything that decides a verdict. Change a field and the digest changes with it."""
+    """All rules that decide a verdict, as data. If a field changes, the digest changes with it."""
 
     name: str
     precision: Precision = "own"
@@ -123,46 +127,50 @@ class Ruleset:
     which may differ from tensor to tensor; tolerances follow the lowest of them. Any other
     casts all of them; integers stay integers."""
     tf32: Literal["off", "torch"] = "off"
-    """TensorFloat-32 in the reference and its baseline: never, or as PyTorch has it by default
-    (in convolutions, not in matrix products). What a kernel itself uses, the tolerance decides."""
+    """Use of TensorFloat-32 in the reference and its baseline: never, or as PyTorch has it by
+    default (in convolutions, not in matrix products). A kernel may use it as far as the tolerance
+    allows."""
     distributions: tuple[str, ...] = ("shifted", "wide", "narrow", "spiked", "salted")
     """Kinds of inputs that judged calls are drawn from beside the problem's own, as far as the
     reference is well conditioned on them (see `kernelgym.judge.inputs.kinds`)."""
     perturb_state: bool = True
-    """Replace weights and buffers that are not drawn at random (a LayerNorm's ones and zeros, an
-    identity) by secret values of the same kind, by name, on both sides."""
+    """Whether weights and buffers that are not drawn at random (a LayerNorm's ones and zeros, an
+    identity) are replaced by secret values of the same kind, on both sides."""
     small_variances: bool = False
-    """Make some of the running variances among them so small that the layer's eps decides, where
-    the reference is well conditioned on them."""
+    """Whether some of the running variances among them are made so small that the layer's eps
+    decides, where the reference is well conditioned on them."""
     require_custom_kernel: bool = True
-    """Ask a watched run for evidence that a custom kernel did work that torch does in the
-    reference; without it a correct kernel is `rejected`."""
+    """Whether a correct kernel must show, in a watched run, that a custom kernel did work that
+    torch does in the reference; without that it is `rejected`."""
     unknown_operators: Literal["cheap", "dear"] = "cheap"
     """Cost that evidence assumes for an operator of unknown cost that the kernel calls and the
     reference does not: the bytes that it moves (``cheap``) or many times as much (``dear``)."""
     small_share: float = 0.0
-    """A custom kernel that does less than this share of the reference's work gets the soft finding
+    """Share of the reference's work below which a custom kernel gets the soft finding
     ``small_share``."""
     least_share: float = 0.0
-    """Below this share it is `rejected`, unless torch calls an operator of the reference less
-    often."""
+    """Share of the reference's work below which a kernel is `rejected`, unless torch calls an
+    operator of the reference less often."""
     own_time: float = 0.0
-    """On a GPU: a kernel whose own device functions take less time than this share of theirs and of
-    those of libraries that no operator of torch launched is `rejected`. 0: the device's time is not
-    asked for."""
+    """Smallest share, on a GPU, of the time of the kernel's own device functions in the sum of
+    theirs and that of libraries which no operator of torch launched; below it, the kernel is
+    `rejected`. 0 turns the rule off."""
     check_problems: bool = True
-    """Leave degenerate problems out when environments sample one."""
+    """Whether environments leave degenerate problems out when they draw one."""
     min_calls: int = 3
     max_calls: int = 6
-    """Each kernel is judged on a number of calls drawn between these, all of them compared. Where
-    there are other kinds of inputs, each gets one call, and the own inputs two at least (on a GPU,
+    """Bounds of the number of calls on which a kernel is judged, drawn at random; all calls are
+    compared. Each other kind of inputs gets one call, and the problem's own at least two (on a GPU,
     two to four)."""
     secret_seed: bool = True
-    """Draw weights and inputs from a secret seed of the operating system, not from 42."""
+    """Whether weights and inputs are drawn from a secret seed of the operating system, not from
+    42."""
     tolerance: Literal["fp64", "allclose"] = "fp64"
-    """`fp64`: bound from an fp64 run of the reference. `allclose`: fixed `atol` and `rtol`."""
+    """Rule of the comparison. `fp64`: a bound from an fp64 run of the reference. `allclose`: fixed
+    `atol` and `rtol`."""
     atol: float = 1e-4
-    """`allclose`, `fp64` where the reference has no fp64 twin, and numbers that are no tensors."""
+    """Absolute tolerance of `allclose`; also of `fp64` where the reference has no fp64 twin, and of
+    numbers that are no tensors."""
     rtol: float = 1e-4
     """Tolerance like `atol`, relative to the magnitude of the kernel's value."""
     error_factors: tuple[tuple[str, float, float, float], ...] = (
@@ -182,8 +190,8 @@ class Ruleset:
     own error there is mostly the rounding of its output; 16 times as much is what eight-bit types
     err."""
     error_floor: float = 1e-5
-    """`fp64` only: error always allowed, relative to the element's magnitude plus a typical one
-    (the median of the output's non-zero magnitudes)."""
+    """Error that `fp64` always allows, relative to the element's magnitude plus a typical one (the
+    median of the output's non-zero magnitudes)."""
     double_floor: float = 1e-9
     """Value of `error_floor` for problems all of whose floating-point tensors are fp64.
 
@@ -192,17 +200,18 @@ class Ruleset:
     """`fp64` only: if the fp32 reference's own error exceeds this anywhere, relative to the same
     sum, then its fp64 run computes something else, and `atol` and `rtol` apply to that output."""
     stop_at_first_failure: bool = False
-    """End at the first failing call; off where rewards use the fraction of trials."""
+    """Whether a verdict ends at the first call that fails; off where rewards use the share of calls
+    that agree."""
     forbid_input_mutation: bool = True
-    """A kernel that changes its inputs in place is wrong, unless the reference does too."""
+    """Whether a kernel that changes its inputs in place is wrong; if the reference changes them
+    too, it may."""
     as_layer: bool = True
     """Whether a kernel is called as a layer of a model is. Outputs that are new memory in the
     reference are overwritten after a judged call; on a GPU, the inputs of some calls are written
     late, on the current stream. Timing, too, makes such calls now and then, without timing them."""
     front_end: str = ""
-    """A GPU, such as ``cuda:90`` or ``hip:gfx942``: what Triton's front end refuses to compile for
-    it is an error of an interpreted kernel. Empty to let an interpreted kernel say what no GPU
-    compiles."""
+    """Name of a GPU, such as ``cuda:90`` or ``hip:gfx942``, for which Triton's front end must be
+    able to compile interpreted launches; a refusal is the kernel's error. Empty to ask for none."""
     interpreter: Literal["plain", "gpu"] = "plain"
     """Mode of Triton's interpreter. With ``gpu``, `tl.dot` of fp32 operands rounds
     them to TF32 unless ``input_precision="ieee"`` is given, masked loads without ``other`` give
@@ -211,8 +220,9 @@ class Ruleset:
     """Meaning of the device ``cuda`` in the process of an interpreted kernel: the CPU, so that its
     guards pass and its tensors can be made, or a device that is missing."""
     ask_nan: bool = False
-    """Call kernels whose extensions were compiled by flags that assume finite numbers once more,
-    on inputs with a NaN. An output that loses it is the soft finding ``nan_not_propagated``."""
+    """Whether kernels whose extensions were compiled by flags that assume finite numbers are called
+    once more, on inputs with a NaN. An output that loses it is the soft finding
+    ``nan_not_propagated``."""
     hard_findings: tuple[str, ...] = ("no_custom_kernel", "forbidden_import", "frame_access")
     """Codes of screening findings that reject a kernel."""
     timing: TimingProtocol = TimingProtocol()
@@ -220,7 +230,7 @@ class Ruleset:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a ruleset from `dataclasses.asdict`, also after JSON, which has no tuples."""
+        """Return the ruleset that `dataclasses.asdict` wrote as data, also after JSON."""
         values = {name: _tupled(value) for name, value in data.items()}
         values["timing"] = TimingProtocol(**data["timing"])
         values["limits"] = Limits(**data["limits"])
@@ -244,7 +254,7 @@ class Ruleset:
 
     @property
     def floor(self) -> float:
-        """The error that is always allowed, at these rules' precision."""
+        """Error that is always allowed, at the precision of these rules."""
         return self.double_floor if self.precision == "fp64" else self.error_floor
 
     def factors_for(self, operation: str) -> ErrorFactors:
@@ -259,7 +269,7 @@ class Ruleset:
 
     @property
     def label(self) -> str:
-        """``name@digest``, as stamped on verdicts."""
+        """Name and digest as ``name@digest``, which verdicts carry."""
         return f"{self.name}@{self.digest}"
 
 
@@ -410,7 +420,7 @@ def variants(rules: Ruleset) -> Mapping[str, Ruleset]:
 
 
 def _named(name: str) -> Ruleset | None:
-    """Return the ruleset of a name with tolerances or run seconds of its own; None for another."""
+    """Return the ruleset of a name that states tolerances or run seconds; None for other names."""
     limit = _RUN_SECONDS.search(name)
     base = _RUN_SECONDS.sub("", name)
     own = _tolerances_of(base)

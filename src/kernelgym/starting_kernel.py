@@ -18,9 +18,9 @@ from kernelgym.types import Kernel, Problem
 NAME = "STARTING_KERNEL"
 """Name in a problem's module: a pair of the kernel's language and its source."""
 BASELINE = "start"
-"""Value of `Timing.baseline` where the reference's time is the starting kernel's."""
+"""Value of `Timing.baseline` if the reference's time is that of the starting kernel."""
 START = "the starting kernel"
-"""Standard of correct outputs on such a problem, in words."""
+"""Words for the standard of correct outputs on a problem with a starting kernel."""
 
 
 def starting_kernel(problem: Problem) -> Kernel | None:
@@ -40,7 +40,7 @@ def meaning_of_correct(problem: Problem) -> str:
 
 @functools.lru_cache(maxsize=256)
 def kernel_in(source: str) -> Kernel | None:
-    """Return the starting kernel of a problem's module; None of a usual one."""
+    """Return the starting kernel that a problem's module names; None if it names none."""
     if NAME not in source:
         return None
     try:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from kernelgym.errors import UsageError
 
 TokenCounter: TypeAlias = Callable[[str], int]
-"""Counts the tokens of a text."""
+"""Function that returns the number of tokens of a text."""
 
 _CHARS_PER_TOKEN = 4
 
@@ -25,7 +25,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def check_counter(count: object) -> TokenCounter:
-    """Return a token counter of the user's, tried on a word.
+    """Return a user's token counter, after trying it on a word.
 
     Raises:
         UsageError: If it does not give a number of tokens.

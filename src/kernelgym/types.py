@@ -94,7 +94,7 @@ class Answer(str):
     _cut_off: bool
 
     def __new__(cls, text: str = "", cut_off: bool = False) -> Self:
-        """Return the text, marked.
+        """Return the text as an answer that knows whether a limit cut it off.
 
         Args:
             text: The model's text.
@@ -132,7 +132,7 @@ class Problem:
     name: str
     """Human-readable name, such as ``23_Softmax``."""
     source: str
-    """The reference module's source text."""
+    """Source text of the reference module."""
     family: str = ""
     """Operator family, such as ``matmul``; splits keep a family on one side."""
     digest: str = field(init=False, repr=False)
@@ -147,9 +147,9 @@ class Kernel:
     """A candidate: a Python module that defines ``ModelNew`` (same constructor and `forward`)."""
 
     source: str
-    """The module's source text."""
+    """Source text of the module."""
     language: str
-    """A name from `kernelgym.languages.LANGUAGES`."""
+    """Name of the language, one of `kernelgym.languages.LANGUAGES`."""
     digest: str = field(init=False, repr=False)
     """First 16 hex digits of the SHA-256 of language and source."""
 
@@ -162,7 +162,7 @@ class Reply:
     """Kernel and notes that were read from a model's text."""
 
     kernel: Kernel | None
-    """The last well-formed answer, or None."""
+    """Last well-formed kernel in the text; None if there is none."""
     thought: str = ""
     """Text of the thinking blocks, joined."""
     defects: tuple[str, ...] = ()
@@ -174,12 +174,13 @@ class Feedback:
     """Feedback to the model about its last answer. ``str(feedback)`` is the text it reads."""
 
     category: str
-    """``format, policy, compile, runtime, memory, timeout, numerics, success, ...``"""
+    """Name of the category: ``format, policy, compile, runtime, memory, timeout, numerics, success,
+    ...``"""
     headline: str
     detail: str = ""
     hint: str = ""
     gist: str = ""
-    """The detail in a few words, for a list of attempts; not part of the text."""
+    """Detail in a few words, for a list of attempts; it is not part of the text."""
 
     def __str__(self) -> str:
         return "\n\n".join(part for part in (self.headline, self.detail, self.hint) if part)
@@ -187,23 +188,24 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The reward of one turn."""
+    """Reward of one turn, with its parts."""
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Weighted parts by name. They add up to `total` unless a floor or a cap applied."""
+    """Weighted parts by name, which add up to `total` unless a floor or a cap applied."""
     valid: bool = True
-    """False if something of ours kept the turn from being scored, so that `total` means little."""
+    """Whether the turn could be scored; False after a failure of the judge or the evaluator, where
+    `total` means little."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer and what became of it."""
+    """One answer of an episode, with its verdict, score and feedback."""
 
     index: int
-    """0-based."""
+    """Index of the turn, from 0."""
     action: str
-    """The model's text as given."""
+    """Text of the model, as it was given."""
     reply: Reply
     verdict: Verdict
     feedback: Feedback
@@ -211,7 +213,7 @@ class Turn:
 
 
 Ended = Literal["", "solved", "budget", "no_improvement", "cut"]
-"""Why an episode ended; empty while it goes on, ``cut`` if something outside ended it."""
+"""Reason why an episode ended; empty while it goes on, ``cut`` if something outside ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class Trajectory:
     turns: tuple[Turn, ...] = ()
     ended: Ended = ""
     horizon: int = 1
-    """The turn budget the episode was given."""
+    """Number of turns that the episode allows."""
 
     @property
     def scores(self) -> tuple[float, ...]:
@@ -231,7 +233,7 @@ class Trajectory:
 
     @property
     def valid(self) -> bool:
-        """False if any turn was not judged or not scored by our fault; trainers drop it all."""
+        """Whether every turn was judged and scored; trainers drop an episode where one was not."""
         return all(turn.verdict.valid and turn.score.valid for turn in self.turns)
 
     @property
@@ -276,11 +278,11 @@ class Evaluator(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the evaluator can do, as it is now."""
+        """Abilities of the evaluator as it is now: rules, devices, isolation."""
 
     @property
     def status(self) -> EvaluatorStatus:
-        """What the evaluator has counted so far."""
+        """Counts that the evaluator has kept so far."""
 
     def ability(self, kind: type[Ability]) -> Ability | None:
         """Return an object with an optional ability; None if the evaluator lacks it.
@@ -304,10 +306,10 @@ class Evaluator(Protocol):
         """
 
     def evaluate_iter(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Verdict]]:
-        """Judge many; yields (index of the job, verdict) as they come."""
+        """Judge many kernels; yields (index of the job, verdict) as they come."""
 
     def evaluate_many(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """Judge many; one verdict per job, in the order of the jobs."""
+        """Judge many kernels; returns one verdict per job, in the order of the jobs."""
 
     def close(self) -> None:
         """Free processes and files. Closing twice is harmless."""

@@ -41,10 +41,10 @@ HOST_BUSY = "host_busy"
 Its interval is wide, or it has no time; judging again on an idle host gives a better one."""
 
 MOST_WINDOWS = 64
-"""Most pairs of windows that a `Timing` keeps."""
+"""Largest number of pairs of windows that a `Timing` keeps."""
 
 MOST_FUNCTIONS = 64
-"""Most functions that a `Build` names."""
+"""Largest number of functions that a `Build` names."""
 
 CONSTRUCTOR_FINDING = "constructor_error"
 """Code of the finding by which the judge says that `ModelNew`'s constructor raised."""
@@ -54,11 +54,11 @@ class Severity(StrEnum):
     """Weight of a finding."""
 
     INFO = "info"
-    """A fact worth knowing that is no fault of the kernel."""
+    """Fact worth knowing that is no fault of the kernel."""
     SOFT = "soft"
-    """Suspicious or wasteful; reported, not refused."""
+    """Suspicious or wasteful code, which is reported but not refused."""
     HARD = "hard"
-    """Refused: the verdict is `rejected`."""
+    """Violation of a rule, for which the kernel is `rejected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,33 +66,33 @@ class Finding:
     """One observation about a kernel, from screening or from the judge."""
 
     code: str
-    """Stable snake_case name, such as ``torch_compute_call``."""
+    """Stable name in snake_case, such as ``torch_compute_call``."""
     message: str
-    """One sentence for a reader."""
+    """Sentence for a reader."""
     severity: Severity = Severity.SOFT
     line: int = 0
-    """1-based line in the kernel's source; 0 if it has no place there."""
+    """Line in the kernel's source, from 1; 0 if the finding has no place there."""
 
 
 class Status(StrEnum):
     """Result of judging one kernel. The values have no order: compare them by name only."""
 
     NO_KERNEL = "no_kernel"
-    """The text held no kernel."""
+    """Text without a kernel."""
     REJECTED = "rejected"
-    """A hard finding: the kernel breaks a rule of the ruleset."""
+    """Kernel with a hard finding: it breaks a rule of the ruleset."""
     COMPILE_ERROR = "compile_error"
-    """The kernel did not compile or load, or defines no `ModelNew`."""
+    """Kernel that did not compile or load, or that defines no `ModelNew`."""
     RUNTIME_ERROR = "runtime_error"
-    """The kernel raised, crashed or overran a limit while running."""
+    """Kernel that raised, crashed or overran a limit while running."""
     TIMEOUT = "timeout"
-    """The kernel was still running at its deadline."""
+    """Kernel that was still running at its deadline."""
     WRONG = "wrong"
-    """The kernel ran, and an output differs from the reference's."""
+    """Kernel that ran, but with an output that differs from the reference's."""
     CORRECT = "correct"
-    """Every judged call agreed with the reference."""
+    """Kernel whose outputs agreed with the reference in every judged call."""
     UNAVAILABLE = "unavailable"
-    """The judge failed; says nothing about the kernel, and trainers drop it."""
+    """Failure of the judge, which says nothing about the kernel; trainers drop such turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +100,15 @@ class Timing:
     """Times of a correct kernel and of the reference in milliseconds, measured side by side."""
 
     kernel_ms: float
-    """Median time of one call of the kernel."""
+    """Median milliseconds of one call of the kernel."""
     reference_ms: float
-    """Median time of one call of the reference."""
+    """Median milliseconds of one call of the reference."""
     speedup: float
-    """`reference_ms` over `kernel_ms`."""
+    """Speedup over the reference: `reference_ms` over `kernel_ms`."""
     speedup_low: float
     """Lower end of the 95 % interval of the speedup; rewards use it."""
     speedup_high: float = field(default=0.0, kw_only=True)
-    """Upper end of the same interval; 0.0 if unknown."""
+    """Upper end of the 95 % interval of the speedup; 0.0 if unknown."""
     samples: int
     """Number of paired measurements."""
     turn_ms: float = field(default=0.0, kw_only=True)
@@ -128,7 +128,7 @@ class Timing:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """The speedup that each pair of `windows` says."""
+        """Speedup of each pair of `windows`."""
         return tuple(reference / kernel for kernel, reference in self.windows)
 
     @property
@@ -143,9 +143,12 @@ class Timing:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.floor_ms < math.inf or self.moved_bytes < 0:
-            raise ValueError(f"floor {self.floor_ms} ms, {self.moved_bytes} bytes: not negative")
+            raise ValueError(
+                "a Timing's floor_ms and moved_bytes must not be negative, got "
+                f"{self.floor_ms} ms and {self.moved_bytes} bytes"
+            )
         if not 0.0 <= self.turn_ms < math.inf:
-            raise ValueError(f"turn_ms {self.turn_ms} is negative or not finite")
+            raise ValueError(f"a Timing's turn_ms {self.turn_ms} is negative or not finite")
         numbers = (self.kernel_ms, self.reference_ms, self.speedup, self.speedup_low)
         if not all(math.isfinite(value) and value > 0 for value in numbers):
             raise ValueError(f"a Timing needs finite positive numbers, got {numbers}")
@@ -160,21 +163,21 @@ class Timing:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a timing from plain data, with or without `windows`."""
+        """Return the timing that plain data describes, with or without `windows`."""
         windows = tuple((kernel, reference) for kernel, reference in data.get("windows", ()))
         return cls(**{**data, "windows": windows})
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """Time that one custom kernel takes of a call."""
+    """Share of a call's time that one custom kernel takes."""
 
     name: str
     """Name of the Triton function, the extension's function or the operator."""
     launches: int
     """Number of its launches in one call."""
     ms: float
-    """All of them together."""
+    """Milliseconds of all its launches in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +185,9 @@ class Profile:
     """Breakdown of the time of one call; measured in a process that the kernel shares."""
 
     call_ms: float
-    """The whole call, by the device's clock where it has one."""
+    """Milliseconds of the whole call, by the device's clock where it has one."""
     kernels: tuple[KernelTime, ...]
-    """The candidate's own, the longest first; at most 16."""
+    """Custom kernels of the candidate, the longest first; at most 16."""
 
     @property
     def kernel_share(self) -> float:
@@ -194,7 +197,7 @@ class Profile:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a profile from plain data."""
+        """Return the profile that plain data describes."""
         return cls(data["call_ms"], tuple(KernelTime(**kernel) for kernel in data["kernels"]))
 
 
@@ -206,7 +209,7 @@ class BuiltFunction:
     """
 
     name: str
-    """The linker's name, such as ``_Z3addPfi``; at most 200 characters."""
+    """Name of the function for the linker, such as ``_Z3addPfi``; at most 200 characters."""
     digest: str = ""
     """Digest of the function's machine code and the constants that it reads. Functions that differ
     only in names, comments or addresses have equal digests. Empty if unknown, as on GPUs."""
@@ -240,7 +243,7 @@ class Build:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a build from plain data."""
+        """Return the build that plain data describes."""
         functions = tuple(BuiltFunction(**function) for function in data["functions"])
         return cls(data["log"], data["digest"], functions)
 
@@ -257,15 +260,16 @@ class Mismatch:
     """
 
     differing: int
-    """Elements that differ by more than the ruleset allows."""
+    """Number of elements that differ by more than the ruleset allows."""
     shape: tuple[int, ...]
     """Shape of the output."""
     first: tuple[tuple[int, ...], ...] = ()
-    """Indices of the first few of them, in row-major order."""
+    """Indices of the first few differing elements, in row-major order."""
     worst_at: tuple[int, ...] | None = None
-    """Index of the largest error among them; None if unknown or not a matter of size."""
+    """Index of the differing element with the largest error; None if unknown or not a matter of
+    size."""
     nonfinite: int = 0
-    """Number of these elements that are NaN or infinite where the reference is finite."""
+    """Number of differing elements that are NaN or infinite where the reference is finite."""
     pattern: str = ""
     """Place of the wrong elements in words, such as ``only the last row``; empty if irregular."""
     relation: Relation = ""
@@ -281,7 +285,7 @@ class Mismatch:
     """Number of the judged call, from 1; 0 for a call made while the kernel was timed."""
     calls: int = 0
     inputs: str = "given"
-    """Kind of inputs of that call: ``given`` for the problem's own."""
+    """Kind of inputs of the judged call: ``given`` for the problem's own."""
 
     def __post_init__(self) -> None:
         if not 0 < self.differing <= self.elements:
@@ -294,7 +298,7 @@ class Mismatch:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a mismatch from plain data."""
+        """Return the mismatch that plain data describes."""
         values = dict(data)
         values["shape"] = tuple(values["shape"])
         values["first"] = tuple(tuple(index) for index in values.get("first", ()))
@@ -311,46 +315,46 @@ class Stages:
     """
 
     queue_s: float = 0.0
-    """Waiting for the device or its memory, which other workers held."""
+    """Seconds of waiting for the device or its memory, which other workers held."""
     build_s: float = 0.0
-    """Compiling extensions, and assembling what Triton compiles on a GPU."""
+    """Seconds of compiling extensions, and of assembling what Triton compiles on a GPU."""
     load_s: float = 0.0
-    """Until the process stands, the kernel is imported, and the reference is ready."""
+    """Seconds until the process stands, the kernel is imported, and the reference is ready."""
     check_s: float = 0.0
-    """Judged calls: inputs drawn, both sides run, outputs compared."""
+    """Seconds of judged calls: drawing inputs, running both sides, comparing outputs."""
     evidence_s: float = 0.0
-    """The calls, and where needed the second run, that look at what custom kernels do."""
+    """Seconds of watching what the custom kernels do, a second run included where it is needed."""
     timing_s: float = 0.0
-    """Timed windows, the baseline's process included."""
+    """Seconds of timed windows, the process of the baseline included."""
 
     @property
     def total_s(self) -> float:
-        """All stages together."""
+        """Seconds of all stages together."""
         return sum(float(getattr(self, each.name)) for each in fields(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judge's result for one kernel."""
+    """Result of judging one kernel."""
 
     status: Status
     compiled: bool = False
     """Whether the kernel built, loaded and could be constructed."""
     trials_passed: int = 0
-    """Judged calls whose output agreed."""
+    """Number of judged calls whose output agreed with the reference."""
     trials: int = 0
-    """Judged calls made (or planned, if one ended the run)."""
+    """Number of judged calls that were made; the planned number if one of them ended the run."""
     max_abs_error: float = 0.0
     """Largest absolute error found; 0.0 if none was compared or none is finite.
 
     Calls after a wrong one are compared only up to their first wrong elements."""
     max_rel_error: float = 0.0
-    """Largest error relative to the reference's magnitude; same convention."""
+    """Largest error relative to the reference's magnitude; 0.0 under the same conditions."""
     timing: Timing | None = None
-    """Present only for a correct kernel on a device and language that can be timed."""
+    """Times of a correct kernel, on a device and in a language that can be timed; else None."""
     findings: tuple[Finding, ...] = ()
     message: str = ""
-    """One or a few lines: what happened, without traceback noise."""
+    """Summary of what happened, in one or a few lines without tracebacks."""
     log: str = ""
     """Compiler output, or the kernel's own stdout and stderr; bounded."""
     device: str = ""
@@ -360,19 +364,20 @@ class Verdict:
     nothing. Measured in a process that the kernel shares: good for honest kernels, forgeable by
     hostile ones."""
     isolation: str = ""
-    """The sandbox tier it ran in, such as ``ns+landlock+seccomp``; empty if nothing was run."""
+    """Name of the sandbox tier that the kernel ran in, such as ``ns+landlock+seccomp``; empty if
+    nothing was run."""
     ruleset: str = ""
     """Name and digest of the ruleset, such as ``strict@1f0c2a77``."""
     seed: str = ""
-    """The secret seed of this verdict, revealed afterwards so that it can be repeated."""
+    """Secret seed of this verdict, revealed afterwards so that it can be repeated."""
     wall_s: float = 0.0
     stages: Stages | None = None
     """Seconds of each stage of the verdict; None if nothing was run."""
     mismatch: Mismatch | None = None
     """Differences of the first wrong output; only for a wrong kernel of the right shapes."""
     checked_for: str = ""
-    """The GPU that Triton's front end was asked to compile interpreted launches for, such as
-    ``cuda:90``; empty if it was not asked."""
+    """Name of the GPU for which Triton's front end was asked to compile interpreted launches, such
+    as ``cuda:90``; empty if it was not asked."""
     profile: Profile | None = None
     """Launches of one call with their times; only for correct kernels with evidence, on devices
     where kernels are timed."""
@@ -439,7 +444,7 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a verdict from `to_dict`'s output.
+        """Return the verdict that `to_dict` wrote as data.
 
         Raises:
             ValueError: If a value breaks an invariant or a name is unknown.
@@ -473,7 +478,7 @@ def unavailable(
     ruleset: str = "",
     wall_s: float = 0.0,
 ) -> Verdict:
-    """Return the verdict for a failure of ours.
+    """Return the `unavailable` verdict for a failure of the judge.
 
     Args:
         message: What happened.

@@ -58,7 +58,7 @@ def key(name: str, folder: Path = Path()) -> str:
 
 
 def take_working_folder(folder: Path = Path()) -> list[str]:
-    """Set the variables that a folder gives; return lines that say what was taken.
+    """Set environment variables that a folder's files give; return a line about each.
 
     Args:
         folder: The working folder.

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _spelt(given: list[str]) -> list[str]:
-    """Return the arguments, a search's options as its settings."""
+    """Return the arguments, in which a search's options are written as settings."""
     if "--backend=mcgs" in given or ("--backend", "mcgs") in itertools.pairwise(given):
         check_packages("search", _SEARCH_PACKAGES)
         from kernelgym_train.mcgs.settings import spelt_as_settings
@@ -141,7 +141,10 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{key.path} = {key.default!r}\n    {key.help} ({key.type})")
         return 0
     if options.assume_gpu is not None and not options.dry_run:
-        raise UsageError("--assume-gpu is for --dry-run: a run needs the GPU itself")
+        raise UsageError(
+            "--assume-gpu goes with --dry-run only: a run needs the GPU itself; "
+            "add --dry-run, or leave --assume-gpu out"
+        )
     given = [name for name in ("resume", "evaluate", "merge") if getattr(options, name)]
     if len(given) > 1:
         raise UsageError(f"--{' and --'.join(given)} exclude each other; give one of them")
@@ -199,7 +202,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _search(options: argparse.Namespace) -> int:
-    """Run the search, whose settings are no training's."""
+    """Run a search of kernels (``--backend mcgs``), whose settings are not those of training."""
     others = ("config", "from_step", "evaluate", "step", "checkpoint", "merge", "assume_gpu")
     if given := [name for name in others if getattr(options, name) is not None]:
         raise UsageError(
@@ -215,7 +218,7 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _asked(options: argparse.Namespace) -> _Asked:
-    """Return the configuration: a run's own one with what is given over it, or a file's."""
+    """Return the configuration: that of a resumed run or of a file, changed by what is given."""
     settings = list(options.settings)
     if options.backend:
         settings.append(f"run.backend={options.backend}")
@@ -225,7 +228,8 @@ def _asked(options: argparse.Namespace) -> _Asked:
         settings, from_step = read_from_step(settings, from_step)
     elif from_step is not None:
         raise UsageError(
-            f"--from-step {from_step} is of a run to go on with; name its folder by --resume RUN"
+            f"--from-step {from_step} chooses a checkpoint of a run to resume; "
+            "name its folder by --resume RUN"
         )
     folder = options.resume
     if options.evaluate and _is_run(options.evaluate):

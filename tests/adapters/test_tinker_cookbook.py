@@ -123,7 +123,7 @@ def test_judge_killed_in_mid_episode_raises_and_gives_no_reward(
                 return Answer(says("wrong", len(messages)))
 
         (group,) = groups(monkeypatch, folder, judge, "env.problems=1")[:1]
-        with pytest.raises(JudgeError, match="was not judged"):
+        with pytest.raises(JudgeError, match="could not be judged"):
             played(group, Killing())
 
 

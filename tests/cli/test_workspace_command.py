@@ -86,7 +86,10 @@ def test_agent_works_cheats_change_nothing_and_the_server_ends_with_the_submissi
         timed = tool(folder, "time")
         assert timed.returncode == 0 and "2.00x" in timed.stdout and "left: 0" in timed.stdout
         refused = tool(folder, "check")
-        assert refused.returncode == 2 and "all 4 calls are used up" in refused.stderr
+        assert (
+            refused.returncode == 2
+            and "all 4 calls of check, time and profile are used up" in refused.stderr
+        )
         assert json.loads(tool(folder, "status").stdout)["calls_left"] == 0
         assert "Submitted: score" in tool(folder, "submit").stdout
         out, _ = process.communicate(timeout=20)

@@ -200,7 +200,7 @@ def test_arguments_that_make_no_sense() -> None:
     env = KernelEnv(problems=PROBLEMS, language="cpp", evaluator=ScriptedEvaluator())
     with pytest.raises(UsageError, match="max_turns: an environment has its own options"):
         asyncio.run(play_episode(env, saying("none"), max_turns=3))
-    with pytest.raises(UsageError, match="of kernelgym is played"):
+    with pytest.raises(UsageError, match="or environments of kernelgym"):
         asyncio.run(play_episode(gym.make("CartPole-v1"), saying("none")))
     with pytest.raises(UnknownName, match="max_turn"):
         asyncio.run(play_episode(PROBLEMS[0], saying("none"), ScriptedEvaluator(), max_turn=3))

@@ -34,7 +34,10 @@ CASES = [
     ({"contract__shapes__0__axes": {"rows": 0}}, r"rows must be at least 1, got 0"),
     ({"contract__shapes__0__weight": 0.0}, "weight"),
     ({"contract__shapes__1__axes": {"rows": 4}}, "two shapes are 'rows=4'"),
-    ({"contract__shapes": [{"axes": {"rows": 4}, "role": "hidden"}]}, "every shape is hidden"),
+    (
+        {"contract__shapes": [{"axes": {"rows": 4}, "role": "hidden"}]},
+        "every shape of the contract is hidden",
+    ),
     ({"contract__shapes__0__scalars": {"gain": 2}}, "gain"),
     ({"contract__scalars__0__name": "rows"}, "names a axis|names an axis|rename one"),
     ({"source": CPP.replace("torch::Tensor scaled", "void scaled")}, "nothing writes .*'y'.*void"),
@@ -172,8 +175,9 @@ def test_files_of_a_spec_have_a_largest_size(kind: str, tmp_path: Path) -> None:
     with (tmp_path / "large.py").open("wb") as file:
         file.truncate(MOST_TENSOR_BYTES + 1)  # takes no room on the disk
     os.mkfifo(tmp_path / "pipe.py")
-    for path, why in (("large.py", "are the most"), ("pipe.py", "it is no regular file")):
+    refused = (("large.py", "more than the limit"), ("pipe.py", "the file is no regular file"))
+    for path, why in refused:
         with pytest.raises(UsageError, match=why):
             read_spec(written(tmp_path, NAMES_A_FILE[kind](path)))
-    with pytest.raises(UsageError, match="are the most"):
+    with pytest.raises(UsageError, match="more than the limit"):
         read_spec(tmp_path / "large.py")

@@ -24,9 +24,10 @@ from kernelgym.file_lock import take
 
 LOCK_FILE = "run.lock"
 LOG = logging.getLogger("kernelgym.run")
-"""Logger of what commands say about a run."""
+"""Logger of the messages that commands print about a run."""
 _TRIES, _WAIT_S = 5, 0.05
-"""Tries to take a lock, which `read_lock` of another process may hold for an instant."""
+"""Number of attempts to take a lock, and seconds between them, since `read_lock` of another process
+may hold it for an instant."""
 
 
 @dataclass(frozen=True, slots=True)

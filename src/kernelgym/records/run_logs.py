@@ -26,7 +26,7 @@ _MOST_WAITING = 1_000
 
 
 class _RunHandler(logging.Handler):
-    """Handler that writes into a run's folder once this process holds its lock."""
+    """Log handler that writes into a run's folder once this process holds its lock."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

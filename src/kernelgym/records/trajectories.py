@@ -74,7 +74,10 @@ class EpisodeRecord:
         for name in ("observations", "retrieved"):
             given, turns = getattr(self, name), len(self.trajectory.turns)
             if given and len(given) != turns:
-                raise ValueError(f"{len(given)} {name} for {turns} turns")
+                raise ValueError(
+                    f"the episode has {len(given)} {name} for {turns} turns; it needs "
+                    "one for each turn"
+                )
 
     @property
     def has_source(self) -> bool:
@@ -150,10 +153,12 @@ class EpisodeRecord:
         facts = {name: about[name] for name in names} | {"family": about.get("family", "")}
         problem = Problem(**facts, source=about.get("source", ""))
         if "source" in about and problem.digest != about["digest"]:
-            raise ValueError(f"the source of problem {problem.id!r} is not what its digest says")
+            raise ValueError(
+                f"the episode's source of problem {problem.id!r} is not what its digest says"
+            )
         turns = tuple(_turn_from_dict(turn) for turn in data["turns"])
         if [turn.index for turn in turns] != list(range(len(turns))):
-            raise ValueError("its turns are not numbered from 0")
+            raise ValueError("the episode's turns are not numbered from 0")
         read = tuple(turn.get("observation", "") for turn in data["turns"])
         shown = tuple(tuple(map(str, turn.get("retrieved", ()))) for turn in data["turns"])
         plain = ("language", "device", "ruleset", "reward", "stop_when")
@@ -272,7 +277,10 @@ def _turn_from_dict(data: Mapping[str, Any]) -> Turn:
     if (told := data["kernel"]) is not None:
         kernel = Kernel(told["source"], told["language"])
         if kernel.digest != told.get("digest", kernel.digest):
-            raise ValueError(f"the kernel of turn {data['index']} is not what its digest says")
+            raise ValueError(
+                f"the kernel of turn {data['index']} does not have the digest "
+                "that is recorded beside it"
+            )
     action, thought = data["action"], data["thought"]
     if not (isinstance(action, str) and isinstance(thought, str)):
         raise TypeError(f"action and thought of turn {data['index']} must be texts")
@@ -293,6 +301,6 @@ def _score_to_dict(score: Score) -> dict[str, Any]:
 
 
 def _known(kind: type[Feedback] | type[Score], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `kind` has fields for; a later version may have written more."""
+    """Return the fields of a mapping that `kind` has; a later version may have written more."""
     names = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in data.items() if name in names}

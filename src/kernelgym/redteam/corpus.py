@@ -29,7 +29,7 @@ HEADINGS: Mapping[str, str] = MappingProxyType(
         "I": "deferred or hidden work",
     }
 )
-"""Meanings of the letters of the exploits' classes."""
+"""Meanings of the letters with which the exploits' classes begin."""
 
 _SIZES = {"A": 5, "B": 2, "C": 1, "D": 3, "E": 2, "F": 4, "G": 2, "H": 3, "I": 1}
 _LETTERS = "".join(letter * size for letter, size in _SIZES.items())
@@ -42,7 +42,7 @@ class CorpusEntry:
     """One file of a corpus: a kernel, and what is known of it."""
 
     name: str
-    """The file's name without ``.py``, such as ``A1_stale_output.triton``."""
+    """Name of the file without ``.py``, such as ``A1_stale_output.triton``."""
     kind: Literal["exploit", "honest"]
     problem: str
     """Name of the problem that the kernel is judged on."""
@@ -53,7 +53,7 @@ class CorpusEntry:
     """Sentence that says what the kernel does."""
     source: str
     exploit_class: str = ""
-    """One of `CLASSES`; empty for an honest kernel."""
+    """Class of the exploit, one of `CLASSES`; empty for an honest kernel."""
     style: str = ""
     """Name of the style that the entry shares with others; `sample` takes one of each style."""
     faster_than: float | None = None
@@ -85,7 +85,7 @@ class RedTeamOutcome:
 
     @property
     def result(self) -> Literal["caught", "accepted", "open", "passed", "refused", "unavailable"]:
-        """Result in one word; ``open`` is an accepted exploit whose header announces that."""
+        """Result of the entry in one word; ``open`` is an accepted exploit whose header says so."""
         entry, verdict = self.entry, self.verdict
         if not verdict.valid:
             named = {finding.code for finding in verdict.findings}
@@ -126,7 +126,7 @@ class RedTeamOutcome:
 
     @property
     def unexpected(self) -> bool:
-        """True if the exploit was caught, but by nothing that its header expects."""
+        """Whether the exploit was caught, but by none of the codes that its header expects."""
         if self.result != "caught" or not self.entry.caught_by:
             return False
         met = {self.verdict.status.value, *self.catches}

@@ -133,7 +133,7 @@ def load_entries(folder: Path, problems: Collection[str]) -> tuple[CorpusEntry, 
 
 
 def _with_parts(source: str, parts: Mapping[str, Path]) -> str:
-    """Return a corpus file's text in which each line that names a part is the part's text."""
+    """Return a corpus file's text, in which the text of a part replaces each line that names it."""
 
     def text_of(line: re.Match[str]) -> str:
         name = line[1]
@@ -165,7 +165,7 @@ def _header(source: str) -> dict[str, Any]:
 
 
 class _Fields:
-    """Fields of a corpus file's header; unknown fields are refused."""
+    """Header fields of a corpus file; unknown fields are refused."""
 
     def __init__(self, header: Mapping[str, Any], kind: str) -> None:
         known = ["problem", "devices", "what", "style"]
@@ -177,7 +177,7 @@ class _Fields:
         self._header = header
 
     def text(self, name: str, required: bool = False) -> str:
-        """Return a field of text; empty if the header lacks it."""
+        """Return a text field of the header; empty if the header lacks it."""
         value = self._value(name, required)
         if value is None:
             return ""
@@ -186,7 +186,7 @@ class _Fields:
         return value
 
     def strings(self, name: str, required: bool = False) -> tuple[str, ...]:
-        """Return a field that is a list of strings; empty if the header lacks it."""
+        """Return a field of the header that is a list of strings; empty if the header lacks it."""
         value = self._value(name, required)
         if value is None:
             return ()

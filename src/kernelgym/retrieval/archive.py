@@ -47,7 +47,7 @@ def keep_archive(entries: Iterable[IndexEntry]) -> str:
 
 
 def forget_archives() -> None:
-    """Forget all archives, as a new process has."""
+    """Forget all archives, so that the process is like a new one."""
     _ARCHIVES.clear()
 
 
@@ -91,6 +91,6 @@ def _archive_index(
 
 @lru_cache(maxsize=8192)
 def _row(embedder: Hashable, reference: str) -> Vectors:
-    """Return a reference's vector, from a cache: archives of successive steps share most rows."""
+    """Return the vector of a reference, cached, since archives of successive steps share most."""
     row: Vectors = embedded([reference], cast(Embedder, embedder))[0]
     return row

@@ -42,7 +42,7 @@ class Embedder(Protocol):
         """Arguments of `embedding_models.find_embedder` that give this embedder."""
 
     def embed(self, references: Sequence[str], *, query: bool = False) -> Vectors:
-        """Return one row of length 1 per reference; zeros where nothing is found to embed.
+        """Return one row of length 1 for each reference; zeros if nothing in it can be embedded.
 
         Args:
             references: Sources of references.
@@ -104,7 +104,7 @@ _FAMILY_WEIGHT = 0.5
 
 
 def _weights(names: Sequence[str]) -> dict[str, float]:
-    """Return features and weights, which grow with the square root of a feature's count."""
+    """Return a reference's features with weights that grow with the square root of their counts."""
     families = [family(name) for name in names]
     counts = Counter(_features(names, "o"))
     weights = {key: _RUN_WEIGHTS[len(key) - 2] * math.sqrt(n) for key, n in counts.items()}
@@ -121,6 +121,6 @@ def _features(names: Sequence[str], mark: str) -> Iterator[tuple[str, ...]]:
 
 @lru_cache(maxsize=65_536)
 def _slot(feature: str, dimension: int) -> tuple[int, float]:
-    """Return the position in the vector and the sign to which a feature's digest maps it."""
+    """Return the position and sign in the vector to which a feature is hashed."""
     number = int.from_bytes(hashlib.blake2b(feature.encode(), digest_size=8).digest(), "big")
     return (number >> 1) % dimension, 1.0 if number & 1 else -1.0

@@ -63,7 +63,7 @@ class TextModel:
         )
 
     def embed(self, references: Sequence[str], *, query: bool = False) -> Vectors:
-        """Return one row of length 1 per reference."""
+        """Return one row of length 1 for each reference."""
         encode = self._model.encode_query if query else self._model.encode_document
         rows = encode(list(references), normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(rows, dtype=np.float32).reshape(len(references), self.dimension)

@@ -103,5 +103,5 @@ def unusable(entry: IndexEntry) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Return True if UTF-8 can hold the text; lone surrogates make it False."""
+    """Return True if UTF-8 can encode a text, so that it has no lone surrogates."""
     return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)

@@ -96,7 +96,7 @@ def tree_key(source: str) -> str:
 
 
 class _Writer:
-    """Writer of a syntax tree as words, without the author's names and numbers."""
+    """Writes a syntax tree as words, without the author's names and numbers."""
 
     def __init__(self, aliases: dict[str, str]) -> None:
         self._aliases = aliases
@@ -153,7 +153,7 @@ class _Writer:
                     yield from self.words(item)
 
     def _dotted(self, node: ast.expr) -> str | None:
-        """Return the whole name of something imported; None for anything else."""
+        """Return the dotted name of an imported object in an expression; None for others."""
         if isinstance(node, ast.Name):
             return self._aliases.get(node.id)
         if isinstance(node, ast.Attribute) and (owner := self._dotted(node.value)) is not None:
@@ -162,7 +162,7 @@ class _Writer:
 
 
 def _body(node: ast.AST, items: list[object]) -> list[object]:
-    """Return a list of nodes without the docstring that it begins with."""
+    """Return a list of statements without the docstring that it begins with."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef) and items is node.body and items:
         first = items[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):

@@ -239,7 +239,7 @@ def check_index(folder: str | Path, *, model: str = "") -> Iterator[str]:
 
 
 def _check_vectors(index: Index, places: np.ndarray[Any, Any], folder: Path) -> None:
-    """Make sure that the embedder still gives the vectors of some entries."""
+    """Check that the embedder still gives the stored vectors of some entries."""
     again = embedded([index.entries[place].reference for place in places], index.embedder)
     alike = (again.astype(np.float64) * index.vectors[places].astype(np.float64)).sum(axis=1)
     if (alike < _ALIKE).any():

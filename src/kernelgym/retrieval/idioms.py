@@ -110,7 +110,7 @@ def layer(name: str, node: ast.Call) -> str:
 def _bound(
     side: str, place: int, nodes: Sequence[ast.expr], words: Mapping[str | None, ast.expr]
 ) -> ast.expr | None:
-    """Return the expression of a bound, given by keyword or position; None without one."""
+    """Return the expression of a clamp's bound, given by keyword or position; None without one."""
     by_place = nodes[place] if len(nodes) > place else None
     found = words.get(side) or words.get(f"{side}_val") or by_place
     return None if isinstance(found, ast.Constant) and found.value is None else found
@@ -127,7 +127,7 @@ def number(node: ast.expr) -> float | int | None:
 
 
 def _reads(node: ast.expr, name: ast.expr) -> bool:
-    """Return True if an expression reads a variable."""
+    """Return True if an expression reads the value of a variable."""
     if not isinstance(name, ast.Name):
         return False
     return any(isinstance(inner, ast.Name) and inner.id == name.id for inner in ast.walk(node))

@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class ValueKind(Enum):
-    """Values of which only the kind is known: tensors, and everything else."""
+    """Kind of a value that is not known otherwise: a tensor, or anything else."""
 
     TENSOR = "tensor"
     OTHER = "other"
@@ -38,7 +38,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A bound method of a tensor, or of a value of unknown kind."""
+    """A method bound to a tensor, or to a value of unknown kind, in a reference's program."""
 
     name: str
     of_tensor: bool
@@ -92,7 +92,7 @@ def is_tensor(value: object) -> bool:
 
 
 def kind_of(value: object) -> object:
-    """Return `TENSOR` if a value is or holds a tensor, else `OTHER`."""
+    """Return `TENSOR` if a value is a tensor or contains one, else `OTHER`."""
     return TENSOR if is_tensor(value) else OTHER
 
 
@@ -102,7 +102,7 @@ def items_of(value: object) -> list[object]:
 
 
 def flat(step: Callable[[int], None], values: Sequence[object]) -> list[object]:
-    """Return values with containers replaced by their items; `step` is called for each value."""
+    """Return values with containers flattened; `step` is called once for each value."""
     found: list[object] = []
     for value in values:
         step(1)
@@ -114,7 +114,7 @@ def flat(step: Callable[[int], None], values: Sequence[object]) -> list[object]:
 
 
 def joined(step: Callable[[int], None], *parts: Many) -> Many:
-    """Return a container of all items of containers; `step` is called with their number."""
+    """Return one container with the items of several; `step` is called with their number."""
     step(sum(len(part.values) for part in parts))
     names = {name: value for part in parts for name, value in part.names.items()}
     return Many([item for part in parts for item in part.values], names)

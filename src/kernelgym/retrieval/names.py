@@ -23,11 +23,11 @@ _SYNONYMS: dict[str, str] = _DATA["synonyms"]
 _SILENT = frozenset(_DATA["silent"].split())
 """Names of functions and methods that compute nothing a kernel would have to compute."""
 FACTS = frozenset(_DATA["facts"].split())
-"""Attributes and methods of a tensor whose value is no tensor."""
+"""Names of a tensor's attributes and methods whose value is no tensor."""
 FILLS = frozenset(_DATA["fills"].split())
-"""Methods that add their arguments to a container or a module."""
+"""Names of methods that add their arguments to a container or a module."""
 SAME = frozenset(_DATA["same"].split())
-"""Attributes of a tensor, or of a reduction's result, whose value is a tensor."""
+"""Names of attributes, of a tensor or of a reduction's result, whose value is a tensor."""
 _FAMILY_OF: dict[str, str] = {
     name: kind for kind, names in _DATA["families"].items() for name in names.split()
 }
@@ -61,10 +61,10 @@ def operator_name(resolved: str) -> str:
 
 
 def family(operator: str) -> str:
-    """Return an operator's family, such as ``activation``; the operator itself if none."""
+    """Return an operator's family, such as ``activation``; the operator itself if it has none."""
     return _FAMILY_OF.get(operator, operator)
 
 
 def _snake(name: str) -> str:
-    """Return a layer's name as functions are spelled: ``MaxPool2d`` gives ``max_pool2d``."""
+    """Return a layer's name in the style of function names: ``MaxPool2d`` gives ``max_pool2d``."""
     return _LOSSES.get(name) or _WORD_START.sub("_", name).lower()

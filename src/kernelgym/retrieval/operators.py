@@ -46,7 +46,7 @@ _MAX_DEPTH = 24
 
 
 class _TooMuch(Exception):
-    """The source is larger than the limits."""
+    """The reference's source is larger than the limits of its reader."""
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +120,7 @@ class _Walk:
             raise _TooMuch
 
     def _block(self, body: Sequence[ast.stmt], scope: dict[str, object]) -> object:
-        """Run statements; return their value, a tensor if one is."""
+        """Evaluate a block of statements; return a tensor if one of its values is one."""
         result: object = None
         for node in body:
             given = self._statement(node, scope)

@@ -64,7 +64,7 @@ def fitting_page(
 
 
 def _fenced(source: str) -> str:
-    """Return a source in a fence that nothing in it closes."""
+    """Return a source text in a fence that nothing in the text can close."""
     text = source.strip().encode("utf-8", "replace").decode("utf-8")
     longest = max((len(run) for run in _RUN.findall(text)), default=2)
     fence = "`" * (longest + 1)

@@ -34,7 +34,7 @@ from kernelgym.suites import suite as find_suite
 from kernelgym.types import Problem, Turn
 
 INDEXES = ("synthetic",)
-"""Makers of the indexes that have a name; every other index is a folder."""
+"""Functions that make the indexes that have names; every other index is a folder."""
 
 RetrievalTime = Literal["first", "always"]
 _LEVEL = re.compile(r"L\d+")
@@ -64,7 +64,7 @@ class Retrieval:
     same_problem: bool = False
     """True to show entries of the problem asked, and its twins, too."""
     digest: str = ""
-    """Digest of the index; empty for the index as it is."""
+    """Digest of the index that must be shown; empty to take the index as it is."""
     model: str = ""
     """Folder or name of the index's embedder, where that is not where it was at the build."""
     engine: str = "numpy"
@@ -75,7 +75,7 @@ class Retrieval:
     archive_step: int | None = None
     """Step of a training run, whose archive of the steps before is shown, too; None without one."""
     archive: str = ""
-    """Digest of that archive."""
+    """Digest of the archive of `archive_step`; empty without one."""
 
     def __post_init__(self) -> None:
         for name in ("k", "tokens"):
@@ -260,7 +260,7 @@ def _folder_index(folder: str, language: str, digest: str, model: str, engine: s
 def _nearest(
     indexes: tuple[Index, ...], problem: Problem, k: int, same_problem: bool, least: float
 ) -> tuple[IndexEntry, ...]:
-    """Return the k most similar entries of at least that similarity.
+    """Return the k entries most similar to a problem, with at least a given similarity.
 
     They are cached: an observer asks several times in a turn.
     """

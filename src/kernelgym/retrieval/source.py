@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from kernelgym.answers.python_source import read_python
 
 MAX_CHARS = 200_000
-"""Longest source that is read, in characters."""
+"""Largest number of characters of a source that is read."""
 
 
 def parsed(source: str) -> ast.Module | None:
@@ -26,7 +26,7 @@ def parsed(source: str) -> ast.Module | None:
 
 
 def aliases_of(tree: ast.AST) -> dict[str, str]:
-    """Return the dotted name that each imported name stands for."""
+    """Return the dotted name that each imported name of a module stands for."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -59,7 +59,7 @@ def score(
 
 
 def _lacks_timing(preset: RewardPreset, verdict: Verdict) -> bool:
-    """Return True if a kernel that had to be timed was not, through no fault of its own."""
+    """Return True if a kernel lacks a time that its preset needs, through no fault of its own."""
     if preset.speed != "required" or not verdict.correct or verdict.timed:
         return False
     own = (UNCONFIRMED_SPEED, CLOCK_MISMATCH)
@@ -73,7 +73,7 @@ def _passed(verdict: Verdict) -> float:
 
 
 def _speed(preset: RewardPreset, verdict: Verdict) -> float:
-    """Return the speed part before weighting; 0.0 unless correct and timed."""
+    """Return the speed part of a score before weighting; 0.0 unless correct and timed."""
     if not verdict.timed:
         return 0.0
     speedup = min(verdict.speedup_low, preset.cap)
@@ -92,6 +92,6 @@ def _thinking(preset: RewardPreset, reply: Reply) -> float:
 
 
 def _fading(length: int, between: tuple[int, int]) -> float:
-    """Return 1.0 up to the first length, 0.0 from the second on, and a straight line between."""
+    """Return a part that is 1.0 up to one length, 0.0 from another, and linear between."""
     whole, none = between
     return min(1.0, max(0.0, (none - length) / (none - whole)))

@@ -15,7 +15,7 @@ from typing import Literal
 from kernelgym.errors import UnknownName, UsageError
 
 SpeedNeed = Literal["none", "optional", "required"]
-"""Whether a preset looks at speed; see `RewardPreset.speed`."""
+"""Whether a preset scores speed; see `RewardPreset.speed`."""
 SpeedShape = Literal["linear", "log", "clipped", "milestones"]
 SHAPES: tuple[SpeedShape, ...] = ("linear", "log", "clipped", "milestones")
 """Functions that turn a speedup into the speed part; see `RewardPreset.shape`."""
@@ -48,25 +48,27 @@ class RewardPreset:
     name: str
     weights: Weights
     speed: SpeedNeed = "none"
-    """``none``: it does not look at speed. ``optional``: an untimed kernel earns nothing for it.
-    ``required``: refused where kernels cannot be timed."""
+    """Whether the preset scores speed. ``none``: it does not. ``optional``: an untimed kernel earns
+    nothing for it. ``required``: the preset is refused where kernels cannot be timed."""
     shape: SpeedShape = "log"
-    """Function of ``s = min(speedup_low, cap)``: ``linear`` is s; ``log`` is
-    ``log(1 + s) / log(1 + cap)``; ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel
+    """Function of ``s = min(speedup_low, cap)`` that gives the speed part: ``linear`` is s; ``log``
+    is ``log(1 + s) / log(1 + cap)``; ``clipped`` is ``max(s - 1, 0)``, with nothing for a kernel
     slower than the reference; ``milestones`` is the share of `milestones` reached."""
     cap: float = 10.0
-    """Speedups above this earn nothing more; what looks faster is more often a loophole."""
+    """Speedup above which a kernel earns nothing more; higher ones are more often loopholes."""
     milestones: tuple[float, ...] = (1.0, 1.2, 1.5, 2.0, 3.0)
-    """Rising speedups, for ``shape="milestones"``; those above `cap` are never reached."""
+    """Speedups in rising order, for ``shape="milestones"``; those above `cap` are never reached."""
     untidy: float = 0.75
     """Share of the format part for an answer whose form has defects."""
     small_share: float = 1.0
     """Share of the speed and improvement parts for a correct kernel with the soft finding
     ``small_share``: torch does nearly all of the work."""
     length_chars: tuple[int, int] = (2_000, 8_000)
-    """Length of a kernel's source up to which the length part is whole, and from which it is 0."""
+    """Numbers of characters of a kernel's source up to which the length part is 1, and from which
+    it is 0."""
     thinking_chars: tuple[int, int] = (2_000, 8_000)
-    """The same for the thinking part; without any thinking it is 0."""
+    """Numbers of characters of thinking up to which the thinking part is 1, and from which it is 0;
+    without thinking it is 0."""
     format_penalty: float = 0.0
     """Score of an answer that cannot be parsed; at most 0."""
     cheating_penalty: float = 0.0

@@ -20,7 +20,7 @@ class RewardSchedule:
     """Presets by the step from which they score. Build one with `reward_schedule`."""
 
     entries: tuple[tuple[int, RewardPreset], ...]
-    """(first step, preset), by rising step; the first is step 0."""
+    """Pairs (first step, preset) by rising step; the first step is 0."""
 
     def __post_init__(self) -> None:
         steps = [step for step, _ in self.entries]

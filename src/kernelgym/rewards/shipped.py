@@ -47,7 +47,7 @@ def reward_preset(which: str | RewardPreset) -> RewardPreset:
 
 
 def check_speed(preset: RewardPreset, language: str, device: str, *, timing: bool = True) -> None:
-    """Refuse a preset that needs speed where kernels will not be timed.
+    """Refuse a preset that needs speed if kernels will not be timed.
 
     Args:
         preset: The preset.
@@ -73,7 +73,7 @@ def check_speed(preset: RewardPreset, language: str, device: str, *, timing: boo
 
 
 def check_trials(preset: RewardPreset, ruleset: Ruleset) -> None:
-    """Refuse a preset that pays for a share of the trials where not all of them are made.
+    """Refuse a preset that pays for a share of the calls if a failing call ends a verdict.
 
     Raises:
         UsageError: If the ruleset stops at the first failure; names the shipped presets that fit.

@@ -68,7 +68,7 @@ class Changes:
 
     @contextlib.contextmanager
     def of(self, batch: str) -> Any:
-        """Yield an event that is set when a batch has changed."""
+        """Yield an event that is set when a given batch has changed."""
         self._loop = asyncio.get_running_loop()
         event = asyncio.Event()
         self._waiting.setdefault(batch, set()).add(event)
@@ -90,15 +90,16 @@ class VerdictService:
     store: JobStore
     evaluator: Evaluator
     make: MakeEvaluator | None = None
-    """Makes an evaluator of other rules; None to judge by those of `evaluator` alone."""
+    """Function that makes an evaluator of other rules; None to judge by those of `evaluator`
+    alone."""
     suites: Sequence[Suite] = ()
     """Suites whose problems jobs may name."""
     keys: KeyRing = field(default_factory=lambda: KeyRing(None))
     canary: Job | None = None
-    """Job that shows that the evaluator works; None to believe it."""
+    """Job by which the server checks that the evaluator works; None to skip the check."""
     keeping: Keeping = field(default_factory=Keeping)
     any_host: bool = False
-    """Whether a server without keys answers to any host's name, not only on loopback."""
+    """Whether a server without keys answers requests that name any host, not only loopback."""
     is_ending: Callable[[], bool] = lambda: False
     """Whether the server is about to end, so that it takes no new jobs."""
     judges: Judges = field(init=False)
@@ -162,7 +163,7 @@ def create_app(service: VerdictService) -> FastAPI:
 
 
 class _Routes:
-    """The answers, one method each."""
+    """Handlers of the service's requests, one method for each route."""
 
     def __init__(self, service: VerdictService) -> None:
         self._service = service
@@ -198,7 +199,7 @@ class _Routes:
         )
 
     def _queue(self, tenant: Tenant, key: str, body: bytes) -> tuple[str, tuple[str, ...], bool]:
-        """Read a request's jobs and store them, unless a limit forbids it; as `JobStore.add`."""
+        """Read the jobs in a request and store them, unless a limit forbids it."""
         store, keeping = self._service.store, self._service.keeping
         jobs = read_jobs(body, tenant, self._service.judges, self._service.shelf)
         digest = hashlib.sha256(json.dumps(jobs, sort_keys=True).encode("ascii")).hexdigest()
@@ -324,7 +325,7 @@ class _Routes:
         )
 
     async def healthz(self) -> Response:
-        """Answer as long as the process lives."""
+        """Answer 200 as long as the process lives."""
         return PlainTextResponse("alive\n")
 
     async def readyz(self) -> Response:
@@ -393,7 +394,7 @@ async def _no_storage(request: Request, error: Any) -> Response:
 
 
 def _self_contained(whole: dict[str, Any]) -> dict[str, Any]:
-    """Return a JSON Schema with every reference replaced by what it refers to."""
+    """Return a JSON Schema in which every reference is replaced by its target."""
     defs = whole["$defs"]
 
     def inlined(node: Any) -> Any:

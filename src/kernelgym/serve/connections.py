@@ -55,7 +55,7 @@ class Connections:
         return Watched
 
     def add(self, transport: asyncio.Transport) -> Address | None:
-        """Watch a new connection and return the client's address; None if the client has left.
+        """Watch a new connection and return its client's address; None if the client has left.
 
         The oldest silent connection is closed if there are too many.
         """
@@ -76,7 +76,7 @@ class Connections:
 
     @contextlib.contextmanager
     def answering(self, address: Address | None) -> Iterator[None]:
-        """Keep the connection from an address while its request is answered."""
+        """Mark the connection from an address as busy while its request is answered."""
         if address is None:
             yield
             return
@@ -101,7 +101,7 @@ class Connections:
 
 
 class WatchedApp:
-    """ASGI application around another one: counts its connections as busy while it answers.
+    """ASGI application around another one that counts connections as busy while it answers.
 
     Clients that do not read what they asked for are given up.
 
@@ -115,7 +115,7 @@ class WatchedApp:
         self._app, self._connections, self._seconds = app, connections, seconds
 
     async def __call__(self, scope: Any, receive: Any, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, and close the connection of a client that does not read."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -128,7 +128,7 @@ class WatchedApp:
                     await send(message)
             except TimeoutError:
                 gave_up = True
-                raise OSError("the client does not read") from None
+                raise OSError("the client does not read the answer it asked for") from None
 
         with self._connections.answering(scope.get("client")):
             try:

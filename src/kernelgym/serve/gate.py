@@ -24,7 +24,7 @@ _BODY_S = 30.0
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Have an application answer refusals, unknown paths and clients that leave."""
+    """Make an application answer refusals, unknown paths and clients that leave."""
     app.add_exception_handler(Refusal, refused)
     app.add_exception_handler(HTTPException, _not_offered)
     app.add_exception_handler(ClientDisconnect, _left)

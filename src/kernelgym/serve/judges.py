@@ -31,7 +31,7 @@ _IDLE_S = 1800.0
 _MOST_IDLE = 3  # the workers of an idle evaluator keep their memory
 
 MakeEvaluator = Callable[[Ruleset, bool], Evaluator]
-"""Makes an evaluator of a ruleset; True for one that times correct kernels."""
+"""Function that makes an evaluator of a ruleset; its second argument is True for timed verdicts."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class _Open:
 
 
 class Judges:
-    """Evaluators by rules.
+    """The evaluators of a service, one for each ruleset, and for timed and untimed verdicts.
 
     Args:
         own: Evaluator by the server's own rules; not closed here.
@@ -61,7 +61,7 @@ class Judges:
         return list(dict.fromkeys([own.label, *variants(own), *shipped]))
 
     def capabilities(self, label: str = "", timing: bool | None = None) -> Capabilities:
-        """Return what the evaluator of some rules can do.
+        """Return the capabilities of the evaluator for some rules.
 
         Args:
             label: Label of the rules; empty for the server's own.
@@ -83,7 +83,7 @@ class Judges:
         return dataclasses.replace(can, ruleset=rules, timed=timed)
 
     def of(self, request: Mapping[str, Any]) -> Evaluator:
-        """Return the evaluator of a stored job.
+        """Return the evaluator that judges a stored job.
 
         Raises:
             Refusal: As `capabilities`.
@@ -101,7 +101,7 @@ class Judges:
 
     @property
     def status(self) -> EvaluatorStatus:
-        """What all open evaluators have counted, with one entry of health for each device."""
+        """Counts of all open evaluators, with one entry of health for each device."""
         found = [self.own.status, *(each.evaluator.status for each in list(self._others.values()))]
         by_device: dict[str, list[DeviceHealth]] = {}
         for health in (one for status in found for one in status.health):
@@ -155,7 +155,7 @@ class Judges:
 
 
 def _merged(counts: list[DeviceHealth]) -> DeviceHealth:
-    """Return the health of a device that several evaluators count."""
+    """Return the health of a device, added up over the evaluators that count it."""
     return DeviceHealth(
         counts[0].device,
         all(each.in_service for each in counts),

@@ -21,7 +21,7 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class KeyGate:
-    """Passes on what carries a key, and refuses the rest.
+    """ASGI app that passes requests with a valid key on to another app, and refuses others.
 
     Args:
         app: The app behind it.

@@ -43,7 +43,7 @@ class Tenant:
     """``judge``: have kernels judged. ``problems``: send problems of one's own, which the server
     executes outside the sandbox. ``admin``: read ``/metrics``."""
     per_minute: int = 6000
-    """Number of requests a minute."""
+    """Largest number of requests in a minute."""
     queued: int = 10_000
     """Largest number of jobs that wait at the same time."""
     running: int = 0
@@ -145,7 +145,7 @@ def revoke_key(path: Path, name: str) -> None:
 
 
 class KeyRing:
-    """Tenants by key, read again when the file changes.
+    """Tenants of a service by key, read again when the keys file changes.
 
     Args:
         path: The keys file; None for a server without keys, where every request is `ANONYMOUS`.
@@ -186,7 +186,7 @@ class KeyRing:
             raise Refusal(
                 429,
                 "too_often",
-                f"this key has {tenant.per_minute} requests a minute; wait {wait_s:.1f} s",
+                f"this key allows {tenant.per_minute} requests a minute; wait {wait_s:.1f} s",
                 wait_s,
             )
         if role not in tenant.roles:
@@ -198,7 +198,7 @@ class KeyRing:
         return self._by_name.get(name) or Tenant(name=name)
 
     def wait_s(self, tenant: Tenant) -> float:
-        """Count a request; return 0.0, or the seconds after which the limit allows another."""
+        """Count a request of a tenant; return 0.0, or seconds until the limit allows another."""
         with self._lock:
             most, limit = self._limits.get(tenant.name, (0, None))
             if limit is None or most != tenant.per_minute:

@@ -48,7 +48,7 @@ def _escaped(text: str) -> str:
 
 
 def _gpu_memory() -> list[tuple[dict[str, str], float]]:
-    """Return the bytes in use on each GPU of the host; empty where unknown."""
+    """Return the bytes in use on each GPU of the host; empty if unknown."""
     query = ("nvidia-smi", "--query-gpu=index,memory.used", "--format=csv,noheader,nounits")
     try:
         said = subprocess.run(query, capture_output=True, text=True, timeout=10).stdout

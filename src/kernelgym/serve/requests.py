@@ -24,7 +24,7 @@ _LONGEST_DEADLINE_S = 30 * 86_400.0
 
 
 class ProblemShelf:
-    """The problems that jobs may name.
+    """Problems that jobs may name: those of the server's suites, and sources that keys may send.
 
     Args:
         suites: The server's own suites.
@@ -127,7 +127,7 @@ def read_jobs(
 
 
 def too_large() -> Refusal:
-    """Return the refusal of a body above the limit."""
+    """Return the refusal of a request body above the size limit."""
     message = f"a request's body has {MOST_BODY_BYTES} bytes at most; send fewer jobs in each"
     return Refusal(413, "too_large", message)
 

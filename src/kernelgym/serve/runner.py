@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How long and how much the state folder keeps."""
+    """Limits of what the state folder keeps: days, and size."""
 
     days: float = 7.0
     """Days for which the results of a finished batch are kept."""
@@ -105,12 +105,12 @@ class Runner:
 
     @property
     def is_ready(self) -> bool:
-        """True if the evaluator gave a verdict that says something in the last minute."""
+        """Whether the evaluator has given a valid verdict within the last minute."""
         recent = time.monotonic() - self._verdict_at < _READY_S
         return self._thread.is_alive() and not self._ending and (recent or self.canary is None)
 
     def start(self) -> None:
-        """Queue what the store holds, and begin."""
+        """Queue the jobs that the store holds, and begin to judge."""
         for tenant, job in self.store.waiting():
             self._inbox.put((job, tenant))
         self._thread.start()
@@ -147,7 +147,7 @@ class Runner:
                 time.sleep(_TICK_S)
 
     def _receive(self) -> None:
-        """Handle the messages that are there; wait a moment for the first one."""
+        """Handle the messages in the inbox; wait a moment for the first one."""
         came = set()
         try:
             message = self._inbox.get(timeout=_TICK_S)
@@ -217,7 +217,7 @@ class Runner:
         return best[2] if best is not None else None
 
     def _land(self, name: str) -> None:
-        """Store the outcome of a job that the evaluator is done with."""
+        """Store the outcome of a job that the evaluator has finished."""
         flying = self._flying.pop(name)
         try:
             verdict = flying.verdict.result()
@@ -262,7 +262,7 @@ class Runner:
         self._save()
 
     def _save(self) -> None:
-        """Store the outcomes that are not stored yet."""
+        """Store the outcomes that could not be stored before."""
         for job, outcome in list(self._unsaved.items()):
             try:
                 batch = self.store.finish(job, outcome, time.time())
@@ -274,7 +274,7 @@ class Runner:
                 self.changed(batch)
 
     def _take_back(self) -> None:
-        """Have the jobs that no worker has begun come back, the last one first."""
+        """Take jobs back from the evaluator that no worker has begun, the last one first."""
         for each in list(self._flying.values())[::-1]:
             each.verdict.cancel()
 

@@ -27,18 +27,18 @@ from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM
 from kernelgym.types import Capabilities, Job
 
 OUTSIDE_TIER = "require:landlock+seccomp"
-"""Sandbox that a server needs that other machines reach."""
+"""Weakest sandbox tier that a server needs if other machines reach it."""
 _GRACE_S = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Address of a server."""
+    """Address at which a server listens, with its TLS files."""
 
     host: str = "127.0.0.1"
-    """Name or number of the address."""
+    """Host name or numeric address to listen on."""
     port: int = 8765
-    """Port; 0 for any that is free."""
+    """Port to listen on; 0 for any that is free."""
     insecure: bool = False
     """Whether the server may listen beyond loopback without keys and without the sandbox."""
     certificate: str = ""
@@ -161,7 +161,7 @@ def run_app(
 
 
 def _bound(listening: Listening) -> socket.socket:
-    """Return a socket that listens; connections wait until the server has started."""
+    """Return a bound socket that listens; connections wait until the server has started."""
     if not 0 <= listening.port < 1 << 16:  # the resolver takes it modulo 65,536
         raise UsageError(f"cannot listen on port {listening.port}: ports are 0 to 65535")
     try:

@@ -53,8 +53,8 @@ _MIGRATIONS: tuple[str, ...] = (
     ) WITHOUT ROWID;
     """,
 )
-"""Statements that lead from each version of the schema to the next, the first from an empty file.
-The file's ``user_version`` is its version."""
+"""SQL statements that lead from each version of the schema to the next, the first from an empty
+file. The file's ``user_version`` is its version."""
 SCHEMA = len(_MIGRATIONS)
 """Version of the schema that this code writes."""
 _OPEN = "state IN ('queued', 'started')"  # condition of the index `open_jobs`
@@ -67,23 +67,23 @@ class OtherBody(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A job as it is kept."""
+    """A job with its state and outcome, as the store keeps it."""
 
     id: str
     batch: str
     place: int
     """Index of the job in its batch, from 0."""
     tenant: str
-    """Name of the tenant whose job it is."""
+    """Name of the tenant that sent the job."""
     state: str
     """``queued``, ``started``, ``done`` or ``cancelled``."""
     request: dict[str, Any]
-    """The job as the client sent it."""
+    """Job as the client sent it, in JSON."""
     outcome: dict[str, Any] | None
-    """``{"verdict": ...}`` or ``{"error": {"code", "message"}}`` of a job that is done."""
+    """Outcome of a finished job: ``{"verdict": ...}`` or ``{"error": {"code", "message"}}``."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the service tells about the job."""
+        """Return the job in the form in which the service answers."""
         head = {"id": self.id, "batch": self.batch, "index": self.place, "state": self.state}
         return head | (self.outcome or {})
 
@@ -98,7 +98,7 @@ class StoredBatch:
     jobs: tuple[StoredJob, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the service tells about the batch."""
+        """Return the batch in the form in which the service answers."""
         jobs = [job.to_dict() for job in self.jobs]
         return {"id": self.id, "done": self.left == 0, "jobs": jobs}
 
@@ -108,9 +108,9 @@ class StoredEvent:
     """One event of a batch."""
 
     number: int
-    """Number within the batch, from 1, ascending."""
+    """Number of the event within the batch, from 1, ascending."""
     kind: str
-    """``queued``, ``started``, ``verdict``, ``cancelled`` or ``done``."""
+    """Kind of the event: ``queued``, ``started``, ``verdict``, ``cancelled`` or ``done``."""
     data: dict[str, Any]
 
 
@@ -189,7 +189,7 @@ class JobStore:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """Hold the file for one transaction, which an error takes back."""
+        """Hold the database for one transaction, which an error rolls back."""
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -364,7 +364,7 @@ class JobStore:
     def _end(
         self, job: str, state: str, kind: str, outcome: str | None, now: float, only: str = ""
     ) -> str:
-        """Bring a job to a final state; return its batch, empty if that was not possible."""
+        """Bring a job to a final state; return its batch's id, empty if the job had one already."""
         states = (only, only) if only else ("queued", "started")
         with self._writing() as db:
             changed = db.execute(

@@ -23,7 +23,7 @@ REQUIRED_NAMES = ("Model", "get_inputs", "get_init_inputs")
 """Names that a problem's module must define."""
 
 Ids = Sequence[str | int] | str | int
-"""A choice of problems: ids, numbers, or text such as ``"1-20,33,L2/5"``."""
+"""Choice of problems: ids, numbers, or text such as ``"1-20,33,L2/5"``."""
 
 _RANGE = re.compile(r"(\d+)\s*-\s*(\d+)")
 _LONGEST_RANGE = 1_000_000
@@ -72,7 +72,7 @@ class Suite(Protocol):
 
 
 def parse_ids(ids: Ids) -> tuple[str | int, ...]:
-    """Spell a choice of problems out.
+    """Return a choice of problems as a list: ids, numbers, and the numbers in ranges.
 
     Numbers and ranges (both ends included) become ints; anything else stays text.
 
@@ -219,7 +219,7 @@ def check_source(source: str, where: str) -> None:
 
 
 def _defined_names(body: Iterable[ast.stmt]) -> Iterator[str]:
-    """Yield what a module's statements bind, also under top-level if, try and with."""
+    """Yield the names that a module's statements bind, also under top-level if, try and with."""
     for node in body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.name
@@ -254,6 +254,6 @@ def read_source(path: Path) -> str:
 
 
 def natural_key(text: str) -> tuple[tuple[tuple[int, str], ...], str]:
-    """Sort key under which ``2_x`` comes before ``10_x``; only equal texts have equal keys."""
+    """Return a sort key under which ``2_x`` comes before ``10_x``."""
     parts = filter(None, re.split(r"(\d+)", text))
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), text

@@ -51,7 +51,7 @@ REPRESENTATIVE: Mapping[int, tuple[int, ...]] = MappingProxyType(
         3: (1, 5, 8, 11, 20, 21, 33, 38, 43),
     }
 )
-"""KernelBench's representative subset: problem numbers by level (level 4 has none)."""
+"""Numbers of the problems in KernelBench's representative subset, by level; level 4 has none."""
 
 TEST_FAMILIES = frozenset(
     {
@@ -69,7 +69,7 @@ TEST_FAMILIES = frozenset(
 """Operator families of the ``test`` split; every other known family is ``train``."""
 
 SIZES = ("full", "small")
-"""Sizes that the suite has its problems in."""
+"""Names of the sizes in which the suite has its problems."""
 
 _LEVELS = (1, 2, 3, 4)
 _FILE_NAME = re.compile(r"(\d+)_.*\.py")
@@ -217,7 +217,7 @@ class KernelBenchSuite:
 
 
 def _small_form(problem: Problem) -> Problem | None:
-    """Return a problem's small form; None if it has none."""
+    """Return the small form of a problem; None if it has none."""
     try:
         return small_form(problem)
     except ProblemError:

@@ -92,7 +92,7 @@ def fact(problem_id: str, name: str = "") -> Fact | None:
 
 
 def degenerate(problem_id: str, precision: str = "own", name: str = "") -> tuple[str, ...]:
-    """Return why a problem is worthless at a precision; empty if it is not known to be.
+    """Return the reasons why a problem is degenerate at a precision; empty if none is known.
 
     Args:
         problem_id: Such as ``KernelBench/L1/23``; unknown ids have no reasons.

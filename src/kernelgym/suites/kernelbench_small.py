@@ -42,9 +42,9 @@ class SizeConstant:
     value: int
     """Value in the text."""
     first: tuple[int, int]
-    """Place of the number's first byte: line from 1, and byte of that line from 0."""
+    """Place of the number's first byte: line from 1, and byte within that line from 0."""
     last: tuple[int, int]
-    """Place of the byte after the number's last, counted in the same way."""
+    """Place after the number's last byte, counted in the same way."""
 
 
 def size_constants(source: str) -> Mapping[str, SizeConstant]:
@@ -137,7 +137,7 @@ def small_form(problem: Problem) -> Problem:
 
 
 def _assigned(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
-    """Yield (name, value) of an assignment; ``a = b = 1`` goes by ``a``."""
+    """Yield (name, value) of an assignment; for ``a = b = 1`` the name is ``a``."""
     first = node.targets[0]
     if isinstance(first, ast.Name):
         yield first.id, node.value
@@ -165,7 +165,7 @@ def _named(
 
 
 def _numbers(node: ast.AST) -> Iterator[tuple[ast.expr, int]]:
-    """Yield the largest whole numbers of a tree, in the text's order."""
+    """Yield the outermost whole numbers of a syntax tree, in the order of the text."""
     if isinstance(node, ast.expr) and (value := _value(node)) is not None:
         yield node, value
         return

@@ -27,11 +27,11 @@ from kernelgym.types import Problem
 
 _OF_THE_TABLE = "by the shipped table, at KernelBench's tolerances"
 _UNTESTABLE = ("partial_computation", "analytic")
-"""Reasons that the table knows and no test finds. They need the slack of fixed tolerances."""
+"""Reasons that the table knows and no test finds: they depend on the slack of fixed tolerances."""
 
 
 def known_hygiene(problem: Problem, rules: Ruleset, device: str = "cpu") -> Hygiene:
-    """Return what is known against a problem; an unknown problem passes, untested.
+    """Return whether a problem is known to be degenerate, and why; an unknown one passes, untested.
 
     Args:
         problem: The problem.

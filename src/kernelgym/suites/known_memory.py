@@ -42,7 +42,7 @@ def needed_bytes(problem: Problem) -> int | None:
 
 
 def fitting(problems: Iterable[Problem], budget: int | None) -> tuple[Problem, ...]:
-    """Return the problems not known to exceed a budget (None: all)."""
+    """Return the problems that are not known to exceed a memory budget; all if it is None."""
     if budget is None:
         return tuple(problems)
     return tuple(p for p in problems if (needed_bytes(p) or 0) <= budget)

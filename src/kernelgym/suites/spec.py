@@ -34,7 +34,7 @@ DTYPES: Mapping[str, tuple[str, int]] = MappingProxyType(
         **{"int16": ("I16", 2), "int8": ("I8", 1), "uint8": ("U8", 1), "bool": ("BOOL", 1)},
     }
 )
-"""By a type's name: its name in safetensors files, and the bytes of one element."""
+"""Types of tensors by name: name in safetensors files, and bytes of one element."""
 Dtype = Literal[
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"
 ]
@@ -176,7 +176,7 @@ Init = Annotated[
         | Literal["randn", "uniform", "zeros", "ones", "arange", "permutation"],
     ),
 ]
-"""Values that a tensor holds before a call."""
+"""Values of a tensor before a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,9 @@ def _check_init(spec: KernelSpec, tensor: SpecTensor, init: object, where: str) 
     if kind == "offsets" and (len(tensor.shape) != 1 or "int" not in tensor.dtype):
         raise UsageError(f"{where} holds offsets, which are whole numbers along one axis")
     if kind == "permutation" and not tensor.shape:
-        raise UsageError(f"{where} is a permutation, and has no axis")
+        raise UsageError(
+            f"{where} is a permutation, which needs one axis at least; the tensor has none"
+        )
 
 
 def _check_reference(spec: KernelSpec) -> None:
@@ -239,13 +241,16 @@ def _check_shapes(spec: KernelSpec) -> None:
             raise UsageError(f"two shapes are {name!r}; leave one out, or name them")
         if not re.fullmatch(r"[!-~]{1,200}", name) or set(name) & set("/#,"):
             raise UsageError(
-                f"a shape's name is {name!r:.220}; take letters of ASCII, digits and signs, 200 at "
+                f"a shape's name cannot be {name!r:.220}; take letters of ASCII, "
+                "digits and signs, 200 at "
                 "most, and leave out spaces and / # ,"
             )
         names.add(name)
         _check_shape(spec, shape, variable, scalars)
     if not any(shape.timed for shape in spec.shapes):
-        raise UsageError("every shape is hidden; give one with the role tune, whose time counts")
+        raise UsageError(
+            "every shape of the contract is hidden; give one the role tune, so that its time counts"
+        )
 
 
 def _check_shape(
@@ -368,7 +373,11 @@ def _check_outputs(spec: KernelSpec) -> None:
     if spec.returns == "arguments":
         never += [name for name in outputs if name not in handed]
     if never:
-        raise UsageError(f"nothing writes the output {never[0]!r}: {spec.entry!r} cannot reach it")
+        raise UsageError(
+            f"nothing writes the output {never[0]!r}: {spec.entry!r} takes "
+            "it as a pointer to const, or not at all; hand it over in arguments, "
+            "writable"
+        )
 
 
 def _is_constant_pointer(parameter: str) -> bool:

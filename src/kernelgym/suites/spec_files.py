@@ -99,7 +99,7 @@ def _problem(given: str, folder: Path) -> str:
 
 
 def _text(text: str, path: str, folder: Path, name: str) -> str:
-    """Return a text that is given, or that a file holds."""
+    """Return a text that the spec holds itself, or that a file named in it holds."""
     if bool(text) == bool(path):
         what = f"{name} and its path are both given" if text else f"{name}, or its path, is missing"
         raise UsageError(f"{what}; give one of them")
@@ -109,7 +109,7 @@ def _text(text: str, path: str, folder: Path, name: str) -> str:
 
 
 def _placed(spec: KernelSpec, folder: Path) -> KernelSpec:
-    """Return a spec whose safetensors files are named by whole paths."""
+    """Return a spec with whole paths for its safetensors files."""
 
     def placed(init: Any) -> Any:
         if not isinstance(init, Safetensors):
@@ -179,6 +179,6 @@ def _check_file(path: Path, most_bytes: int) -> None:
     """
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
-        raise UsageError("it is no regular file")
+        raise UsageError("the file is no regular file")
     if state.st_size > most_bytes:
-        raise UsageError(f"it has {state.st_size} bytes, and {most_bytes} are the most")
+        raise UsageError(f"the file has {state.st_size} bytes, more than the limit of {most_bytes}")

@@ -152,7 +152,7 @@ class _Inline(_Form):
 
 
 def converted(data: Any, path: Path) -> Any:
-    """Return a spec's JSON, from a spec or another form.
+    """Return a kernel spec as JSON, converted if it is given in another project's form.
 
     Args:
         data: What `json.loads` returned.
@@ -223,7 +223,7 @@ def _from_flashinfer(given: _Flashinfer, folder: Path) -> dict[str, Any]:
 
 
 def _loaded(given: Any, folder: Path) -> Any:
-    """Return a part of a document, which may be the path of its file."""
+    """Return a part of a document; if the part is a file's path, the content of that file."""
     return _parsed(text_in(folder, given), given) if isinstance(given, str) else given
 
 
@@ -239,7 +239,7 @@ def _workloads(given: Any, folder: Path) -> list[_Workload]:
 
 
 def _shape(workload: _Workload, hidden: tuple[str, ...]) -> dict[str, Any]:
-    """Return the shape of a spec that a workload becomes."""
+    """Return the shape of a kernel spec that a workload describes."""
     inputs = workload.inputs.items()
     return {
         "axes": workload.axes,
@@ -318,7 +318,7 @@ def _inline_tensor(argument: _Argument) -> dict[str, Any]:
 
 
 def _stored(name: str, literal: _Data) -> dict[str, Any]:
-    """Write an inline tensor to the cache folder, and return its init."""
+    """Write a tensor given inline to the cache folder, and return the init that names the file."""
     stored, item_bytes = DTYPES[literal.dtype]
     size = math.prod(literal.shape) * item_bytes
     if size > MOST_INLINE_BYTES:

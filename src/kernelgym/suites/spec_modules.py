@@ -46,7 +46,7 @@ from kernelgym.text_templates import filled
 
 
 def _filled(template: str, spec: KernelSpec, **values: object) -> str:
-    """Return a template of the folder ``templates``, filled with a spec and other values."""
+    """Return a template of the folder ``templates``, filled with values."""
     names, held, copied = _constructed(spec), [*spec.inputs], _copied(spec)
     return filled(
         "kernelgym.suites", template, spec=spec, names=names, held=held, copied=copied, **values
@@ -92,7 +92,7 @@ def problem_source(spec: KernelSpec, shape: SpecShape, reference: str = "") -> s
 
 
 def _outline(spec: KernelSpec) -> str:
-    """Return statements that give the shapes of the outputs, if the spec's own kernel is right."""
+    """Return statements for the shapes of the outputs, if the kernel itself is the reference."""
     names, held = _constructed(spec), [*spec.inputs]
     outputs = [tensor for tensor in spec.contract.tensors if tensor.role == "output"]
     used = names_used(tuple(size for tensor in outputs for size in tensor.shape))
@@ -136,7 +136,7 @@ def kernel_source(spec: KernelSpec) -> str:
 
 
 def _launch(spec: KernelSpec, callee: str) -> tuple[dict[str, str], str]:
-    """Return what ``forward`` assigns before it calls the kernel, by name, and the call."""
+    """Return the variables that ``forward`` sets before it calls the kernel, and the call."""
     launch, held, tensors = spec.launch, [*spec.inputs], spec.contract.tensors
     first = {name: str(choices[0]) for name, choices in launch.meta.items()}
     made = [t for t in tensors if t.role == "output"] if spec.returns == "arguments" else []
@@ -160,7 +160,7 @@ def _launch(spec: KernelSpec, callee: str) -> tuple[dict[str, str], str]:
 
 
 def literal(text: str) -> str:
-    """Return a string literal that a reader can read."""
+    """Return a Python string literal for a text, in a readable form."""
     for quotes in ('"""', "'''"):
         odd = quotes in text or text.endswith((quotes[0], "\\")) or "\r" in text or "\0" in text
         if not odd:
@@ -178,7 +178,7 @@ def _extension_source(spec: KernelSpec) -> str:
 
 
 def host_function(spec: KernelSpec) -> tuple[str, str]:
-    """Return the name and the declaration of the C++ function that Python calls."""
+    """Return the name and declaration of the C++ function that Python calls in an extension."""
     if not spec.is_global:
         return spec.entry, declaration(spec.source, spec.entry)
     name = f"launch_{spec.entry}"
@@ -233,12 +233,12 @@ def _constructed(spec: KernelSpec) -> list[str]:
 
 
 def _copied(spec: KernelSpec) -> list[str]:
-    """Return the tensors that a call changes, which get copies."""
+    """Return the names of the tensors that a call changes in place, which get copies."""
     return [tensor.name for tensor in spec.contract.tensors if tensor.role == "inout"]
 
 
 def _body(spec: KernelSpec, call: str) -> str:
-    """Return lines that return a call's results and the tensors that it changed."""
+    """Return lines of code that return a call's results and the tensors that it changed."""
     if not (copied := _copied(spec)):
         return f"return {call}"
     outputs = [tensor for tensor in spec.contract.tensors if tensor.role == "output"]
@@ -269,7 +269,7 @@ def _laid_out(value: str, tensor: SpecTensor) -> str:
 
 
 def _inputs(spec: KernelSpec, shape: SpecShape) -> Iterator[tuple[str, str]]:
-    """Yield a shape's input tensors, and expressions that make them."""
+    """Yield the input tensors of a shape, with expressions that create them."""
     values = spec.sizes(shape)
     for tensor in spec.contract.tensors:
         if tensor.role != "output":
@@ -278,7 +278,7 @@ def _inputs(spec: KernelSpec, shape: SpecShape) -> Iterator[tuple[str, str]]:
 
 
 def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> str:
-    """Return an expression for a tensor's values at first."""
+    """Return a Python expression for the values of a tensor before a call."""
     sizes = [evaluate(size, values) for size in tensor.shape]
     shape, kind = repr(tuple(sizes)), f"dtype=torch.{tensor.dtype}"
     count = math.prod(sizes)
@@ -308,7 +308,10 @@ def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> str:
         case Offsets(total=total):
             whole = evaluate(total, values)
             if whole < 0:
-                raise UsageError(f"tensor {tensor.name!r}: offsets up to {whole} are none")
+                raise UsageError(
+                    f"tensor {tensor.name!r}: the last offset would be {whole}; it "
+                    "must be at least 0"
+                )
             inner = f"torch.randint(0, {whole + 1}, ({max(count - 2, 0)},)).sort().values"
             made = f"torch.cat([torch.tensor([0]), {inner}, torch.tensor([{whole}])])[:{count}]"
             made += f".to(torch.{tensor.dtype})"
@@ -319,7 +322,7 @@ def _made(tensor: SpecTensor, init: Init, values: Mapping[str, int]) -> str:
 
 
 def _digest(path: str, key: str, tensor: SpecTensor, sizes: list[int]) -> str:
-    """Return a safetensors file's digest, if it holds the tensor."""
+    """Return the digest of a safetensors file, after checking that it holds the tensor."""
     try:
         data = Path(path).read_bytes()
         length = int.from_bytes(data[:8], "little")

@@ -21,9 +21,9 @@ _BOUNDS = re.compile(r"__launch_bounds__\s*\([^()]{0,200}\)")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _STORES = ("store", "atomic_")
 _LONGEST_TYPE = 500
-"""Characters before a function's name that are read as its return type."""
+"""Number of characters before a C++ function's name that are searched for its return type."""
 _LONGEST_PARAMETERS = 5000
-"""Characters between a function's name and its body that are read as its parameters."""
+"""Number of characters after a C++ function's name that are searched for its parameters."""
 
 
 def run_parameters(source: str) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ def is_jit(source: str, entry: str) -> bool:
 
 
 def unwritten_by_triton(source: str, entry: str, arguments: list[str]) -> list[str]:
-    """Return arguments that a kernel in Triton stores nothing through.
+    """Return the arguments to which a Triton kernel stores nothing.
 
     A parameter counts as written if a store's or an atomic's pointer is computed from it, or if it
     is handed to a function other than Triton's own.
@@ -128,7 +128,7 @@ def cpp_function(source: str, entry: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _type_begins(before: str) -> int:
-    """Return where the type begins that a text ends with."""
+    """Return the index at which the return type begins that ends a text."""
     begins = len(before)
     while begins and (before[begins - 1].isalnum() or before[begins - 1] in "_:<>,*& \t\n"):
         begins -= 1

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Script = Sequence[Verdict] | Mapping[str, Verdict] | Callable[[Problem, Kernel], Verdict]
-"""Source of a scripted evaluator's verdicts; see `ScriptedEvaluator`."""
+"""Script of a scripted evaluator's verdicts; see `ScriptedEvaluator`."""
 
 _MARKER = re.compile(r"^[ \t]*#[ \t]*verdict:[ \t]*(\w+)(?:[ \t]+([0-9.]+))?[ \t]*$", re.MULTILINE)
 _COMPILED = (Status.RUNTIME_ERROR, Status.TIMEOUT, Status.WRONG, Status.CORRECT)
@@ -147,7 +147,7 @@ class ScriptedEvaluator(EvaluatorBase):
 
     @property
     def status(self) -> EvaluatorStatus:
-        """Status that reports `health`."""
+        """Status that reports the `health` which the evaluator was given."""
         return EvaluatorStatus(self.health)
 
     @property
@@ -174,7 +174,7 @@ class ScriptedEvaluator(EvaluatorBase):
         )
 
     def close(self) -> None:
-        """Set `closed`."""
+        """Record in `closed` that the evaluator was closed."""
         self.closed = True
 
     def _choose(self, index: int, problem: Problem, kernel: Kernel) -> Verdict:

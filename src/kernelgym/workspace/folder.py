@@ -22,9 +22,9 @@ from kernelgym.types import Problem
 from kernelgym.workspace.session import TOOLS, ToolSession
 
 KERNEL_FILE = "kernel.py"
-"""File of the kernel, the only one that counts."""
+"""Name of the kernel's file, the only one whose content counts."""
 TOOLS_FILE = "kernelgym-tools"
-"""Program that calls the tools."""
+"""Name of the program that calls the tools."""
 _PACKAGE = "kernelgym.workspace"
 _HARNESS = ("get_inputs", "get_init_inputs")
 _MODEL = re.compile(r"\bModel\b")
@@ -76,7 +76,7 @@ def folder_files(session: ToolSession) -> dict[str, str]:
 
 
 def task_text(session: ToolSession) -> str:
-    """Return what an agent reads of its task: the problem, the contract, the rules, what counts."""
+    """Return the text of an agent's task: problem, contract, rules, and what is counted."""
     env = session.env
     asked = problem_text(session.problem, env.language, env.device, env.ruleset, env.max_turns)
     counted = [tool for tool in session.tools if tool != "submit"]
@@ -86,7 +86,7 @@ def task_text(session: ToolSession) -> str:
 def problem_text(
     problem: Problem, language: str, device: str, rules: Ruleset, max_turns: int = 1
 ) -> str:
-    """Return what an agent is asked for: a kernel for a problem, its contract, and the rules.
+    """Return the text that asks an agent for a kernel for a problem.
 
     Args:
         problem: The problem.
@@ -103,7 +103,7 @@ def problem_text(
 
 
 def skill_text(session: ToolSession) -> str:
-    """Return how the tools are used in a workspace's folder."""
+    """Return the text that explains the tools to an agent."""
     return filled(
         _PACKAGE,
         "SKILL.md.j2",
@@ -115,7 +115,7 @@ def skill_text(session: ToolSession) -> str:
 
 
 def stub(problem: Problem, language: str) -> str:
-    """Return a module to start from: the reference's, with a `forward` that is not written yet."""
+    """Return a module to start from: the reference's, whose `forward` is yet to be written."""
     source = problem.source
     lines = source.splitlines(keepends=True)
     kept: list[str] = []

@@ -101,7 +101,7 @@ def _evaluator(device: str, rules: Ruleset, timing: bool) -> Evaluator:
 
 
 def _rewarded(out: Path, feedback: str, **rewards: float) -> dict[str, float]:
-    """Write and return a reward; all that is not given is 0."""
+    """Write the reward file, with 0 for values that are not given, and return the reward."""
     found = dict.fromkeys(("reward", "correct", "speedup", "speedup_low"), 0.0) | rewards
     (out / "feedback.txt").write_text(feedback + "\n", "utf-8")
     (out / "reward.json").write_text(json.dumps(found) + "\n", "utf-8")

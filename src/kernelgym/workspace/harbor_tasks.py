@@ -33,7 +33,7 @@ from kernelgym.workspace.folder import KERNEL_FILE, problem_text, stub
 from kernelgym.workspace.grading import ABOUT_FILE, EVALUATOR_VARIABLE, PROBLEM_FILE
 
 AGENT_S = 3600
-"""Seconds that a task gives to the agent."""
+"""Seconds that an agent may work on a task."""
 _GRADE_S = 1200
 _BUILD_S = 3600
 _SLUG = re.compile(r"[^a-z0-9]+")
@@ -41,16 +41,16 @@ _SLUG = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """What all tasks of an export have in common."""
+    """Settings that all tasks of an export share."""
 
     language: str
     """Language of the kernels."""
     device: str
-    """Device that judges them; any but ``cpu`` is a verdict service's."""
+    """Device that judges the kernels; any but ``cpu`` needs a verdict service."""
     ruleset: Ruleset
     """Rules of the verdicts."""
     install: str
-    """Requirement of pip by which the images install kernelgym."""
+    """Requirement by which pip installs kernelgym in the images."""
     split: str = ""
     """Split that the problems were chosen from; empty for none."""
 
@@ -114,7 +114,7 @@ def task_files(problem: Problem, settings: TaskSettings) -> dict[str, str]:
 
 
 def _solution(problem: Problem, language: str) -> str | None:
-    """Return a right kernel; None if no suite writes one for the problem or in the language."""
+    """Return a right kernel for a problem; None if no suite writes one in the language."""
     if problem.suite != "Synthetic":
         return None
     try:

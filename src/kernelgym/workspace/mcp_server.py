@@ -120,7 +120,7 @@ async def serve_stdio(session: ToolSession) -> None:
 
 
 class _Lines:
-    """Lines of standard input, which the SDK reads as it would those of a file.
+    """Lines of standard input, in the form of an asynchronous file as the SDK reads it.
 
     The SDK reads a file in a thread, which a signal cannot end while the client sends nothing.
     """

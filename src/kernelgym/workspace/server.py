@@ -32,19 +32,19 @@ def create_tools_app(session: ToolSession, keys: KeyRing) -> FastAPI:
     app = FastAPI(title="kernelgym workspace", version=installed_version("kernelgym"))
 
     async def state(request: Request) -> Response:
-        """Return the budget, and what was called so far."""
+        """Return the budget, and the tools called so far."""
         tenant_of(request, keys, "judge")
         return JSONResponse({**session.state(), "calls": session.calls()})
 
     async def call(request: Request, tool: str) -> Response:
-        """Have a kernel judged."""
+        """Judge a kernel by one of the workspace's tools."""
         tenant_of(request, keys, "judge")
         source = _source_of(await body_of(request), session)
         answer = await session.call(tool, source)
         return JSONResponse({**answer.to_dict(), "text": str(answer)})
 
     async def other(request: Request) -> Response:
-        """Refuse what a verdict service would offer."""
+        """Refuse requests that only a verdict service answers."""
         tenant_of(request, keys, "judge")
         raise _not_this_problem(session)
 
@@ -85,7 +85,7 @@ def _source_of(body: bytes, session: ToolSession) -> str:
     try:
         data = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, "no_json", f"the body is not JSON: {error}") from None
+        raise Refusal(400, "no_json", f"the request's body is not JSON: {error}") from None
     if not isinstance(data, dict) or not isinstance(data.get("source"), str):
         raise Refusal(422, "invalid", 'send {"source": the kernel\'s text}')
     if data.get("problem", session.problem.id) != session.problem.id:

@@ -45,9 +45,9 @@ TOOLS = {
     "profile": "As time, with figures for tuning: where the time goes, registers, bandwidth.",
     "submit": "Hand the kernel in. This is final, possible once, and takes no call of the budget.",
 }
-"""What each tool does, by its name."""
+"""Descriptions of the tools, by name."""
 REWARD = "stage3"
-"""Preset that scores the turns; its part for speed is 0 where kernels are not timed."""
+"""Reward preset that scores the calls; its part for speed is 0 where kernels are not timed."""
 _RETRY_S = 5.0
 _TIMES = 3  # a correct kernel that a busy host left untimed is judged again, up to here
 
@@ -69,7 +69,7 @@ class ToolAnswer:
     feedback: str
     """Feedback on the kernel, as a model reads it."""
     calls_left: int
-    """Calls of check, time and profile that are left."""
+    """Number of calls of check, time and profile that are left."""
     score: float | None = None
     """Score of the submission; None for another tool."""
 
@@ -143,12 +143,12 @@ class ToolSession:
 
     @property
     def env(self) -> KernelEnv:
-        """Environment whose episode is played; it is for reading alone."""
+        """Environment whose episode is played, for reading only."""
         return self._env
 
     @property
     def problem(self) -> Problem:
-        """The problem."""
+        """Problem that the session is about."""
         return self._env.problem
 
     @property
@@ -225,12 +225,12 @@ class ToolSession:
             )
 
     def close(self) -> None:
-        """Record what was played, as cut if nothing was submitted. The evaluators stay open."""
+        """Record the calls so far, as cut if nothing was submitted; the evaluators stay open."""
         if self._called and not self._is_written:
             self._write()
 
     def _check(self, tool: str, source: str) -> None:
-        """Refuse a call that cannot be made."""
+        """Refuse a tool call that the session does not allow."""
         if tool not in TOOLS:
             raise Refusal(422, "tool", f"there is no tool {tool!r}; known: {', '.join(self.tools)}")
         if tool not in self._judges:
@@ -242,10 +242,18 @@ class ToolSession:
                 f"use {', '.join(self.tools)}",
             )
         if self.submission is not None:
-            raise Refusal(409, "submitted", "a kernel was submitted already, and that is final")
+            raise Refusal(
+                409,
+                "submitted",
+                "a kernel was submitted already, which ends the session: no tool "
+                "can be called any more",
+            )
         if tool != "submit" and self.calls_left <= 0:
             raise Refusal(
-                409, "budget", f"all {self.budget} calls are used up; only submit is left"
+                409,
+                "budget",
+                f"all {self.budget} calls of check, time and profile are used "
+                "up; only submit is left",
             )
         if len(source) > MAX_SOURCE_CHARS:
             raise Refusal(
@@ -255,7 +263,7 @@ class ToolSession:
             )
 
     async def _judge(self, tool: str, kernel: Kernel) -> Verdict:
-        """Return a fresh verdict."""
+        """Return a fresh verdict on a kernel."""
         judge = self._judges[tool]
         # A seed of its own, so that no cache of verdicts answers; public seeds cannot be chosen.
         is_fresh = tool == "submit" and self._env.ruleset.secret_seed

@@ -22,7 +22,7 @@ _LONGEST_S = 3600.0
 
 
 class CallFailed(Exception):
-    """A call that was refused, or that found no judge."""
+    """A tool call that was refused, or that no judge answered."""
 
 
 def main(arguments: list[str]) -> int:
@@ -57,7 +57,7 @@ def _source(name: str) -> str:
 
 
 def _ask(method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-    """Return the answer of the workspace's server."""
+    """Send a request to the workspace's server; return its answer."""
     try:
         place = json.loads((_HERE / "workspace.json").read_text("utf-8"))
         url, key = place["url"], place["key"]

@@ -68,21 +68,21 @@ _STOP_REASONS = {
     "budget": "max_turns",
     "cut": "context_overflow",
 }
-"""The cookbook's names for why an episode ended."""
+"""Names in the cookbook of the reasons for which an episode ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What the episodes of one configuration share in a process."""
+    """Objects that one configuration's episodes share in a process: judge, tokenizer, rules."""
 
     config: Config
     judge: AwaitedEvaluator
     text: ChatText
     stop: tuple[int, ...]
-    """Ids that end an answer."""
+    """Token ids that end an answer."""
 
     def observer(self, max_turns: int | None) -> Observer:
-        """Return what the model reads, counted in its own tokens."""
+        """Return the observer that writes the prompts and counts their tokens."""
         device = self.judge.evaluator.capabilities.device
         count = TokenCounter(self.text.tokenizer)
         return training_observer(self.config, device, count, max_turns=max_turns)
@@ -102,11 +102,11 @@ class EpisodeEnv(Env):  # type: ignore[misc]
         self._return = 0.0
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
-        """Return the first prompt's ids, and the ids that end an answer."""
+        """Return the token ids of the first prompt, and those that end an answer."""
         return self._shown()
 
     async def step(self, action: Sequence[int], *, extra: Mapping[str, Any] | None = None) -> Any:
-        """Take an answer and return what came of it, as a ``StepResult``.
+        """Take an answer, and return the ``StepResult`` with its reward and the next prompt.
 
         Args:
             action: The answer's ids, as they were sampled.
@@ -124,7 +124,9 @@ class EpisodeEnv(Env):  # type: ignore[misc]
         played = seat.trajectory
         turn = played.turns[-1]
         if not played.valid:
-            raise JudgeError(f"{seat.problem.id} was not judged: {turn.verdict.message}")
+            raise JudgeError(
+                f"an answer to {seat.problem.id} could not be judged: {turn.verdict.message}"
+            )
         config = self._table.config
         value = played.returns(config.reward.gamma, config.reward.returns)[0]
         reward, self._return = value - self._return, value
@@ -160,14 +162,14 @@ class EpisodeGroupBuilder(EnvGroupBuilder):  # type: ignore[misc]
     config: Config
     problem: Problem
     episodes: int
-    """Episodes of the group."""
+    """Number of episodes in the group."""
     step: int
-    """Number of the batch, from 0; says which reward of a schedule scores."""
+    """Number of the batch, from 0, by which a schedule chooses the reward preset."""
     max_turns: int | None = None
-    """Answers of an episode; those of the configuration if None."""
+    """Largest number of answers of an episode; that of the configuration if None."""
 
     async def make_envs(self) -> list[EpisodeEnv]:
-        """Return the episodes; the process's judge is started if there is none."""
+        """Return the group's episodes; start the process's judge if there is none."""
         table = _table(self.config)
         observer = table.observer(self.max_turns)
         config = episode_rules(self.config).read_by(observer)
@@ -178,7 +180,7 @@ class EpisodeGroupBuilder(EnvGroupBuilder):  # type: ignore[misc]
         ]
 
     def logging_tags(self) -> list[str]:
-        """Return suite and level, such as ``Synthetic-L1``."""
+        """Return the tag of suite and level, such as ``Synthetic-L1``."""
         return [f"{self.problem.suite}-L{self.problem.level}"]
 
 
@@ -195,7 +197,9 @@ class EpisodeDataset(RLDataset):  # type: ignore[misc]
     def get_batch(self, index: int) -> list[EpisodeGroupBuilder]:
         """Return the groups of a batch."""
         if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self)} batches, and number {index} was asked for")
+            raise IndexError(
+                f"there is no batch {index}: the data set has {len(self)}, counted from 0"
+            )
         return list(self.batches[index])
 
     def __len__(self) -> int:
@@ -212,9 +216,9 @@ class EpisodeDatasetBuilder(RLDatasetBuilder):  # type: ignore[misc]
     """
 
     config: str
-    """YAML file of settings, or a ready configuration's name."""
+    """Path of a YAML file of settings, or the name of a ready configuration."""
     settings: tuple[str, ...] = ()
-    """Settings over those of the file, as ``key.path=value``."""
+    """Settings that replace those of the file, as ``key.path=value``."""
 
     async def __call__(self) -> tuple[EpisodeDataset, EpisodeDataset | None]:
         """Return the datasets to train on and to test on.
@@ -246,7 +250,7 @@ class EpisodeDatasetBuilder(RLDatasetBuilder):  # type: ignore[misc]
 
 
 def _rounds(problems: tuple[Problem, ...], seed: int) -> Iterator[Problem]:
-    """Yield problems without end; none comes twice before all have come once."""
+    """Yield problems without end; each round has all problems once."""
     for number in itertools.count():
         yield from random.Random(f"{seed}/{number}").sample(problems, len(problems))
 

@@ -49,7 +49,7 @@ from kernelgym_train.rollout.sampling import Curriculum
 
 
 class Config(Settings):
-    """A whole configuration."""
+    """All settings of a training run."""
 
     run: RunConfig = RunConfig()
     model: ModelConfig = ModelConfig()
@@ -68,18 +68,18 @@ class Config(Settings):
 
     @property
     def samples_per_step(self) -> int:
-        """Most samples of a step: one for each turn of each trajectory."""
+        """Largest number of training samples of a step: one for each turn of each trajectory."""
         per_group = self.sampling.group_size * self.env.max_turns
         return self.sampling.problems_per_step * per_group
 
     @property
     def schedule(self) -> RewardSchedule:
-        """Which reward preset scores at which step, with the run's own weights."""
+        """Reward preset by step, with the run's own weights."""
         return self.reward.schedule
 
     @property
     def rules(self) -> Ruleset:
-        """The ruleset that kernels are judged by."""
+        """Ruleset by which kernels are judged."""
         rules, stops = ruleset(self.env.ruleset), self.judge.stop_at_first_failure
         if stops is None:
             stops = not any(preset.weights.trials for _, preset in self.schedule.entries)
@@ -87,7 +87,7 @@ class Config(Settings):
 
     @property
     def credit_rule(self) -> CreditRule:
-        """How credit is given."""
+        """Rule by which returns become advantages and weights."""
         constant = self.credit.constant
         return CreditRule(
             self.credit.estimator,
@@ -104,8 +104,8 @@ FREE_ON_RESUME = (
     *("tinker.base_url", "tinker.answer_timeout_s", "tinker.step_timeout_s", "tinker.keep_days"),
     *("tinker.most_usd", "tinker.most_tokens"),
 )
-"""Settings that may be others when a run is resumed, beside the sections logging, guards and
-evaluation: they change nothing of what was done so far."""
+"""Names of settings that may change when a run is resumed, beside the sections logging, guards and
+evaluation: they affect nothing that was done before."""
 
 
 def load_config(
@@ -154,7 +154,7 @@ def dump_config(config: Config) -> str:
 
 
 def check_resume(kept: Mapping[str, Any], config: Config) -> None:
-    """Refuse to go on with a run under a configuration that would have made another run.
+    """Refuse to resume a run with settings that would have made another run.
 
     Args:
         kept: The run's configuration, as plain data.

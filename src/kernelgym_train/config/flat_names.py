@@ -24,13 +24,13 @@ from kernelgym_train.config.settings import put
 
 _NAMES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 FLAT: Mapping[str, Sequence[str]] = _NAMES["flat"]
-"""Our settings by flat name; each is known below ``dataset_builder.`` too."""
+"""Settings by the flat names of other systems, which may follow ``dataset_builder.``."""
 BUILDER: Mapping[str, Sequence[str]] = _NAMES["builder"]
-"""Our settings by the names that are known below ``dataset_builder.`` alone."""
+"""Settings by names that are known below ``dataset_builder.`` only."""
 REFUSED: Mapping[str, str] = _NAMES["refused"]
-"""Why a flat name stands for no setting, and what does its work."""
+"""Reasons why a flat name stands for no setting, with the setting to use instead."""
 BUILDER_REFUSED: Mapping[str, str] = _NAMES["builder_refused"]
-"""The same, of names below ``dataset_builder.``."""
+"""Reasons why a name below ``dataset_builder.`` stands for no setting."""
 
 _BATCH = "resume_from_batch"
 _MODES = ("single_turn", "multi_turn")
@@ -41,16 +41,16 @@ _RAICL = (f"{_BUILDER}.prompt_option", "raicl")
 
 @dataclass(frozen=True, slots=True)
 class FlatSettings:
-    """A file and a command line in our names."""
+    """Settings of a file and of a command line, flat names replaced by those of kernelgym."""
 
     data: dict[str, Any]
-    """Of the file: sections and their keys."""
+    """Settings of the file, as sections and their keys."""
     overrides: tuple[str, ...]
-    """Of the command line: texts such as ``optimiser.steps=200``."""
+    """Settings of the command line, as texts such as ``optimiser.steps=200``."""
     mode: str = ""
-    """The mode that was asked for, to be checked with `check_mode`; empty if none."""
+    """Mode that was given, for `check_mode` to check; empty if none was."""
     retrieves: bool = False
-    """Prompts with retrieved entries were asked for; to be checked with `check_retrieves`."""
+    """Whether prompts with retrieved entries were asked for; `check_retrieves` checks it."""
 
 
 def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> FlatSettings:
@@ -125,7 +125,7 @@ def read_from_step(overrides: Sequence[str], step: int | None) -> tuple[list[str
 
 
 def check_mode(mode: str, max_turns: int) -> None:
-    """Refuse a mode that the number of turns contradicts.
+    """Refuse a mode that contradicts the number of turns.
 
     Raises:
         UsageError: If it does.
@@ -138,7 +138,7 @@ def check_mode(mode: str, max_turns: int) -> None:
 
 
 def check_retrieves(retrieves: bool, index: str) -> None:
-    """Refuse a wish for retrieved entries that names no index.
+    """Refuse a request for retrieved entries if no index is named.
 
     Raises:
         UsageError: If it does not.
@@ -158,7 +158,7 @@ def _is_flat(name: str) -> bool:
 def _translated(
     named: Iterable[tuple[str, Any]], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str]:
-    """Return our settings of one source's flat names, and its mode."""
+    """Return the settings that the flat names of one source stand for, and its mode."""
     found: dict[str, tuple[str, Any]] = {path: (path, value) for path, value in given.items()}
     ours: dict[str, Any] = {}
     mode = ""
@@ -185,7 +185,7 @@ def _translated(
 
 
 def _counterparts(name: str, value: Any) -> tuple[str, Sequence[str]]:
-    """Return a flat name without its section, and its settings."""
+    """Return a flat name without its section, and the settings that it stands for."""
     head, _, inner = name.partition(".")
     leaf = inner if head == _BUILDER else head
     refused = {**REFUSED, **BUILDER_REFUSED} if head == _BUILDER else REFUSED
@@ -200,7 +200,7 @@ def _counterparts(name: str, value: Any) -> tuple[str, Sequence[str]]:
 
 
 def _values(leaf: str, value: Any, count: int) -> tuple[Any, ...]:
-    """Return what each setting of a flat name is set to."""
+    """Return the value that each setting behind a flat name gets."""
     if leaf == "log_path":
         path = PurePath(str(value))
         return str(path.parent), path.name

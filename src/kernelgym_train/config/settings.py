@@ -27,7 +27,7 @@ _NUMBER = r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)?"
 
 
 class Settings(BaseModel):
-    """Settings of one subject; the docstring under each field is its help."""
+    """Base class of a section of settings; the docstring under each field is its help."""
 
     model_config = cast(ConfigDict, STRICT)
 
@@ -39,11 +39,11 @@ def _listed(given: object) -> object:
 
 
 Several = Annotated[tuple[T, ...], BeforeValidator(_listed)]
-"""Several values; one that stands alone is taken for a list of one."""
+"""Type of a setting with several values; a single value is taken as a list of one."""
 
 
 def read_settings(kind: type[T], data: Mapping[str, Any], overrides: Sequence[str] = ()) -> T:
-    """Return settings from plain data, and what overrides it.
+    """Return settings made from a file's data and from overrides.
 
     Args:
         kind: Class of the settings.
@@ -100,7 +100,7 @@ def put(data: dict[str, Any], path: str, value: object) -> None:
 
 
 def keys_that_differ(one: Any, other: Any, prefix: str = "") -> tuple[str, ...]:
-    """Return the paths at which two settings, both as plain data, are not the same."""
+    """Return the paths at which two settings, both as plain data, differ."""
     if not (isinstance(one, Mapping) and isinstance(other, Mapping)):
         return () if one == other else (prefix.rstrip("."),)
     names = [*one, *(name for name in other if name not in one)]
@@ -133,7 +133,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         if len(found) < len(node.value):
             names = [self.construct_object(key, deep=True) for key, _ in node.value]
             twice = sorted({str(name) for name in names if names.count(name) > 1})
-            raise yaml.YAMLError(f"{', '.join(twice)} stands there twice")
+            raise yaml.YAMLError(f"the key {', '.join(twice)} is given twice")
         return cast("dict[Any, Any]", found)
 
     def construct_yaml_float(self, node: Any) -> int | float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse_given(config: Config, backend: str, unused: Mapping[str, str]) -> None:
-    """Refuse settings that differ from their default.
+    """Refuse settings that differ from their default although the backend does not use them.
 
     Args:
         config: The configuration.
@@ -44,7 +44,7 @@ def _at(data: Any, path: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as it is written on the command line."""
+    """Return a value as it would be written on the command line."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""From scores to advantages and weights.
+"""Credit: advantages and token weights from the scores of episodes.
 
 The room may import kernelgym's nouns and `kernelgym_train.types`, and no framework.
 """

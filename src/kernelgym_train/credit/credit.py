@@ -28,12 +28,12 @@ from kernelgym_train.credit.estimators import advantages, find_estimator, has_si
 from kernelgym_train.types import Key, Rollout, Sample
 
 Normaliser = Literal["token", "sequence", "constant"]
-"""Rules by which weight is spread over tokens."""
+"""Name of a rule by which weight is spread over tokens."""
 
 NORMALISERS: tuple[Normaliser, ...] = ("token", "sequence", "constant")
-"""Names of the rules. For N samples in a step, ``token``: each token weighs one by the number of
-all tokens. ``sequence``: each sample weighs 1/N, spread over its tokens. ``constant``: each token
-weighs one by N times a constant number of tokens."""
+"""Names of the rules by which weight is spread over tokens. For N samples in a step, ``token``:
+each token weighs one by the number of all tokens. ``sequence``: each sample weighs 1/N, spread over
+its tokens. ``constant``: each token weighs one by N times a constant number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _checked(rollouts: Iterable[Rollout]) -> list[Rollout]:
     for rollout in ordered:
         key, played = rollout.key, rollout.trajectory
         if key in seen:
-            raise ValueError(f"two rollouts have the key {tuple(key)}")
+            raise ValueError(f"two rollouts of a step have the same key {tuple(key)}")
         seen.add(key)
         if not played.ended:
             raise ValueError(f"episode {tuple(key)} is not over; its returns are not known yet")

@@ -125,7 +125,7 @@ def has_signal(estimator: str, returns: Returns) -> bool:
 
 
 def _compared(scope: str, returns: Returns) -> Iterator[list[tuple[int, int]]]:
-    """Yield the sets of returns that are compared with each other, as (trajectory, turn)."""
+    """Yield each set of returns that are compared with each other, as (trajectory, turn) pairs."""
     if scope == "group":
         yield [(row, turn) for row, turns in enumerate(returns) for turn in range(len(turns))]
         return
@@ -139,7 +139,7 @@ def _flat(values: Sequence[float]) -> bool:
 
 
 def _advantages(how: Estimator, values: Sequence[float]) -> list[float]:
-    """Return the advantages of at least two values that differ."""
+    """Return the advantages of two or more returns that differ."""
     if how.against == "others":
         # Not by way of the sum of all: a value has no part in its own baseline, not even by
         # rounding.

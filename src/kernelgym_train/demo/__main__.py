@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     if options.base_url is not None and options.backend != "tinker":
-        raise UsageError("--base-url is a Tinker server's: give --backend tinker, too")
+        raise UsageError("--base-url is the address of a Tinker server; give --backend tinker, too")
     address = () if options.base_url is None else (f"tinker.base_url={options.base_url}",)
     plan = on_backend(TINY_PLAN if options.tiny else CPU_PLAN, options.backend, address)
     folder = options.folder / (options.name or _free_name(options.folder, plan, options.seed))
@@ -113,13 +113,13 @@ def _prepare(folder: Path, plan: Plan, seed: int) -> int:
 
 
 def _introduce() -> None:
-    """Print an episode and a cheat, judged with times."""
+    """Print the demonstration's first minute: an episode and a cheat, judged with times."""
     with LocalEvaluator("cpu") as judge:
         introduce(Console(), judge)
 
 
 def _use_one_thread() -> None:
-    """Have torch compute in one thread in this process.
+    """Make torch compute in one thread in this process.
 
     For a model this small a second thread saves a fifth of the wall time and costs 60 % more CPU
     time; beside other programs, both wait for each other in busy loops.
@@ -130,7 +130,7 @@ def _use_one_thread() -> None:
 
 
 def _free_name(folder: Path, plan: Plan, seed: int) -> str:
-    """Return the first name whose folder is free or only prepared."""
+    """Return the first of some names whose folder is free or only prepared."""
     names = itertools.chain(["demo"], (f"demo-{number}" for number in itertools.count(2)))
     return next(
         name

@@ -100,8 +100,8 @@ def test_a_file_is_held_to_the_same_settings(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("run: {seed: 1}\nrun: {seed: 2}", "run stands there twice"),
-        ("run: {seed: 1, seed: 2}", "seed stands there twice"),
+        ("run: {seed: 1}\nrun: {seed: 2}", "the key run is given twice"),
+        ("run: {seed: 1, seed: 2}", "the key seed is given twice"),
         ("run: [", "cannot be read as YAML"),
         ("- run", "no mapping of sections, but list"),
         ("run: 3", "run is a mapping with fields, got 3"),

@@ -144,7 +144,7 @@ def test_identical_trajectories_give_no_samples_even_under_kevin() -> None:
 
 
 def test_rollouts_that_cannot_be_compared_are_refused() -> None:
-    with pytest.raises(ValueError, match="two rollouts have the key"):
+    with pytest.raises(ValueError, match="two rollouts of a step have the same key"):
         assign_credit([rollout((1.0,)), rollout((0.0,))], CreditRule())
     other = dataclasses.replace(SAMPLE_PROBLEM, id="Other/1")
     with pytest.raises(ValueError, match="only episodes of one problem"):

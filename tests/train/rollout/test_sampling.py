@@ -177,7 +177,7 @@ def test_only_first_answers_count_and_only_valid_episodes() -> None:
     ]
     one.record(played)
     assert one.solve_rates == {Bucket(1, "easy", ""): 0.0}
-    with pytest.raises(ValueError, match="is not one of this sampler.s problems"):
+    with pytest.raises(ValueError, match="is not one of this sampler's problems"):
         one.record([rollout((1.0,), problem=HARD[0])])
 
 

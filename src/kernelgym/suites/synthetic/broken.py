@@ -32,9 +32,9 @@ class BrokenKernel:
 
     kernel: Kernel
     defect: str
-    """A `Defect`: ``missing_mask``, ``wrong_axis``, ..."""
+    """Name of the defect, a `Defect` such as ``missing_mask``."""
     expected: Status
-    """Status the judge gives: for Triton and C++ on the CPU, for other languages on a GPU."""
+    """Status that the judge gives: for Triton and C++ on the CPU, for other languages on a GPU."""
 
 
 def broken_variants(
@@ -74,7 +74,7 @@ def _expected(defect: Defect, language: Target) -> Status:
 
 
 def _write(spec: Spec, defect: Defect, language: Target, style_seed: int) -> str | None:
-    """Return a module with the defect, in the first style that shows it."""
+    """Return a module of a kernel with the defect, in the first style in which the defect shows."""
     rng = random.Random(f"broken/{spec.name}/{spec.sizes}/{defect}/{style_seed}")
     stages = list(range(len(spec.stages)))
     rng.shuffle(stages)
@@ -115,7 +115,7 @@ def _along_other_axis(spec: Spec, number: int, stage: RowsStage) -> Spec:
 
 
 def _without_step(rng: random.Random, spec: Spec, number: int) -> Spec | None:
-    """Return the spec with one step of a stage left out; None if nothing would be left."""
+    """Return a problem's spec with one step of a stage left out; None if nothing would be left."""
     stage = spec.stages[number]
     steps = steps_of(stage)
     bare = isinstance(stage, RowsStage) and not stage.tail

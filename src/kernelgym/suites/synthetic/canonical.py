@@ -28,17 +28,17 @@ _HOMOGENEOUS = ("abs", "leaky_relu")
 _INF = math.inf
 _REWRITES = 400
 _LONG = 128
-"""Elements of an axis above which it counts as long."""
+"""Number of elements above which an axis counts as long."""
 _GENERAL: Mapping[str, ElementStep] = {
     "relu": ElementStep("clamp", (0.0, _INF)),
     "relu6": ElementStep("clamp", (0.0, 6.0)),
     "neg": ElementStep("scale", (-1.0,)),
 }
-"""Special cases, spelled by the general operation."""
+"""Operators that are special cases, with the general operator that they are rewritten to."""
 
 
 def part_of(form: str) -> Part:
-    """Return the part a canonical form belongs to: half, 30 % and 20 % of all forms."""
+    """Return the part of the suite, such as the held-out one, that a canonical form is in."""
     bucket = int.from_bytes(hashlib.sha256(form.encode()).digest()[:4], "big") % 100
     for part, end in zip(PARTS, _SHARES, strict=True):
         if bucket < end:
@@ -47,13 +47,13 @@ def part_of(form: str) -> Part:
 
 
 def form_of(spec: Spec) -> str:
-    """Return the canonical form of a problem."""
+    """Return the canonical form of a problem, from its spec."""
     form = " ; ".join(_stage_form(stage) for stage in spec.stages)
     return f"{form} | {_shape_class(spec)}" if spec.level == 1 else form
 
 
 def simplify(steps: Sequence[ElementStep]) -> tuple[ElementStep, ...]:
-    """Return an equivalent chain in normal form."""
+    """Return an equivalent chain of element-wise steps in normal form."""
     chain = [_GENERAL.get(step.op, step) for step in steps]
     for _ in range(_REWRITES):
         if not (_drop_idle(chain) or _rewrite_pair(chain)):
@@ -62,7 +62,7 @@ def simplify(steps: Sequence[ElementStep]) -> tuple[ElementStep, ...]:
 
 
 def _drop_idle(chain: list[ElementStep]) -> bool:
-    """Remove the first step that changes nothing."""
+    """Remove the first step of a chain that changes nothing."""
     low, high = -_INF, _INF
     for place, step in enumerate(chain):
         idle = (
@@ -88,7 +88,7 @@ def _drop_idle(chain: list[ElementStep]) -> bool:
 
 
 def _rewrite_pair(chain: list[ElementStep]) -> bool:
-    """Apply the first rule that fits two neighbours; folding goes before reordering."""
+    """Apply the first rule that fits two neighbouring steps; merging goes before reordering."""
     for rule in (_fold, _swap):
         for place in range(len(chain) - 1):
             pair = rule(chain[place], chain[place + 1])
@@ -99,7 +99,7 @@ def _rewrite_pair(chain: list[ElementStep]) -> bool:
 
 
 def _fold(first: ElementStep, second: ElementStep) -> tuple[ElementStep, ...] | None:
-    """Return what two neighbours fold into, if they do."""
+    """Return the steps that two neighbouring steps can be merged into; None if they cannot."""
     a, b = first.consts, second.consts
     match first.op, second.op:
         case "scale", "scale":
@@ -125,7 +125,7 @@ def _fold(first: ElementStep, second: ElementStep) -> tuple[ElementStep, ...] | 
 
 
 def _swap(first: ElementStep, second: ElementStep) -> tuple[ElementStep, ...] | None:
-    """Return two commuting neighbours in their normal order, if they are out of it."""
+    """Return two commuting neighbouring steps in normal order; None if they are in it already."""
     a, b = first.consts, second.consts
     match first.op, second.op:
         case "shift", "scale":
@@ -178,7 +178,7 @@ def _stage_form(stage: Stage) -> str:
 
 
 def _invisible(tail: str, step: ElementStep) -> bool:
-    """Return whether a tail undoes the step before it."""
+    """Return True if an operation along the axis undoes the step before it."""
     if step.op == "shift":
         return tail in ("softmax", "log_softmax", "layer_norm", "center")
     if step.op == "scale" and step.consts[0] > 0:
@@ -203,7 +203,7 @@ def _word(step: ElementStep) -> str:
 
 
 def _shape_class(spec: Spec) -> str:
-    """Return what kind of shape a single operator works on: rank, axis, short or long."""
+    """Return the shape class of a single operator: rank, axis, short or long."""
     stage = spec.stages[0]
     if isinstance(stage, DotStage):
         small = spec.size(stage.k) <= min(spec.size(stage.m), spec.size(stage.n))

@@ -29,7 +29,7 @@ _LOOP = "for (int64_t c = 0; c < length; ++c)"
 def _function(
     stage: Stage, style: Style, body: Sequence[str], out: str, index: str = ""
 ) -> tuple[str, ...]:
-    """Return a whole C++ function; the tensor named `index` holds integers, all others floats."""
+    """Return the text of a C++ function; the tensor named `index` holds integers, others floats."""
     names = [argument(name) for name in arguments(stage, style)]
     types = {name: "int64_t" if name == index else "float" for name in names}
     if style.defect is Defect.NAME_ERROR:
@@ -49,23 +49,23 @@ def _function(
 
 
 def _block(head: str, lines: Sequence[str]) -> list[str]:
-    """Return a statement with its block."""
+    """Return a C++ statement with its block."""
     return [f"{head} {{", *indent(lines), "}"]
 
 
 def _parallel(variable: str, end: str, work: str, lines: Sequence[str]) -> list[str]:
-    """Return a loop from zero that uses threads if there is enough to do."""
+    """Return a C++ loop from zero, which uses threads if there is enough work."""
     head = f"for (int64_t {variable} = 0; {variable} < {end}; ++{variable})"
     return [f"#pragma omp parallel for if ({work} > 65536)", *_block(head, lines)]
 
 
 def _short(style: Style, block: int) -> str:
-    """Return the end of an expression that leaves out the last, partial block (or nothing)."""
+    """Return the end of a C++ bound that drops the last, partial block; else empty."""
     return f" / {block} * {block}" if style.defect is Defect.NO_BOUNDS_CHECK else ""
 
 
 def _first(style: Style, text: str) -> str:
-    """Return the expression of the first value, through an integer type where that is a defect."""
+    """Return the C++ expression of the first value, through an integer type as a defect."""
     wrong = style.defect is Defect.TYPE_SLIP
     return f"static_cast<float>(static_cast<int>({text}))" if wrong else text
 
@@ -91,7 +91,7 @@ def _chain(
 
 
 def write_pointwise(spec: Spec, stage: RowsStage, style: Style) -> tuple[str, ...]:
-    """Write an element-wise chain: one flat loop, or rows and columns."""
+    """Return the C++ function of an element-wise chain: one flat loop, or rows and columns."""
     x, v = argument(stage.source), style.names.value
     nested = style.skeleton in ("row", "tile")
     short = _short(style, 32)
@@ -118,7 +118,7 @@ def write_pointwise(spec: Spec, stage: RowsStage, style: Style) -> tuple[str, ..
 
 
 def write_move(spec: Spec, stage: MoveStage, style: Style) -> tuple[str, ...]:
-    """Write a rearrangement: each element of the result looks up where it comes from."""
+    """Return the C++ function of a rearrangement: each result element looks up its source."""
     x, v, index = argument(stage.source), style.names.value, argument(stage.index)
     rank = len(stage.shape)
     body = [f"const int64_t cols = {x}.size({rank - 1});"]
@@ -161,7 +161,7 @@ def write_move(spec: Spec, stage: MoveStage, style: Style) -> tuple[str, ...]:
 
 
 def write_dot(spec: Spec, stage: DotStage, style: Style) -> tuple[str, ...]:
-    """Write a product: dot products, or rows of the result built up together."""
+    """Return the C++ function of a product: dot products, or rows built up together."""
     a, b, v = argument(stage.left), argument(stage.right), style.names.value
     vector = stage.n == "1"
     right_t = stage.right_t != (style.defect is Defect.WRONG_AXIS)
@@ -212,7 +212,7 @@ def write_dot(spec: Spec, stage: DotStage, style: Style) -> tuple[str, ...]:
 
 
 def write_rows(spec: Spec, stage: RowsStage, style: Style) -> tuple[str, ...]:
-    """Write steps, an operation along an axis, and steps on its result."""
+    """Return the C++ function of steps, an operation along an axis, and steps on its result."""
     x, v = argument(stage.source), style.names.value
     axis = stage.axis % len(stage.shape)
     _, _, inner = row_geometry(spec, stage)
@@ -269,7 +269,7 @@ def write_rows(spec: Spec, stage: RowsStage, style: Style) -> tuple[str, ...]:
 
 
 def _tail(stage: RowsStage, style: Style) -> tuple[list[str], str]:
-    """Return the statements before the last loop, and the value in it (or per lane)."""
+    """Return the C++ statements before the last loop, and the value used in it."""
     length = "length"
     if style.defect is Defect.WRONG_CONSTANT and style.slip < 0:
         length = "(length / 2)"

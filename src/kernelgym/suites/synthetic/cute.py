@@ -17,17 +17,17 @@ from kernelgym.suites.synthetic.triton_parts import StageText, tuple_text
 from kernelgym.text_templates import filled
 
 _LEAST, _MOST = 32, 1024
-"""Threads of a block: at least a warp, at most what a GPU takes."""
+"""Smallest and largest number of threads of a block: one warp, and the limit of a GPU."""
 _SAME = {"exp": "cute.math.exp", "log": "cute.math.log", "sqrt": "cute.math.sqrt",
          "sin": "cute.math.sin", "erf": "cute.math.erf",
          "maximum": "cute.arch.fmax", "minimum": "cute.arch.fmin"}  # fmt: skip
-"""Functions of CuTe DSL that compute what a function of Triton does, by its name."""
+"""Functions of CuTe DSL, by the name of the Triton function that computes the same."""
 _COMBINE = {"sum": "operator.add", "max": "cute.arch.fmax", "min": "cute.arch.fmin"}
 _CDIV = re.compile(r"triton\.cdiv\((.+), (\d+)\)")
 
 
 def thread_style(spec: Spec, stage: Stage, style: Style) -> Style:
-    """Return a style with a skeleton and a block for one thread an element."""
+    """Return a kernel style whose skeleton and block suit one thread an element."""
     skeleton = style.skeleton
     block = min(max(style.block, _LEAST), _MOST)
     if isinstance(stage, MoveStage):
@@ -42,7 +42,7 @@ def thread_style(spec: Spec, stage: Stage, style: Style) -> Style:
 
 
 def write_cute(text: StageText) -> list[str]:
-    """Return a stage's kernel, the function that launches it and the host function."""
+    """Return a stage's CuTe kernel, the function that launches it, and the host function."""
     function = text.style.function
     threads = next(size for name, size in text.constants.items() if name != "REPEATS")
     translated = ast.unparse(_InThreads(text).visit(ast.parse("\n".join(text.body))))
@@ -77,7 +77,7 @@ class _InThreads(ast.NodeTransformer):
         self._constants = text.constants
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Write the value of a compile-time argument."""
+        """Replace a compile-time argument's name by its value."""
         value = self._constants.get(node.id)
         return node if value is None else ast.Constant(value)
 
@@ -95,7 +95,7 @@ class _InThreads(ast.NodeTransformer):
         return ast.Assign([target], _expression(_float(value) if whole else text), lineno=0)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """Store where the mask holds; a value of the whole program by the first thread."""
+        """Make a store depend on its mask; one thread stores a value of the whole program."""
         call = node.value
         if not isinstance(call, ast.Call) or not _named(call).endswith("store"):
             return self.generic_visit(node)
@@ -104,7 +104,7 @@ class _InThreads(ast.NodeTransformer):
         return ast.parse(f"if {mask}:\n    {place} = {value}").body[0]
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Write one of Triton's operations."""
+        """Replace a call of one of Triton's operations by its form in CuTe DSL."""
         name = _named(node)
         if name == "float":
             return _expression(f"{'-' * ('-' in ast.unparse(node.args[0]))}cutlass.Float32.inf")
@@ -143,7 +143,7 @@ class _InThreads(ast.NodeTransformer):
         return _expression(f"{_SAME[operation]}({', '.join(given)})")
 
     def _place(self, pointer: ast.expr) -> str:
-        """Return the element that a sum of pointer and index points to."""
+        """Return the element that a sum of a pointer and an index points to."""
         text = ast.unparse(self.visit(pointer))
         name, _, index = text.partition(" + ")
         return f"{self._tensors[name]}[{index}]"

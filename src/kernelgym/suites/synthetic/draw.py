@@ -54,7 +54,7 @@ _DIMS: tuple[tuple[str, str, str], ...] = (
 
 
 def prime(rng: random.Random, low: int, high: int) -> int:
-    """Return a prime in ``[low, high]``, or an odd number if `high` is 5000 or more."""
+    """Return a prime in ``[low, high]``; an odd number if `high` is 5000 or more."""
     if high >= 5000:
         return rng.randrange(low, high) | 1
     return rng.choice(_primes_within(low, high))
@@ -66,7 +66,7 @@ def _primes_within(low: int, high: int) -> tuple[int, ...]:
 
 
 def free_shape(rng: random.Random, preset: Preset, rank: int) -> tuple[tuple[str, ...], Sizes]:
-    """Return a shape for element-wise work."""
+    """Draw a shape for element-wise work."""
     a, b, c = rng.choice(_DIMS)
     gpu = preset == "gpu"
     if rank == 1:
@@ -89,7 +89,7 @@ def free_shape(rng: random.Random, preset: Preset, rank: int) -> tuple[tuple[str
 def tail_shape(
     rng: random.Random, preset: Preset, rank: int, axis: int, longest: int = 4093
 ) -> tuple[tuple[str, ...], Sizes]:
-    """Return a shape for work along `axis`, which is the one with the reach."""
+    """Draw a shape for an operation along `axis`, which gets a length that shows defects."""
     names = rng.choice(_DIMS)[3 - rank :]
     gpu = preset == "gpu"
     short = rng.random() < 0.4
@@ -113,7 +113,7 @@ def tail_shape(
 def extra_inputs(
     steps: tuple[ElementStep, ...], shape: tuple[str, ...], known: set[str]
 ) -> tuple[InputTensor, ...]:
-    """Return the inputs that steps need beside those already there."""
+    """Return the inputs that steps need, without those that exist already."""
     shapes: dict[Spread, tuple[str, ...]] = {
         "full": shape,
         "row": shape[-1:],
@@ -173,7 +173,7 @@ def _norm(rng: random.Random, preset: Preset) -> Spec:
 
 
 def norm_param(tail: Tail, shape: tuple[str, ...], vector: str) -> Param:
-    """Return the declaration of a norm's weights: a layer, or for RMS normalisation a vector."""
+    """Return the declaration of a norm's weights: a layer; for RMS normalisation, a vector."""
     if tail == "layer_norm":
         return Param("norm", "layer_norm", shape)
     return Param(vector, "vector", shape)
@@ -188,7 +188,7 @@ def norm_stage(
     before: tuple[ElementStep, ...] = (),
     after: tuple[ElementStep, ...] = (),
 ) -> RowsStage:
-    """Return a stage along the last axis, with the weights of `param` if there are any."""
+    """Return the stage of a norm along the last axis, with the weights of `param` if any."""
     axis = len(shape) - 1
     if param is None:
         return RowsStage(out, source, shape, before, tail, axis, (), after)
@@ -218,7 +218,7 @@ def _matmul(rng: random.Random, preset: Preset) -> Spec:
 
 
 def dot_sizes(rng: random.Random, preset: Preset, batched: bool = False) -> Sizes:
-    """Return sizes of a matrix product: more than one block along k, odd ends everywhere."""
+    """Draw sizes of a matrix product: several blocks along k, and odd sizes everywhere."""
     if preset == "gpu":
         reach = ((509, 1021), (509, 1021), (257, 769)) if batched else ((1021, 2003),) * 3
     else:
@@ -240,7 +240,7 @@ def _transpose(rng: random.Random, preset: Preset) -> Spec:
 def draw_move(
     rng: random.Random, preset: Preset
 ) -> tuple[MoveStage, tuple[InputTensor, ...], Sizes]:
-    """Draw a gather: rows or columns picked by an index tensor."""
+    """Draw a gather problem: rows or columns selected by an index tensor."""
     kind: MoveKind = rng.choice(("select_rows", "select_cols", "gather_cols"))
     shape, sizes = free_shape(rng, preset, 2)
     rows, cols = shape
@@ -258,7 +258,7 @@ def _gather(rng: random.Random, preset: Preset) -> Spec:
 
 
 def drawn_from(rng: random.Random, families: Mapping[D, int]) -> D:
-    """Return one of some drawing functions, each as likely as its weight says."""
+    """Return one of several drawing functions at random, by weight."""
     return rng.choices(list(families), list(families.values()))[0]
 
 

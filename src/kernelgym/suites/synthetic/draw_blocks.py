@@ -45,23 +45,23 @@ _ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh", "elu", "mish", "sof
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What is decided of a chain before its steps are drawn, which is what takes the time."""
+    """Shape, length and family of a chain, drawn before its steps."""
 
     shape: tuple[str, ...]
     sizes: Sizes
     counts: tuple[int, int]
-    """Steps before the tail, and after it."""
+    """Numbers of steps before and after the operation along the axis."""
     tail: Tail = ""
 
 
 class _Chain:
-    """Draws chains of one family: steps one after the other, around a tail if it has one."""
+    """Draws chains of one family, step by step, perhaps around an operation along an axis."""
 
     def __init__(self, family: str, tails: tuple[Tail, ...] = ()) -> None:
         self.family, self._tails = family, tails
 
     def frame(self, rng: random.Random, preset: Preset) -> _Frame:
-        """Draw a chain's shape and its length."""
+        """Draw the shape and the length of a chain."""
         if not self._tails:
             shape, sizes = free_shape(rng, preset, rng.choice((1, 2, 2, 3)))
             return _Frame(shape, sizes, (rng.randint(2, 6), 0))
@@ -73,7 +73,7 @@ class _Chain:
         return _Frame(shape, sizes, (rng.randint(1, 4 - after), after), tail)
 
     def __call__(self, rng: random.Random, preset: Preset) -> Spec:
-        """Draw a chain."""
+        """Draw a chain of one family."""
         frame = self.frame(rng, preset)
         shape, tail, rank = frame.shape, frame.tail, len(frame.shape)
         offered = _FULL if rank == 1 else (*_FULL, *_ROW, *_COL)
@@ -307,7 +307,7 @@ def draw_fused(rng: random.Random, preset: Preset) -> Spec:
 
 
 def glance(rng: random.Random, preset: Preset) -> tuple[tuple[str, ...], int]:
-    """Tell family and length of the level-2 problem that `draw_fused` would draw.
+    """Return family and length of the level-2 problem that `draw_fused` would draw.
 
     Returns:
         The families that it may be of, and how many operators it has, its tail included; 0 where

@@ -11,12 +11,12 @@ import re
 from kernelgym.suites.synthetic.triton_parts import StageText, write_triton
 
 _ADD = ("@gluon.jit", "def add(a, b):", "    return a + b", "", "")
-"""Lines of the function that a running sum combines two values by: Gluon has no `cumsum`."""
+"""Lines of the function by which Gluon combines two values in a running sum: it has no `cumsum`."""
 _RANGE = re.compile(r"tl\.arange\(0, (\w+)\)")
 _FILLED = re.compile(r"tl\.(zeros|full)\(\((\w+),(?: (\w+))?\)(, .*)?, dtype=tl\.float32\)")
 _SCAN = re.compile(r"tl\.cumsum\((.*), axis=(\d)\)")
 _ROWS = ("ROWS", "LANES")
-"""Sizes of blocks that number the rows of a tile."""
+"""Names of block sizes that number the rows of a tile."""
 
 
 def write_gluon(text: StageText) -> list[str]:

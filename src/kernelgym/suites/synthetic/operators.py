@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float64]
 _Span = tuple[float, float]
 
 Target: TypeAlias = Literal["triton", "cpp", "gluon", "cute", "tilelang"]
-"""Language that kernels are written in."""
+"""Name of a language that kernels are written in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType(
 
 
 def apply(step: ElementStep, value: Array, operand: Array | None = None) -> Array:
-    """Return one step's result on sample values."""
+    """Return the result of one element-wise step on sample values."""
     operator = OPERATORS[step.op]
     extra = (operand,) if operator.binary else ()
     result: Array = operator.numpy(value, *step.consts, *extra)
@@ -268,11 +268,12 @@ _SLIPS: Mapping[str, tuple[str, str, Callable[[Any], Any]]] = {
     "softsign": ("(1.0", "(2.0", lambda x: x / (2.0 + np.abs(x))),
     "rsqrt": ("1.0", "2.0", lambda x: 2.0 / np.sqrt(x)),
 }
-"""Literal to look for in an operator's text, what it becomes, and the result."""
+"""For each slip: literal to look for in an operator's text, its wrong replacement, and the
+result."""
 
 
 def can_slip(step: ElementStep, target: Target) -> bool:
-    """Return whether the step has a constant to get wrong."""
+    """Return True if a step has a constant that can be made wrong."""
     if step.consts:
         return True
     return step.op in _SLIPS and _SLIPS[step.op][0] in _text(step, target)
@@ -284,7 +285,7 @@ def _text(step: ElementStep, target: Target) -> str:
 
 
 def step_and_text(step: ElementStep, target: Target, slip: bool = False) -> tuple[str, ElementStep]:
-    """Return an operator's text and its step, with one constant wrong where `slip` is true."""
+    """Return an element-wise step and its text, with one constant wrong if `slip` is true."""
     text = _text(step, target)
     if not slip:
         return text, step
@@ -296,7 +297,7 @@ def step_and_text(step: ElementStep, target: Target, slip: bool = False) -> tupl
 
 
 def slip_value(step: ElementStep, value: Array) -> Array:
-    """Return the result on sample values of a step with one constant wrong."""
+    """Return the result on sample values of a step with one wrong constant."""
     if step.consts:
         return apply(step_and_text(step, "triton", slip=True)[1], value)
     result: Array = _SLIPS[step.op][2](value)
@@ -304,5 +305,5 @@ def slip_value(step: ElementStep, value: Array) -> Array:
 
 
 def pad_value(steps: Sequence[ElementStep]) -> str:
-    """Return what masked-out elements are loaded as: inside every operator's domain."""
+    """Return the value for masked-out elements, inside the domain of every operator."""
     return "1.0" if any(OPERATORS[step.op].floor > 0 for step in steps) else "0.0"

@@ -31,16 +31,16 @@ _PLAIN = ("abs", "square", "exp", "log", "sqrt", "rsqrt", "sin", "clamp")
 _AFFINE = ("scale", "shift", "neg")
 _BINARY = ("add", "mul", "sub", "max", "min")
 _EXTREME_SAFE = ("scale", "neg", "shift", "add", "sub", "mul", "abs")
-"""Steps that a maximum or minimum over many elements cannot make invisible or constant."""
+"""Names of steps that stay visible below a maximum or minimum over many elements."""
 _SOFTMAX_UNSAFE = ("square", "exp", "mul", "rsqrt")
-"""Steps with heavy tails: softmax over many elements would be one-hot."""
+"""Names of steps with heavy tails, after which a softmax over many elements would be one-hot."""
 _SOFTMAX_STD = (0.5, 1.8)
 _SPREAD_OUT = 0.3
 _TRIES = 30
 
 _Offered = Sequence[tuple[str, Spread]]
 _Chain = tuple[tuple[ElementStep, ...], tuple[ElementStep, ...]]
-"""Steps before a tail, and after it."""
+"""Chain as (steps before the operation along the axis, steps after it)."""
 
 
 @functools.cache
@@ -100,7 +100,7 @@ _TAILS: Mapping[Tail, Callable[[Any], Any]] = {
 
 
 def tail_of(tail: Tail, x: Array) -> Array:
-    """Return the tail's result along the last axis, kept as an axis of one where reduced."""
+    """Return the result of an operation along the last axis; a reduced axis keeps size 1."""
     result: Array = _TAILS[tail](x)
     return result
 
@@ -112,7 +112,7 @@ def share_apart(a: Array, b: Array) -> float:
 
 
 def _spread_out(value: Array) -> bool:
-    """Return whether no constant comes close to a large share of the elements."""
+    """Return True if no constant comes close to a large share of the elements."""
     flat = np.sort(value, axis=None)
     if not np.isfinite(flat).all() or abs(flat[0]) > 150 or abs(flat[-1]) > 150:
         return False
@@ -122,7 +122,7 @@ def _spread_out(value: Array) -> bool:
 
 
 def draw_step(rng: random.Random, op: str, operand: str = "", spread: Spread = "") -> ElementStep:
-    """Return a step with constants drawn for it."""
+    """Draw the constants of a step, and return the step."""
     consts = tuple(round(rng.uniform(*ends), 2) for ends in OPERATORS[op].ranges)
     if op == "scale" and rng.random() < 0.4:
         consts = (round(1.0 / consts[0], 2),)
@@ -172,7 +172,7 @@ def _grown(
     tail: Tail,
     values: dict[str, Array],
 ) -> _Chain | None:
-    """Return a chain grown step by step, or None if no step fits; fill in operands' samples."""
+    """Return a chain grown step by step, None if no step fits; add samples of its operands."""
     steps: list[ElementStep] = []
     value, low, high = sample("normal", 0), -math.inf, math.inf
     for place in range(sum(counts)):
@@ -192,7 +192,7 @@ def _grown(
 
 
 def _tells(chain: _Chain, tail: Tail, values: Mapping[str, Array]) -> bool:
-    """Return whether the result is spread out, unlike the inputs, and shows every step."""
+    """Return True if a chain's result is spread out, unlike its inputs, and shows every step."""
     before, after = chain
     groups = (before, after) if tail else ((*before, *after),)
     if any(len(simplify(group)) < len(group) for group in groups):
@@ -229,7 +229,7 @@ def _grow(
     values: dict[str, Array],
     tail: Tail,
 ) -> tuple[ElementStep, Array] | None:
-    """Draw one further step that is in its domain, bites, and keeps the values in range."""
+    """Draw one more step that is defined, changes the result, and keeps values in range."""
     for _ in range(_TRIES):
         op = _pick_op(rng, bool(offered))
         if tail in ("max", "min") and op not in _EXTREME_SAFE:

@@ -31,7 +31,7 @@ _DRAWS: Mapping[Draw, str] = {
     "positive": "torch.rand({sizes}) + 0.5",
     "index": "torch.randint(0, {bound}, ({sizes}{comma}))",
 }
-"""Expressions that draw an input."""
+"""Python expressions that draw an input, by the name of its distribution."""
 
 _MOVES: Mapping[MoveKind, tuple[str, ...]] = {
     "transpose": ("{x}.t().contiguous()", "{x}.transpose(0, 1).contiguous()"),
@@ -42,7 +42,7 @@ _MOVES: Mapping[MoveKind, tuple[str, ...]] = {
     "select_cols": ("{x}[:, {index}]", "torch.index_select({x}, 1, {index})"),
     "gather_cols": ("torch.gather({x}, 1, {index})",),
 }
-"""Equivalent spellings of each rearrangement."""
+"""Equivalent spellings in PyTorch of each rearrangement."""
 
 _TAILS: Mapping[Tail, tuple[str, ...]] = {
     "sum": ("torch.sum({x}, dim={axis})", "{x}.sum(dim={axis})"),
@@ -61,7 +61,7 @@ _TAILS: Mapping[Tail, tuple[str, ...]] = {
         "torch.flip(torch.cumsum(torch.flip({x}, [{axis}]), dim={axis}), [{axis}])",
     ),
 }
-"""Equivalent spellings of each tail."""
+"""Equivalent spellings in PyTorch of each operation along an axis."""
 
 _NOTES = {
     "sum": "sum", "mean": "mean", "max": "maximum", "min": "minimum", "norm2": "Euclidean norm",
@@ -151,7 +151,7 @@ def _product(stage: DotStage, rng: random.Random) -> str:
 
 
 def _spelled(rng: random.Random, spellings: Sequence[str], **values: str | int) -> str:
-    """Return one of some equivalent spellings, with values filled in."""
+    """Return one of several equivalent spellings of an operation, filled with values."""
     text = rng.choice(spellings) if len(spellings) > 1 else spellings[0]
     return text.format(**values)
 

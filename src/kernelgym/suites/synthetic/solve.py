@@ -49,14 +49,14 @@ _DIALECTS: Mapping[str, Callable[[StageText], list[str]]] = {
     "gluon": gluon.write_gluon,
     "cute": cute.write_cute,
 }
-"""Writers of a stage's text, by the language that Triton's is made into."""
+"""Functions that write a stage's kernel, by the language into which Triton's text is turned."""
 _CPP: Mapping[str, Callable[..., tuple[str, ...]]] = {
     "dot": cpp.write_dot,
     "move": cpp.write_move,
     "rows": cpp.write_rows,
     "pointwise": cpp.write_pointwise,
 }
-"""Writers of a stage's text, by the kind of stage."""
+"""Functions that write a stage in C++, by the kind of the stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,12 @@ class Flaw:
     stage: int = 0
     """Number of the stage."""
     slip: int = -1
-    """Number of the step whose constant is wrong, counted over the stage; negative: the tail's."""
+    """Number of the step with a wrong constant, counted over the stage; negative for the operation
+    along the axis."""
 
 
 def check_target(language: str) -> None:
-    """Make sure that kernels can be written in a language.
+    """Refuse a language in which the suite writes no kernels.
 
     Raises:
         UnsupportedLanguage: If they cannot.
@@ -101,7 +102,7 @@ def _reaches(language: Target, spec: Spec) -> bool:
 
 
 def check_reach(language: Target, spec: Spec) -> None:
-    """Make sure that kernels for a problem can be written in a language.
+    """Refuse a problem for which the suite writes no kernel in a language.
 
     Raises:
         UnsupportedLanguage: If they cannot.
@@ -135,7 +136,7 @@ def solve(problem: Problem, language: Target = "triton", style_seed: int = 0) ->
 def styles_of(
     spec: Spec, seed: int, flaw: Flaw | None = None, language: Target = "triton"
 ) -> list[Style]:
-    """Return the style of every stage."""
+    """Return the style in which each stage of a kernel is written."""
     rng = random.Random(f"style/{spec.name}/{spec.sizes}/{seed}")
     prefix = rng.choice(_FUNCTIONS)
     styles = []

@@ -25,7 +25,7 @@ _ID = re.compile(r"Synthetic/L([123])/([1-9][0-9]{0,8})(?:@seed(0|-?[1-9][0-9]{0
 
 
 def make_id(seed: int, size: Preset, level: int, index: int) -> str:
-    """Return the id of a problem."""
+    """Return the id of a Synthetic problem."""
     suffix = "" if (seed, size) == (0, "cpu") else f"@seed{seed}-{size}"
     return f"Synthetic/L{level}/{index}{suffix}"
 
@@ -43,7 +43,7 @@ def parse_id(problem_id: str) -> tuple[int, Preset, int, int] | None:
 
 @functools.lru_cache(maxsize=4096)
 def spec_for(seed: int, size: Preset, level: int, index: int) -> Spec:
-    """Return the spec of a problem."""
+    """Return the spec of a Synthetic problem, from seed, size, level and number."""
     rng = _source(seed, size, level, index)
     spec = _DRAW[level](rng, size)
     return dataclasses.replace(spec, spelling=rng.randrange(1 << 30))
@@ -71,7 +71,7 @@ def sizes_of(problem_id: str) -> tuple[int, int, int] | None:
 
 
 def glance_at(seed: int, size: Preset, index: int) -> tuple[tuple[str, ...], int]:
-    """Tell family and length of a problem of level 2 without drawing it; see `glance`."""
+    """Return family and length of a level-2 problem without drawing it whole; see `glance`."""
     return glance(_source(seed, size, 2, index), size)
 
 
@@ -81,7 +81,7 @@ def _source(seed: int, size: Preset, level: int, index: int) -> random.Random:
 
 @functools.lru_cache(maxsize=4096)
 def make_problem(seed: int, size: Preset, level: int, index: int) -> Problem:
-    """Return a problem."""
+    """Return a Synthetic problem, from seed, size, level and number."""
     spec = spec_for(seed, size, level, index)
     return Problem(
         id=make_id(seed, size, level, index),

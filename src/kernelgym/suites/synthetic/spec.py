@@ -41,12 +41,12 @@ Tail: TypeAlias = Literal[
     "cumsum",
     "reverse_cumsum",
 ]
-"""Operation along an axis after the element-wise steps; empty for none."""
+"""Operation along an axis, such as ``softmax`` or ``sum``; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementStep:
-    """One element-wise operation on the running value."""
+    """One element-wise operation of a chain."""
 
     op: str
     """Name of the operation, one of `operators.OPERATORS`."""
@@ -73,7 +73,7 @@ class InputTensor:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One attribute of the model that holds weights."""
+    """Attribute of the model that holds weights."""
 
     attr: str
     """Name of the attribute."""
@@ -226,11 +226,11 @@ class Spec:
         stage: Stage,
         params: tuple[Param, ...] = (),
     ) -> Spec:
-        """Return a problem of one stage."""
+        """Return a problem's spec that has one stage."""
         return cls(level, family, name, tuple(sizes.items()), inputs, (stage,), params)
 
     def size(self, name: str) -> int:
-        """Return the value of a size, or of a literal such as ``1``."""
+        """Return the value of a size, given by name or as a literal such as ``1``."""
         return int(name) if name.isdigit() else dict(self.sizes)[name]
 
     def elements(self, shape: Sequence[str]) -> int:
@@ -252,7 +252,7 @@ class Spec:
 
 
 def operands(stage: Stage) -> tuple[str, ...]:
-    """Return the names of the tensors that a stage reads, each once, the main one first."""
+    """Return the names of the tensors that a stage of a problem reads, the main one first."""
     if isinstance(stage, RowsStage):
         names = [stage.source, *(s.operand for s in stage.before), *stage.weights]
     elif isinstance(stage, DotStage):

@@ -14,14 +14,15 @@ from typing import Literal, TypeAlias
 from kernelgym.suites.synthetic.spec import DotStage, MoveStage, RowsStage, Spec, Stage
 
 Skeleton: TypeAlias = Literal["flat", "row", "tile", "loop", "tile_loop"]
-"""One block of elements a program; one row; a two-dimensional tile; or a loop over blocks."""
+"""Skeleton of a kernel: what one program handles: a block of elements, a row, a two-dimensional
+tile, or a loop over blocks."""
 
 _SMALL = 200_000
-"""Elements below which a problem is meant for the interpreter."""
+"""Number of elements below which a problem is meant for Triton's interpreter."""
 
 
 class Defect(StrEnum):
-    """What is wrong with a broken kernel."""
+    """Kind of mistake in a broken kernel."""
 
     MISSING_MASK = "missing_mask"
     NAME_ERROR = "name_error"
@@ -35,7 +36,7 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KernelNames:
-    """Identifiers of one house style."""
+    """Identifiers that a kernel's text uses, as one author would choose them."""
 
     pid: str
     offs: str
@@ -45,7 +46,7 @@ class KernelNames:
     count: str
     length: str
     pointer: str
-    """Format of a pointer's name."""
+    """Format of the names of pointers."""
 
 
 _NAMES = (
@@ -58,21 +59,21 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one stage is written."""
+    """Style in which one stage of a kernel is written."""
 
     function: str
-    """Name of the host function; the kernel's is derived from it."""
+    """Name of the host function, from which the kernel's name is made."""
     skeleton: Skeleton
     names: KernelNames
     block: int
-    """Block size along the axis worked on (along k for a product)."""
+    """Block size along the axis that the stage works on; for a product, along k."""
     lanes: int
-    """Block size across it (along m and n for a product)."""
+    """Block size across that axis; for a product, along m and n."""
     repeats: int = 2
-    """Blocks one program handles in a flat loop."""
+    """Number of blocks that one program handles in a flat loop."""
     out_first: bool = False
     reverse: bool = False
-    """Extra operands come in reverse order."""
+    """Whether extra operands come in reverse order."""
     defect: Defect | None = None
     """Defect of a kernel that is wrong on purpose."""
     slip: int = -1
@@ -93,7 +94,7 @@ def row_geometry(spec: Spec, stage: RowsStage) -> tuple[int, int, int]:
 
 
 def skeletons(spec: Spec, stage: Stage) -> tuple[Skeleton, ...]:
-    """Return the skeletons that suit a stage."""
+    """Return the kernel skeletons that suit a stage."""
     if isinstance(stage, DotStage):
         if stage.n == "1":
             return ("loop",) if spec.size(stage.m) < 1000 else ("row", "loop")
@@ -117,7 +118,7 @@ def skeletons(spec: Spec, stage: Stage) -> tuple[Skeleton, ...]:
 
 
 def draw_style(rng: random.Random, spec: Spec, stage: Stage, function: str) -> Style:
-    """Draw how a stage is written."""
+    """Draw the style in which a stage is written."""
     skeleton = rng.choice(skeletons(spec, stage))
     if isinstance(stage, DotStage):
         block, lanes = _dot_blocks(rng, spec, stage)

@@ -26,7 +26,7 @@ from kernelgym.types import Problem
 
 
 def canonical_form(problem: Problem | Spec) -> str:
-    """Return the text under which equivalent problems are the same.
+    """Return the canonical form of a problem: equivalent problems have the same text.
 
     Raises:
         ProblemError: If the problem is not one of this suite's.
@@ -76,7 +76,7 @@ class SyntheticSuite:
 
     @property
     def name(self) -> str:
-        """First part of every id."""
+        """Name of the suite, the first part of every id."""
         return "Synthetic"
 
     @property
@@ -156,7 +156,7 @@ class SyntheticSuite:
         return tuple(chosen.values())
 
     def _matching(self, levels: tuple[int, ...], entry: str | int) -> Iterator[Problem]:
-        """Yield what one entry stands for: a number in every level, an id, or a name."""
+        """Yield the problems that one entry of a choice names: by number, id or name."""
         if isinstance(entry, int):
             if 1 <= entry < 10**9:
                 yield from (make_problem(self.seed, self.size, lv, entry) for lv in levels)

@@ -19,16 +19,16 @@ _THREADS, _TILE = 128, 2048
 _SAME = {"where": "if_then_else", "maximum": "max", "minimum": "min"}
 _LOW, _HIGH = '-T.infinity("float32")', 'T.infinity("float32")'
 _NEUTRAL = {"max": _LOW, "softmax": _LOW, "log_softmax": _LOW, "min": _HIGH}
-"""Value of the elements beyond the end of a lane, by tail; zero for the others."""
+"""Neutral value for elements beyond a lane's end, by operation along the axis; 0 for others."""
 
 
 def writes(stage: Stage) -> bool:
-    """Return True if a kernel for a stage can be written."""
+    """Return True if a TileLang kernel can be written for a stage."""
     return isinstance(stage, RowsStage) and stage.tail not in ("cumsum", "reverse_cumsum")
 
 
 def tile_style(spec: Spec, stage: Stage, style: Style) -> Style:
-    """Return a style whose blocks suit tiles of whole lanes, or a flat chain."""
+    """Return a kernel style whose blocks suit tiles of whole lanes, or a flat chain."""
     assert isinstance(stage, RowsStage)
     if not stage.tail:
         block = min(max(style.block, _THREADS), 1024)
@@ -55,7 +55,7 @@ class _Writer:
         self.inner = row_geometry(spec, stage)[2]
 
     def read(self, at: str) -> str:
-        """Return the first value at a place, through an integer type where that is a defect."""
+        """Return the first value's expression; the defect passes it through an integer type."""
         text = f"{self.x}[{at}]"
         if self.style.defect is Defect.TYPE_SLIP:
             text = f'T.cast({text}, "int32")'
@@ -64,7 +64,7 @@ class _Writer:
     def chain(
         self, steps: Sequence[ElementStep], places: Mapping[Spread, str], first: int = 0
     ) -> list[str]:
-        """Return the lines that run a chain of steps on the running value."""
+        """Return the lines that apply a chain of steps to the running value."""
         lines = []
         for number, step in enumerate(steps, first):
             second = ""
@@ -82,7 +82,7 @@ class _Writer:
         return f"out[{at}] = T.cast({wrong}{self.value}, dtype)"
 
     def chain_alone(self) -> list[str]:
-        """Return a kernel that handles its elements in their order in memory."""
+        """Return a kernel that handles elements in their order in memory."""
         row, col = "at // cols", "at % cols"
         if self.style.defect is Defect.WRONG_AXIS:
             col = row
@@ -203,7 +203,7 @@ class _Writer:
         body: Sequence[str],
         out: str,
     ) -> list[str]:
-        """Put the kernel and its host function together.
+        """Return the text of the kernel with its host function.
 
         Args:
             sizes: Names of the tensors' sizes.

@@ -15,7 +15,7 @@ _STEPS_OF_K = "0, k, BLOCK_K"
 
 
 def write_dot(spec: Spec, stage: DotStage, style: Style) -> StageText:
-    """Write a product."""
+    """Return the Triton kernel of a matrix product."""
     w, n = TritonWriter(stage, style), style.names
     if stage.n == "1":
         return _write_matvec(w, stage)

@@ -15,7 +15,7 @@ from kernelgym.suites.synthetic.triton_parts import Place, StageText, TritonWrit
 
 
 def write_pointwise(spec: Spec, stage: RowsStage, style: Style) -> StageText:
-    """Write an element-wise chain."""
+    """Return the Triton kernel of an element-wise chain."""
     w, n = TritonWriter(stage, style), style.names
     length = {n.length: f"{w.x}.shape[-1]"}
     whole: Place = (n.offs, n.mask)
@@ -53,7 +53,7 @@ def write_pointwise(spec: Spec, stage: RowsStage, style: Style) -> StageText:
 def _flat(
     w: TritonWriter, scalars: Mapping[str, str], lines: Sequence[str], out: str = ""
 ) -> StageText:
-    """Return a kernel that handles its elements in their order in memory."""
+    """Return a Triton kernel that handles elements in their order in memory."""
     n, style = w.names, w.style
     looped = style.skeleton != "flat"
     start = "start + i" if looped else n.pid
@@ -89,7 +89,7 @@ def _by_row(w: TritonWriter, scalars: Mapping[str, str], lines: Sequence[str]) -
 
 
 def _tile_of(w: TritonWriter) -> list[str]:
-    """Return the lines that name the rows and columns of a program's tile."""
+    """Return the lines that compute the rows and columns of a program's tile."""
     block = w.names.block
     return [
         "row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)",
@@ -112,7 +112,7 @@ def _tiled(
 
 
 def write_move(spec: Spec, stage: MoveStage, style: Style) -> StageText:
-    """Write a rearrangement: each element of the result looks up where it comes from."""
+    """Return the Triton kernel of a rearrangement: each result element looks up its source."""
     w, n = TritonWriter(stage, style), style.names
     x, index, at, length = w.x, argument(stage.index), n.offs, n.length
     transposes = stage.kind in ("transpose", "swap_last")

@@ -15,7 +15,8 @@ from kernelgym.suites.synthetic.spec import ElementStep, Spread, Stage, operands
 from kernelgym.suites.synthetic.style import Defect, Style
 
 Place: TypeAlias = tuple[str, str]
-"""Where a kernel reads or writes a tensor: index expression, and mask expression (or empty)."""
+"""Place at which a kernel reads or writes a tensor: index expression and mask expression; the mask
+may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,11 @@ class StageText:
 
     @property
     def ordered(self) -> tuple[str, ...]:
-        """Host function's names of the kernel's tensors, in the order of the kernel's arguments."""
+        """Names in the host function of the kernel's tensors, in the order of its arguments."""
         return ("out", *self.tensors) if self.style.out_first else (*self.tensors, "out")
 
     def host(self, launch: str) -> list[str]:
-        """Return the lines of the host function, with `launch` as its statement of the launch."""
+        """Return the lines of the host function, which contain `launch` as the launch statement."""
         head = f"def {self.style.function}({', '.join(self.tensors)}):"
         return [head, *indent((*self.prepared, launch, "return out"))]
 
@@ -69,18 +70,18 @@ def argument(name: str) -> str:
 
 
 def arguments(stage: Stage, style: Style) -> list[str]:
-    """Return the tensors a host function takes, in this style's order."""
+    """Return the tensors that a host function takes, in the style's order."""
     first, *rest = operands(stage)
     return [first, *(reversed(rest) if style.reverse else rest)]
 
 
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
-    """Return lines moved in by `depth` levels."""
+    """Return lines indented by `depth` levels."""
     return [f"{'    ' * depth}{line}" if line else line for line in lines]
 
 
 def tuple_text(parts: Sequence[str]) -> str:
-    """Return the Python source of a tuple of expressions."""
+    """Return the Python text of a tuple of expressions."""
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
@@ -104,7 +105,7 @@ class TritonWriter:
         return bool(mask) and self.style.defect is not Defect.MISSING_MASK
 
     def load(self, name: str, place: Place, other: str = "0.0") -> str:
-        """Return a load expression; masked-out elements are `other`."""
+        """Return a Triton load expression; masked-out elements become `other`."""
         index, mask = place
         masked = f", mask={mask}, other={other}" if self._masked(mask) else ""
         return f"tl.load({self._at(name, index)}{masked})"
@@ -137,19 +138,19 @@ class TritonWriter:
         return lines
 
     def loop(self, variable: str, span: str, lines: Sequence[str]) -> list[str]:
-        """Return a loop over ``range(span)``, or its first turn where that is the defect."""
+        """Return a loop over ``range(span)``; the defect keeps only its first turn."""
         if self.style.defect is Defect.MISSING_LOOP:
             return [f"{variable} = 0", *lines]
         return [f"for {variable} in range({span}):", *indent(lines)]
 
     def blocks(self, count: str, block: int) -> str:
-        """Return the number of blocks that cover `count`, rounded down if that is the defect."""
+        """Return the number of blocks that cover `count`; the defect rounds it down."""
         if self.style.defect is Defect.NO_BOUNDS_CHECK:
             return f"{count} // {block}"
         return f"triton.cdiv({count}, {block})"
 
     def empty(self, *sizes: str) -> str:
-        """Return the host's expression that allocates a tensor of some sizes."""
+        """Return the host's expression that allocates a tensor of given sizes."""
         return f"torch.empty({tuple_text(sizes)}, device={self.x}.device, dtype={self.x}.dtype)"
 
     def finish(
@@ -161,7 +162,7 @@ class TritonWriter:
         out: str = "",
         out_last: bool = False,
     ) -> StageText:
-        """Put the kernel and its host function together.
+        """Return the text of the kernel with its host function.
 
         Args:
             body: Lines of the kernel's body.
@@ -190,7 +191,7 @@ class TritonWriter:
 
 
 def _misspell(body: Sequence[str]) -> list[str]:
-    """Misspell what the last store stores."""
+    """Misspell the name that the last store statement stores, as a defect."""
     lines = list(body)
     last = max(place for place, line in enumerate(lines) if "tl.store(" in line)
     target, _, rest = lines[last].partition(", ")
@@ -199,7 +200,7 @@ def _misspell(body: Sequence[str]) -> list[str]:
 
 
 def _truncate(body: Sequence[str], style: Style) -> list[str]:
-    """Pass the first value loaded through an integer type."""
+    """Pass the first loaded value through an integer type, as a defect."""
     loaded = (f"{style.names.value} = tl.load(", "left = tl.load(")
     return [
         f"{line}.to(tl.int32).to(tl.float32)" if line.strip().startswith(loaded) else line

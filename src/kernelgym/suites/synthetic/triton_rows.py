@@ -30,11 +30,11 @@ _REDUCTIONS: Mapping[str, tuple[str, str, str, str]] = {
     "max": ("max", _LOW, "{v}", "{}"),
     "min": ("min", _HIGH, "{v}", "{}"),
 }
-"""Reduction, its neutral element, the value that is reduced, and the result, for each tail."""
+"""For each reduction: function, neutral element, reduced value, and the result's expression."""
 
 
 def write_rows(spec: Spec, stage: RowsStage, style: Style) -> StageText:
-    """Write steps, an operation along an axis, and steps on its result."""
+    """Return the Triton kernel of steps, an operation along an axis, and steps on its result."""
     w, n = _RowsWriter(spec, stage, style), style.names
     axis = stage.axis % len(stage.shape)
     scalars = {n.length: f"{w.x}.shape[{axis}]"}
@@ -81,7 +81,7 @@ class _RowsWriter(TritonWriter):
         }
 
     def position(self, start: str = "") -> list[str]:
-        """Return the lines that say where the elements of the block from `start` on lie."""
+        """Return the lines that compute the places of a block's elements, from `start` on."""
         n = self.names
         step = f"({n.length} - 1 - col)" if self.rows.tail == "reverse_cumsum" else "col"
         stride = " * inner" if self.inner > 1 else ""
@@ -94,13 +94,13 @@ class _RowsWriter(TritonWriter):
         ]
 
     def read(self) -> list[str]:
-        """Return the lines that load a block and run the steps before the tail."""
+        """Return the lines that load a block and apply the steps before the axis's operation."""
         before = self.rows.before
         first = self.load(self.rows.source, self.elements, pad_value(before))
         return [f"{self.value} = {first}", *self.chain(before, self.places)]
 
     def write(self, place: Place) -> list[str]:
-        """Return the lines that run the steps after the tail and store the result."""
+        """Return the lines that apply the steps after the operation along the axis, and store."""
         after = self.chain(self.rows.after, self.places, len(self.rows.before))
         return [*after, self.store(place)]
 
@@ -114,27 +114,27 @@ class _RowsWriter(TritonWriter):
         return [*lines, *self.write(self.elements)]
 
     def masked(self, text: str, neutral: str = "0.0") -> str:
-        """Return an expression with the elements beyond the end made neutral."""
+        """Return an expression in which elements beyond the lane's end are neutral."""
         return f"tl.where(inside{self.across}, {text}, {neutral})"
 
     def reduced(self, text: str, kind: str = "sum") -> str:
-        """Return an expression reduced along the axis."""
+        """Return an expression's reduction along the axis."""
         return f"tl.{kind}({text}, axis={self.axis})"
 
     def lane_value(self, name: str, value: str) -> str:
-        """Return the line that starts a value of every lane."""
+        """Return the line that initialises a value of every lane."""
         full = {"0.0": "tl.zeros((LANES,), dtype=tl.float32)"}.get(
             value, f"tl.full((LANES,), {value}, dtype=tl.float32)"
         )
         return f"{name} = {full if self.tiled else value}"
 
     def over_blocks(self, lines: Sequence[str]) -> list[str]:
-        """Return a loop over blocks that collects a statistic, so that its end may be missing."""
+        """Return a loop over blocks that collects a statistic; the defect drops its end."""
         n = self.names
         return self.loop("start", f"0, {n.length}, {n.block}", [*self.position("start + "), *lines])
 
     def _reduction(self) -> tuple[str, str, str, str]:
-        """Return reduction, neutral element, reduced value and result of a reducing tail."""
+        """Return reduction, neutral element, reduced value and result of a reducing operation."""
         length = self.names.length
         if self.style.defect is Defect.WRONG_CONSTANT and self.style.slip < 0:
             length = f"({length} // 2)"
@@ -142,7 +142,7 @@ class _RowsWriter(TritonWriter):
         return kind, neutral, text.format(v=self.value), last.replace("{length}", length)
 
     def whole(self) -> list[str]:
-        """Return the body's rest for a whole lane in one block."""
+        """Return the rest of the kernel's body for a whole lane in one block."""
         v, wide, length = self.value, self.wide, self.names.length
         lines = self.read()
         match self.rows.tail:
@@ -188,7 +188,7 @@ class _RowsWriter(TritonWriter):
         return [acc, *self.over_blocks([*self.read(), f"acc += {self.masked(text)}"])]
 
     def looped(self) -> list[str]:
-        """Return the body's rest for a loop over blocks."""
+        """Return the rest of the kernel's body for a loop over blocks."""
         v, wide, length = self.value, self.wide, self.names.length
         match self.rows.tail:
             case "sum" | "mean" | "norm2" | "max" | "min":

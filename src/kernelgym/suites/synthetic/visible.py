@@ -1,4 +1,4 @@
-"""Can a defect be seen? The rules by which a broken variant may be emitted.
+"""Rules that decide whether a defect of a broken kernel shows in the result.
 
 A variant is written only if the problem's sizes, the style's blocks and the operations around it
 make the defect show in the result (or, for a missing mask, make it reach beyond a tensor). The
@@ -18,7 +18,7 @@ from kernelgym.suites.synthetic.style import Defect, Style, row_geometry
 
 _SHARE = 0.15
 _CALLS = 3
-"""The fewest calls a kernel is judged on."""
+"""Smallest number of calls on which a kernel is judged."""
 
 
 def steps_of(stage: Stage) -> tuple[ElementStep, ...]:
@@ -27,7 +27,7 @@ def steps_of(stage: Stage) -> tuple[ElementStep, ...]:
 
 
 def slips_that_show(spec: Spec, stage: Stage, language: Target) -> list[int]:
-    """Return the numbers of the steps whose constant can be wrong for all to see."""
+    """Return the numbers of the steps of a stage whose wrong constant shows in the result."""
     steps = steps_of(stage)
     found = [
         number
@@ -69,7 +69,7 @@ def _chain(value: Array, steps: Sequence[ElementStep], first: int, wrong: int) -
 
 
 def axis_shows(spec: Spec, stage: Stage) -> bool:
-    """Return whether working along another axis stays in bounds and gives something else."""
+    """Return True if working along another axis stays in bounds and gives another result."""
     if isinstance(stage, DotStage):
         return stage.n != "1"
     if isinstance(stage, MoveStage):
@@ -82,7 +82,7 @@ def axis_shows(spec: Spec, stage: Stage) -> bool:
 
 
 def shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
-    """Return whether a style's defect shows, given the blocks that the style has."""
+    """Return True if a style's defect shows, given the style's blocks."""
     match style.defect:
         case Defect.MISSING_MASK:
             return _missing_mask_shows(spec, stage, style)
@@ -95,7 +95,7 @@ def shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
 
 
 def _missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
-    """Return whether an unmasked access reaches beyond the end of a tensor."""
+    """Return True if an access without a mask reaches beyond the end of a tensor."""
     if isinstance(stage, DotStage):
         return spec.size(stage.m) % style.lanes != 0 or spec.size(stage.k) % style.block != 0
     if isinstance(stage, RowsStage) and stage.tail:
@@ -115,7 +115,7 @@ def _missing_mask_shows(spec: Spec, stage: Stage, style: Style) -> bool:
 
 
 def _early_stop_shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
-    """Return whether leaving out the last, partial block leaves elements unwritten."""
+    """Return True if leaving out the last, partial block leaves elements unwritten."""
     if isinstance(stage, DotStage):
         lines = spec.size(stage.m)
         if language == "cpp":
@@ -142,7 +142,7 @@ def _partial(n: int, block: int) -> bool:
 
 
 def _missing_loop_shows(spec: Spec, stage: Stage, style: Style, language: Target) -> bool:
-    """Return whether there is a loop, and doing only its first turn changes the result."""
+    """Return True if a stage has a loop, and only its first turn gives another result."""
     if isinstance(stage, DotStage):
         return language == "triton" and spec.size(stage.k) > style.block
     if isinstance(stage, RowsStage) and stage.tail:

@@ -84,7 +84,7 @@ class TinkerModel:
         held_out: Sequence[Problem],
         assume_gpu_gib: float | None = None,
     ) -> Iterator[str]:
-        """Yield lines with the largest possible cost of a step and of the run."""
+        """Yield lines with the largest possible cost of a training step and of the run."""
         for line in cost_lines(self._config, len(held_out)):
             yield f"cost        {line}"
 
@@ -227,7 +227,7 @@ def _check_start(config: Config, served: ServedModel, server: str, key: str) -> 
 
 
 def _compared(path: str, served: ServedModel, server: str, key: str) -> KeptWeights:
-    """Return the server's description of weights, after comparing the model.
+    """Return the server's description of weights, after checking that the model fits.
 
     Raises:
         UsageError: If the server does not have the weights, or they belong to another model.

@@ -35,7 +35,7 @@ class KeptCheckpoint:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Self:
-        """Rebuild a checkpoint from the data that `state` returned."""
+        """Return the checkpoint whose data `state` returned."""
         return cls(**{each.name: state[each.name] for each in fields(cls)})
 
     def state(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class KeptCheckpoint:
 
 
 def is_of_training(path: str) -> bool:
-    """Return True if an address names weights that can be trained.
+    """Return True if an address names weights that can be trained further.
 
     Those for sampling are ``tinker://RUN/sampler_weights/NAME``, or ``tinker://RUN/NAME`` on
     servers of skyrl's.

@@ -89,7 +89,7 @@ def updates_of(
 def logprob_gap(
     rows: Iterable[DatumRow], learner: Iterable[Sequence[float]], prompts: Iterable[int]
 ) -> tuple[float, float]:
-    """Return how far learner and sampler are apart: mean and maximum.
+    """Return the mean and largest difference between the log-probabilities of learner and sampler.
 
     Args:
         rows: What was learned from.

@@ -29,7 +29,7 @@ _LIMIT_S = 600.0
 
 
 class TinkerEvalPolicy(EvalPolicy):
-    """Answers with weights of a Tinker service.
+    """Policy of ``kernelgym eval`` that answers with weights of a Tinker service.
 
     Args:
         path: Address of the weights for sampling, ``tinker://...``; empty for the base model.
@@ -65,7 +65,7 @@ class TinkerEvalPolicy(EvalPolicy):
         return {"kind": "tinker", "model": self._config.id, **where, **drawn}
 
     async def check(self) -> None:
-        """Connect, and find the weights.
+        """Connect to the service, and make sure that it has the weights.
 
         Raises:
             UsageError: If there is no key, no tokenizer or no such weights.

@@ -80,7 +80,7 @@ def _formed(value: str, source: str) -> TinkerKey:
 
 
 def _of_lines(path: Path) -> str:
-    """Return the last key in a file of NAME=value lines; or nothing."""
+    """Return the last key in a file of NAME=value lines; '' if there is none."""
     try:
         return read_env_file(path).get(_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:
@@ -88,7 +88,7 @@ def _of_lines(path: Path) -> str:
 
 
 def _of_store(path: Path) -> str:
-    """Return the default key that `tinker auth login` keeps; or nothing."""
+    """Return the default key that `tinker auth login` has kept; '' if there is none."""
     try:
         kept = json.loads(path.read_text("utf-8"))
         chosen = kept.get("default")

@@ -15,7 +15,7 @@ from kernelgym_train.config.sections import OptimiserConfig
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss of the service, with its parameters."""
+    """A loss that a Tinker service computes, with its parameters."""
 
     name: str
     """Name by which the Tinker service knows the loss."""
@@ -25,7 +25,7 @@ class Loss:
     """Weight of DRO's quadratic penalty, for rows whose tokens weigh 1."""
 
     def told(self, weight: float) -> Mapping[str, float]:
-        """Return the parameters that are sent with the loss.
+        """Return the parameters of the loss to send to the service.
 
         DRO's penalty is not among the advantages, which carry the weight of their tokens. It is
         weighed here, so that the loss is ``weight * (advantage * logp - beta / 2 * d ** 2)``.

@@ -1,4 +1,4 @@
-"""Tell of a Tinker service's pauses in a line and an event.
+"""Reports a Tinker service's pauses, as a line for the user and an event of the run.
 
 Contract: a pause is told at once when the SDK learns of it, and again after a minute while it
 lasts, but not once for each request that it holds up. `Pauses.told` may be called from any thread:
@@ -25,7 +25,7 @@ _REASONS = {
 
 
 class Pauses:
-    """Reporter of a service's pauses.
+    """Reporter of a Tinker service's pauses.
 
     Args:
         say: Function that is given a line for each pause; by default it prints to standard error.

@@ -78,7 +78,10 @@ class TinkerPolicy:
         spending: Spending | None = None,
     ) -> None:
         if sampling.top_k:
-            raise UsageError(f"top_k={sampling.top_k} is not sampled with on Tinker; leave it 0")
+            raise UsageError(
+                f"top_k={sampling.top_k} cannot be used with a Tinker service, "
+                "which samples without it; leave it 0"
+            )
         self._snapshot, self._text, self._sampling = snapshot, text, sampling
         self._stop, self._context = tuple(stop), context
         self._limit_s, self.version = limit_s, version
@@ -87,7 +90,7 @@ class TinkerPolicy:
     async def sample(
         self, requests: Sequence[SampleRequest]
     ) -> AsyncIterator[tuple[int, Completion]]:
-        """Yield (index of the request, its completion) as they come.
+        """Yield (index of the request, its completion) as answers come from the service.
 
         Raises:
             PolicyFailure: If one cannot be had.

@@ -1,4 +1,4 @@
-"""What a Tinker service charges for steps and runs.
+"""Cost of training steps and runs on a Tinker service.
 
 Contract: pure. Bounds are of what a configuration may take at most: every prompt and answer as long
 as allowed, every refill round played, no token of a prompt found in the service's cache. Steps
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 SOURCE = "https://tinker-docs.thinkingmachines.ai/tinker/models/models_and_pricing/"
 READ_ON = "2026-10-07"
-"""Day of the table; several of its prices were said to be halved for a limited time."""
+"""Day on which the table of prices was read; several prices were said to be halved for a limited
+time."""
 
 
 PRICES: Mapping[str, Price] = MappingProxyType(
@@ -38,7 +39,7 @@ PRICES: Mapping[str, Price] = MappingProxyType(
         "moonshotai/Kimi-K2.6": Price(2.205, 5.49, 4.84),
     }
 )
-"""Prices of models of the hosted service that were found, from `SOURCE` on `READ_ON`."""
+"""Prices of models of the hosted Tinker service, as read at `SOURCE` on `READ_ON`."""
 
 
 def price_of(model: str) -> Price | None:
@@ -61,7 +62,7 @@ def most_of_step(config: Config) -> Tokens:
 
 
 def most_of_run(config: Config, held_out: int) -> Tokens:
-    """Return the most tokens that a run takes, evaluations included.
+    """Return the largest number of tokens that a run can take, evaluations included.
 
     Args:
         config: The configuration.
@@ -76,7 +77,7 @@ def most_of_run(config: Config, held_out: int) -> Tokens:
 
 
 def cost_lines(config: Config, held_out: int) -> Iterator[str]:
-    """Yield lines of what a step and a run take at most.
+    """Yield lines on the largest cost of a training step and of the run.
 
     Args:
         config: The configuration.

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 ATTEMPTS = 3
 """Most attempts at a request that changes nothing before its failure counts."""
 _FINAL = (401, 402, 403, 422)
-"""HTTP statuses of refusals that a new client would get as well."""
+"""HTTP statuses of refusals that another client would get as well."""
 _OURS = (UsageError, TypeError, AttributeError, LookupError, AssertionError)
 
 

@@ -1,4 +1,4 @@
-"""The penalty for leaving the base model, token by token.
+"""Penalty for diverging from the base model, token by token.
 
 Contract: a service's losses have no such term, so it is part of what each token is worth: the
 advantage of a sampled token falls by ``beta * (d - mean)``, where d is how much more probable the

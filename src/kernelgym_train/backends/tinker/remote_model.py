@@ -31,7 +31,7 @@ class Remote:
     def policy(
         self, snapshot: Sampler | OpenedLater, version: int, sampling: SamplingRule
     ) -> TinkerPolicy:
-        """Return what samples with a snapshot of the weights."""
+        """Return a policy that samples with a snapshot of the weights."""
         return TinkerPolicy(
             snapshot,
             self.text,

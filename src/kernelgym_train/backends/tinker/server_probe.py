@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from kernelgym import UsageError
 
 HOSTED = "https://tinker.thinkingmachines.dev/services/tinker-prod"
-"""Address of the hosted service, as in the SDK."""
+"""Address of the hosted Tinker service, as in the SDK."""
 _ASKED = "/api/v1/get_server_capabilities"
 _WEIGHTS = "/api/v1/weights_info"
 _PATIENCE_S = 8.0
@@ -72,7 +72,7 @@ def server_address(base_url: str) -> str:
 
 
 def reach(base_url: str, key: str, *, limit_s: float = _PATIENCE_S) -> tuple[ServedModel, ...]:
-    """Return the models that a server says it has.
+    """Return the models that a Tinker server lists.
 
     Args:
         base_url: Address of the server; see `server_address`.
@@ -119,7 +119,7 @@ def find_weights(
 
 
 def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> ServedModel:
-    """Return a model of a server, by its name or folder there.
+    """Return a server's model that a name or folder denotes.
 
     Args:
         models: What the server says it has; any name is taken if it tells none.

@@ -42,7 +42,7 @@ class ServiceTimeout(TimeoutError):
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """One sampled answer."""
+    """One answer sampled on the service."""
 
     ids: tuple[int, ...]
     """Token ids of the answer."""
@@ -54,7 +54,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """Result of one optimiser update."""
+    """Result of one optimiser update on the service."""
 
     logprobs: tuple[tuple[float, ...], ...]
     """The learner's log-probability of each target of each row, before the update."""
@@ -63,7 +63,7 @@ class Updated:
 
 
 class Sampler:
-    """Snapshot of the weights that samples; the learner's later updates do not change it."""
+    """Snapshot of weights that samples; later updates of the learner do not change it."""
 
     def __init__(self, client: Any, pauses: Pauses) -> None:
         self._client = client
@@ -117,7 +117,10 @@ class Sampler:
         # From the end: of the first token there is none, which some servers leave out.
         told = tuple(found)[-len(answer) :]
         if len(told) < len(answer) or any(value is None for value in told):
-            raise ValueError(f"the service told {len(told)} of {len(answer)} log-probabilities")
+            raise ValueError(
+                f"the service returned {len(told)} log-probabilities for an answer "
+                f"of {len(answer)} tokens"
+            )
         return tuple(map(float, told))
 
 
@@ -363,7 +366,7 @@ class _Billing(logging.Filter):
 
 
 class _Queue:
-    """Reports that requests wait in a queue; the SDK calls it as its QueueStateObserver."""
+    """Reports that requests wait in the service's queue; the SDK calls it as QueueStateObserver."""
 
     def __init__(self, pauses: Pauses, what: str) -> None:
         self._pauses, self._what = pauses, what
@@ -382,7 +385,7 @@ def _no_such(path: str) -> UsageError:
 
 
 def _refuses(error: Exception) -> bool:
-    """Return True if a service refused a request, rather than failed."""
+    """Return True if the service refused a request, rather than failed to answer it."""
     import tinker
 
     if isinstance(error, tinker.RequestFailedError):
@@ -408,7 +411,7 @@ def _datum(row: DatumRow, loss: str) -> Any:
 
 
 async def within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
-    """Return the result of a request.
+    """Return the result of a request, which is given up after a limit of time.
 
     Raises:
         ServiceTimeout: If the request takes longer than `limit_s`; it is cancelled.
@@ -424,7 +427,7 @@ async def within(asked: Awaitable[Any], limit_s: float, what: str) -> Any:
 
 
 async def _apart(make: Callable[[], Awaitable[Any]]) -> Any:
-    """Return the result of a request that is made in a thread.
+    """Return the result of a blocking request, made in a thread of its own.
 
     The first request of a session opens it, which blocks for as long as the server is away. The
     thread does not keep the process from ending.

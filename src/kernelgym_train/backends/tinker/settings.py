@@ -112,7 +112,7 @@ def check_address(given: str, path: str) -> None:
 
 
 def _check_start(path: str) -> None:
-    """Refuse an address that does not name weights that can be trained; empty is accepted."""
+    """Refuse an address of weights that cannot be trained; an empty one is accepted."""
     if not path:
         return
     check_address(f"tinker.start_from={path}", path)

@@ -344,7 +344,7 @@ class _Stretch:
             await self._delete(pruned)
 
     async def _delete(self, pruned: Iterable[Checkpoint]) -> None:
-        """Delete checkpoints on the service; a failure is an event and no more."""
+        """Delete checkpoints on the service; a failure is only logged as an event."""
         names = ("state_path", "sampler_path", "before_path")
         paths = [str(each.facts[name]) for each in pruned for name in names if name in each.facts]
         ended = await asyncio.gather(
@@ -359,7 +359,7 @@ class _Stretch:
 
 
 def _kept_at_start(progress: Progress) -> KeptCheckpoint | None:
-    """Return the weights that a stretch begins with; None if fresh.
+    """Return the weights that a stretch of the run begins with; None for a new adapter.
 
     Raises:
         UsageError: If it is another backend's.
@@ -386,5 +386,5 @@ def _versions(taken: TrainingStep) -> dict[Key, int]:
 
 
 def _found(metrics: Mapping[str, float], name: str) -> list[float]:
-    """Return a number by the last part of its name, such as skyrl.ai/grad_norm."""
+    """Return a metric's value by the last part of its name, such as skyrl.ai/grad_norm."""
     return [value for key, value in metrics.items() if key.rpartition("/")[2] == name]

@@ -31,7 +31,7 @@ _PACKAGES = ("trl", "transformers", "peft", "accelerate")
 
 
 class TrlModel:
-    """A model of transformers.
+    """A model of transformers in this process, which TRL trains.
 
     Args:
         config: The configuration.
@@ -55,18 +55,18 @@ class TrlModel:
 
     @property
     def context(self) -> int | None:
-        """Tokens that its context holds; None if that is not known."""
+        """Number of tokens that the model's context holds; None if unknown."""
         if self._given:
             return None  # an adapter's folder has no shape; the model is asked itself
         return context_tokens(load_shape(self._own))
 
     @property
     def device(self) -> str:
-        """The configured device: ``cpu`` or a GPU such as ``cuda:0``."""
+        """Configured device of the model: ``cpu`` or a GPU such as ``cuda:0``."""
         return model_device(self._config.model)
 
     def about(self, assume_gpu_gib: float | None = None) -> Iterator[str]:
-        """Yield the device that it is on."""
+        """Yield a line on the device of the model."""
         yield f"model       on {self.device if assume_gpu_gib is None else 'cuda:0'}"
 
     def plan(
@@ -111,7 +111,7 @@ class TrlModel:
         self._loaded = load_model(self._own)
 
     def policy(self, sampling: SamplingRule) -> HFPolicy:
-        """Return what samples with the weights: loaded, or trained since."""
+        """Return a policy that samples with the current weights."""
         if self._trained is None and self._loaded is None:
             self.load()
         model = self._loaded if self._trained is None else self._trained
@@ -131,21 +131,21 @@ class TrlModel:
         save_model(self._trained, self.tokenizer, folder)
 
     def wait_for_others(self) -> None:
-        """Wait until every process that trains together has come here."""
+        """Wait until every process of the training has called this method."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
 
             PartialState().wait_for_everyone()
 
     def close(self) -> None:
-        """Do nothing: memory is the process's."""
+        """Do nothing: the memory is freed when the process ends."""
 
 
 class TrlBackend:
-    """TRL's GRPOTrainer."""
+    """Backend that trains with TRL's GRPOTrainer in this process."""
 
     def check(self, config: Config) -> None:
-        """Refuse a machine that lacks a package that is needed."""
+        """Refuse a machine on which a needed package is missing."""
         check_packages("trl", _PACKAGES)
         extra = {"vllm": config.sampling.engine != "transformers"}
         extra["bitsandbytes"] = config.model.quantisation != "none"
@@ -161,11 +161,11 @@ class TrlBackend:
         return TrlModel(config)
 
     def trained(self, config: Config, folder: Path) -> TrlModel:
-        """Return the model that a run has left, its weights not loaded."""
+        """Return the model that a finished run has saved, its weights not loaded."""
         return TrlModel(config, str(folder))
 
     def kept(self, config: Config, address: str) -> TrlModel:
-        """Refuse weights by an address: models of this process are folders."""
+        """Refuse weights given by an address, since TRL's models are folders."""
         raise UsageError(
             f"{address} is an address on a Tinker service, and the backend is trl; give --backend "
             "tinker, or set model.id to a model's folder"
@@ -176,6 +176,6 @@ BACKEND = TrlBackend()
 
 
 def _number(device: str) -> int | None:
-    """Return the number of a GPU; None for the CPU."""
+    """Return the number of a device's GPU; None for the CPU."""
     kind, _, number = device.partition(":")
     return int(number or 0) if kind == "cuda" else None

@@ -1,4 +1,4 @@
-"""What stands between TRL's trainer and the steps of a run.
+"""Connects TRL's trainer with the steps of a run.
 
 It samples with the trainer's model, gives it rows, takes its numbers and makes its checkpoints
 count. Contract: see `kernelgym_train.backends.trl.train`. Importing it imports neither TRL nor
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class TrlLoop:
-    """Gives the trainer its rows and takes its numbers; see `RowSource`.
+    """Gives TRL's trainer its rows and logs its metrics; see `RowSource`.
 
     Args:
         progress: Of the stretch that is trained.
@@ -44,7 +44,7 @@ class TrlLoop:
         self.trainer: KernelTrainer | None = None
 
     def rows(self, trainer: KernelTrainer, count: int) -> TrainingRows:
-        """Play a step and return that many rows."""
+        """Play a training step and return the given number of rows."""
         import torch
 
         optimiser_step = trainer.state.global_step
@@ -78,7 +78,7 @@ class TrlLoop:
         self._steps.device_share.release()
 
     def logged(self, optimiser_step: int, values: dict[str, float]) -> None:
-        """Take what the trainer measured in one optimiser step."""
+        """Log the metrics of one optimiser step."""
         self._measured.append(values)
         if optimiser_step % self._updates or self._taken is None or self.trainer is None:
             return
@@ -105,7 +105,7 @@ class TrlLoop:
         asyncio.run(self._progress.evaluate(partial(self._policy, model)))
 
     def saved(self, folder: Path) -> None:
-        """Make a checkpoint count."""
+        """Make a checkpoint that the trainer has saved count."""
         if self.trainer is None:
             return
         model = self.trainer.accelerator.unwrap_model(self.trainer.model)
@@ -118,7 +118,7 @@ class TrlLoop:
 def model_policy(
     config: Config, model: Any, tokenizer: Any, sampling: SamplingRule, **options: Any
 ) -> HFPolicy:
-    """Return a policy that samples with a model as it stands.
+    """Return a policy that samples with a model in its current state.
 
     Args:
         config: Configuration of the run.
@@ -165,8 +165,8 @@ _NAMES = {
     },
     "step_time": "",
 }
-"""TRL's names of what it measures, by ours; empty for what it says of its own groups and fillers.
-Any other keeps its name, below ``train/``."""
+"""Names of TRL's metrics, by ours; empty for those of its own groups and filler rows. Any other
+metric keeps its name, below ``train/``."""
 
 
 def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:

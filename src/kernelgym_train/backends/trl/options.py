@@ -18,7 +18,7 @@ _OF_NORMALISER = {"token": "dapo", "sequence": "grpo", "constant": "dr_grpo"}
 def grpo_options(
     config: Config, folder: str | Path, *, device: str = "cpu", processes: int = 1
 ) -> dict[str, Any]:
-    """Return the options of TRL's GRPOConfig.
+    """Return the options for TRL's GRPOConfig that follow from our settings.
 
     Args:
         config: The configuration.
@@ -85,7 +85,7 @@ _SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": 
 
 
 def _own_options(given: Sequence[str]) -> dict[str, Any]:
-    """Return options of TRL's own, as the configuration names them."""
+    """Return the options of TRL that the configuration sets by their own names."""
     if not given:
         return {}
     import yaml

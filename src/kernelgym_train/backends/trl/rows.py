@@ -1,4 +1,4 @@
-"""The rows that TRL is given for a step: one per sample, and fillers up to the number it wants.
+"""Rows that TRL gets for a step: one per training sample, and fillers up to the wanted number.
 
 Contract: as many rows as were asked for; the samples first, in the order of their keys, with the
 ids that were sampled; fillers are one prompt token and the end token, outside of the loss, and
@@ -19,14 +19,14 @@ from kernelgym_train.types import Sample
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """One step's rows, column by column."""
+    """Rows of one training step, column by column."""
 
     prompt_ids: list[list[int]]
     completion_ids: list[list[int]]
     logprobs: list[list[float]] | None
-    """The sampler's, or None if it told none."""
+    """Log-probabilities of the sampler; None if it gave none."""
     env_mask: list[list[int]]
-    """1 for tokens that are trained on."""
+    """Mask of the tokens that are trained on: 1 for them, 0 for others."""
     rewards: list[float | None]
     """Rewards for TRL's own bookkeeping: the advantage of each row; None for a filler."""
     advantages: list[float]
@@ -37,7 +37,7 @@ class TrainingRows:
         return len(self.advantages)
 
     def part(self, first: int, count: int) -> TrainingRows:
-        """Return so many of the rows, for one of several processes."""
+        """Return the share of the rows for one of several processes."""
         chosen = slice(first, first + count)
         cut: dict[str, Any] = {
             field.name: None if (column := getattr(self, field.name)) is None else column[chosen]
@@ -46,7 +46,7 @@ class TrainingRows:
         return dataclasses.replace(self, **cut)
 
     def output(self) -> dict[str, Any]:
-        """Return what a rollout function returns."""
+        """Return the rows in the form of a rollout function's output for TRL."""
         return {
             "prompt_ids": self.prompt_ids,
             "completion_ids": self.completion_ids,
@@ -57,7 +57,7 @@ class TrainingRows:
 
 
 def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> TrainingRows:
-    """Return a step's rows.
+    """Return the rows of a training step.
 
     Args:
         samples: What is learned from.
@@ -68,7 +68,9 @@ def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> TrainingRows:
         ValueError: If there are more samples than rows.
     """
     if len(samples) > count:
-        raise ValueError(f"{len(samples)} samples do not fit into {count} rows")
+        raise ValueError(
+            f"a training step has {len(samples)} samples, more than the {count} rows that TRL takes"
+        )
     fillers = count - len(samples)
     told = [sample.logprobs for sample in samples]
     logprobs: list[list[float]] | None = None

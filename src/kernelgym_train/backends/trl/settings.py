@@ -1,4 +1,4 @@
-"""What TRL asks of a configuration.
+"""Checks of a configuration for the backend ``trl``.
 
 TRL is imported only where options of its own are given.
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kernelgym_train.config.config import Config
 
 LOSSES = ("dapo", "grpo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
-"""Losses that the backend knows the weights of. They differ in how ratios are clipped only."""
+"""Losses of TRL whose token weights the backend knows; they differ only in how ratios are
+clipped."""
 
 _DECIDED_HERE = (
     *("output_dir", "max_steps", "per_device_train_batch_size", "steps_per_generation"),
@@ -30,7 +31,8 @@ _DECIDED_HERE = (
     *("scale_rewards", "mask_truncated_completions", "ignore_data_skip", "resume_from_checkpoint"),
     *("remove_unused_columns", "loss_type", "report_to", "seed"),
 )
-"""Options that rows, weights and checkpoints rest on."""
+"""Options of TRL that the backend sets itself, since rows, weights and checkpoints depend on
+them."""
 
 _UNUSED = {
     "sampling.at_once": "it answers the trajectories of a step together",

@@ -121,7 +121,7 @@ def _make_trainer(progress: Progress, loop: TrlLoop, model: Any, tokenizer: Any)
 
 
 def _set_rate(trainer: Any, rate: float) -> None:
-    """Have the learning rate be `rate` times its schedule; does nothing if it is already."""
+    """Set the learning rate to `rate` times its schedule, unless it is that already."""
     for group in trainer.optimizer.param_groups:
         first = group.get("initial_lr", rate)
         if first != rate:

@@ -33,20 +33,20 @@ _COMPLETION_SIDE = (
 
 
 class RowSource(Protocol):
-    """Gives the trainer its rows, and is told what it logs."""
+    """Source of a trainer's rows, which also receives the trainer's logs."""
 
     def rows(self, trainer: KernelTrainer, count: int) -> TrainingRows:
-        """Play a step and return that many rows."""
+        """Play a training step and return the given number of rows."""
 
     def learns(self) -> None:
-        """Take note that the model is about to learn from a micro-batch."""
+        """Note that the model is about to learn from a micro-batch."""
 
     def logged(self, optimiser_step: int, values: dict[str, float]) -> None:
-        """Take what the trainer measured in one optimiser step."""
+        """Log the metrics of one optimiser step."""
 
 
 class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
-    """GRPOTrainer on rows from elsewhere.
+    """TRL's GRPOTrainer, on rows and advantages that a `RowSource` gives.
 
     Args:
         source: Gives the rows.
@@ -63,7 +63,7 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
         super().__init__(reward_funcs=[_given], rollout_func=_roll_out, **options)
 
     def roll_out(self, count: int) -> dict[str, Any]:
-        """Return what TRL's rollout function returns."""
+        """Return the rows in place of TRL's own rollout."""
         self._rows = self._source.rows(self, count)
         return self._rows.output()
 
@@ -130,7 +130,7 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
         return loss
 
     def _own_weights(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """Return the weight that TRL's loss type gives each token of a row, in this micro-batch."""
+        """Return the weight that TRL's loss type gives each token of a row in a micro-batch."""
         mask = _trained_on(inputs)
         rows = mask.size(0)
         window = self.current_gradient_accumulation_steps
@@ -148,10 +148,10 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
         return one / (tokens * window / self.args.steps_per_generation)
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Write none: the run's manifest says more."""
+        """Write no model card: the run's manifest has the facts."""
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log as TRL does, and pass it on."""
+        """Log as TRL does, and pass the metrics on to the run."""
         super().log(logs, start_time)
         if self.accelerator.is_main_process and "train_runtime" not in logs:
             numbers = {
@@ -163,7 +163,7 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
 def micro_batches(
     batch: dict[str, Any], count: int, updates: int = 1, seed: int = 0
 ) -> list[dict[str, Any]]:
-    """Divide a step's rows into micro-batches of a like length, each cut to its own.
+    """Divide a step's rows into micro-batches of similar lengths, each cut to its own length.
 
     Args:
         batch: Tensors of one row each, left-padded prompts and right-padded completions among them.
@@ -189,7 +189,7 @@ def micro_batches(
 
 
 def _trained_on(inputs: dict[str, Any]) -> torch.Tensor:
-    """Return which tokens of a micro-batch's answers are in the loss."""
+    """Return the mask of the answers' tokens in a micro-batch that are in the loss."""
     mask: torch.Tensor = inputs["completion_mask"]
     return mask * inputs["tool_mask"] if "tool_mask" in inputs else mask
 
@@ -219,7 +219,7 @@ def _roll_out(prompts: list[Any], trainer: KernelTrainer) -> dict[str, Any]:
 
 
 def _given(given: list[float | None], **_: Any) -> list[float | None]:
-    """Pass on what our rows say; TRL's own advantages are replaced afterwards."""
+    """Return the rows that our loop gave, in the form in which TRL scores rows."""
     return given
 
 
