@@ -65,6 +65,37 @@ def test_sample_compiles_and_a_mistake_is_quoted(compiler: LocalEvaluator, langu
     assert not refused.compiled and quoted in "\n".join(refused.complaints)
 
 
+FOR_HOPPER = (
+    "= cute.arch.block_idx()",
+    "= cute.arch.block_idx()\n    cute.arch.mbarrier_init_fence()",
+)
+"""Change of the sample for `cute` after which it compiles for sm_90 and later only."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("language", "arch", "change", "complaint"),
+    [
+        ("gluon", "100a", ("", ""), ""),  # by another assembler than sm_90
+        ("gluon", "999", ("", ""), "sm_999"),
+        ("cute", "90a", FOR_HOPPER, ""),
+        ("cute", "80", FOR_HOPPER, "mbarrier_init_fence"),
+        ("cute", "999", ("", ""), "CuTe DSL cannot compile for sm_999, only for sm_80, "),
+        ("tilelang", "999", ("", ""), "cannot build for sm_999, only for"),
+    ],
+)
+def test_sample_is_compiled_for_the_gpu_that_was_asked_for(
+    tmp_path: Path, language: str, arch: str, change: tuple[str, str], complaint: str
+) -> None:
+    needs(language)
+    kernel = Kernel(LANGUAGES[language].sample.replace(*change), language)
+    rules = dataclasses.replace(RULES, front_end=f"cuda:{arch}")
+    with LocalEvaluator(ruleset=rules, cache_dir=tmp_path, timing=False) as compiler:
+        found = compiler.compile_only(SAMPLE_PROBLEM, kernel)
+    assert found.compiled == (not complaint), found.complaints
+    assert complaint in "\n".join(found.complaints)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["gluon", "cute", "tilelang"])
 def test_synthetic_kernels_compile_and_a_misspelt_name_is_refused(

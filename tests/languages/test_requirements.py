@@ -135,3 +135,21 @@ def test_gpu_or_driver_that_is_too_old_is_told(
             check_requirements(entry, device="cuda:0")
     else:
         check_requirements(entry, device="cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("cuda:75", r"capability 8\.0 or later; sm_75 has 7\.5"),
+        ("cuda:100a", r"capability below 10\.0; sm_100 has 10\.0"),
+        ("cuda:90a", ""),
+        ("hip:gfx942", ""),
+    ],
+)
+def test_gpu_that_is_compiled_for_without_one_is_checked(target: str, complaint: str) -> None:
+    entry = language(least_capability=(8, 0), below_capability=(10, 0))
+    if not complaint:
+        check_requirements(entry, target=target)
+        return
+    with pytest.raises(UnsupportedLanguage, match=complaint):
+        check_requirements(entry, target=target)

@@ -39,6 +39,7 @@ from kernelgym.languages import (
     LANGUAGES,
     REFERENCE_LANGUAGE,
     check_language,
+    language,
     languages_on,
 )
 from kernelgym.paths import cache_folder
@@ -283,7 +284,7 @@ class LocalEvaluator(EvaluatorBase):
                 problem does not fit the memory budget.
             JudgeError: If the judge failed.
         """
-        entry, target = LANGUAGES[kernel.language], self._ruleset.front_end
+        entry, target = language(kernel.language), self._ruleset.front_end
         if target.partition(":")[0] not in entry.compiled_for or self._device != "cpu":
             raise UsageError(
                 f"language {entry.name!r} is not compiled for {target or 'no GPU'!r} on "
@@ -291,7 +292,7 @@ class LocalEvaluator(EvaluatorBase):
                 f"{', '.join(entry.compiled_for) or 'nothing'} (the ruleset's front_end)"
             )
         self._check_problem(problem)
-        check_requirements(entry, kernel.source, "cpu")
+        check_requirements(entry, kernel.source, target=target)
         try:
             found = self._pool.lend(lambda worker: worker.compile_only(problem, kernel))
         except WORKER_LOST as error:

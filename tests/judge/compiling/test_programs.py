@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.judge.compiling import builder as builder_module
+from kernelgym.judge.compiling import tilelang_tools
 from kernelgym.judge.compiling.builder import Builder
 from kernelgym.judge.compiling.programs import ProgramRun, text_of
 from kernelgym.judge.sandbox.paths import readable_paths
@@ -23,7 +24,8 @@ def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Builder:
         texts = {"in.txt": text}
         return ProgramRun(["/bin/sh", "-c", script], texts, "out.txt", "tiles", starts_others=True)
 
-    monkeypatch.setattr(builder_module, "_PROGRAMS", {"upper": upper})
+    known = {"upper": upper, "device_code": tilelang_tools.device_code}
+    monkeypatch.setattr(builder_module, "_PROGRAMS", known)
     folders = tmp_path / "cache", tmp_path / "scratch"
     return Builder(*folders, "limits", Limits(), readable_paths())
 
@@ -44,6 +46,8 @@ def test_program_s_output_is_cached_by_its_texts(builder: Builder, tmp_path: Pat
         ({"program": ["upper"]}, "no program"),
         ({"program": "upper"}, "the request's 'source' is no text"),
         ({"program": "upper", "source": 7}, "the request's 'source' is no text"),
+        # Without nvcc the complaint names that; neither may end the worker.
+        ({"program": "device_code", "format": "cubin", "options": ["-arch=sm_999"]}, "nvcc"),
     ],
 )
 def test_program_that_is_not_known_is_refused(

@@ -232,6 +232,8 @@ class Builder:
             asked = compose(arguments)
         except ProgramRefused as error:
             return BuiltLibrary("", "", str(error), False, 0.0)
+        except UnsupportedLanguage as error:  # of a compiler, or of an architecture that is asked
+            return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
         self._let_read(*asked.readable)
         allowed_s = self._limits.build_s if asked.is_build else self._limits.triton_build_s
         sandbox = ProgramSandbox(self._scratch_root, self._start, self._take)

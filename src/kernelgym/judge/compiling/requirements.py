@@ -21,13 +21,16 @@ from kernelgym.languages import HeaderRoot, Language, Package
 _FINDERS = {"c++": find_compiler, "nvcc": find_nvcc, "hip clang": find_hip_clang}
 
 
-def check_requirements(language: Language, source: str = "", device: str = "") -> None:
+def check_requirements(
+    language: Language, source: str = "", device: str = "", target: str = ""
+) -> None:
     """Check that this machine has what a language's kernels need.
 
     Args:
         language: The kernel's language.
         source: The kernel's source; empty if it is not known yet.
         device: Device that the kernel runs on, such as ``cuda:0``; empty if none is asked for.
+        target: GPU that the kernel is compiled for without one, such as ``cuda:90a``.
 
     Raises:
         UnsupportedLanguage: If something is missing, too old or too new.
@@ -41,6 +44,8 @@ def check_requirements(language: Language, source: str = "", device: str = "") -
         _check_headers(language, root)
     if device.startswith("cuda") and any((*language.least_capability, *language.least_driver)):
         _check_gpu(language, device)
+    if number := re.fullmatch(r"cuda:(\d+)[af]?", target):
+        _check_capability(language, divmod(int(number[1]), 10), f"sm_{number[1]}")
 
 
 def header_paths(language: Language) -> tuple[str, ...]:
@@ -77,7 +82,7 @@ def _check_headers(language: Language, root: HeaderRoot) -> None:
     )
     place = os.environ.get(root.variable)
     if not place:
-        raise UnsupportedLanguage(f"{wanted}, which is not set")
+        raise UnsupportedLanguage(f"{wanted}, which is not set; clone it and set the variable")
     if not (Path(place) / root.holds).is_file():
         raise UnsupportedLanguage(f"{wanted}; {place!r} holds no {root.holds}")
 
@@ -88,24 +93,22 @@ def _check_gpu(language: Language, device: str) -> None:
     if number >= len(gpus):
         return  # `find_device` says so
     gpu = gpus[number]
-    if gpu.capability < language.least_capability:
-        raise UnsupportedLanguage(
-            f"language {language.name!r} needs a GPU of compute capability "
-            f"{_dotted(language.least_capability)} or later; {device} ({gpu.name}) has "
-            f"{_dotted(gpu.capability)}"
-        )
-    if any(language.below_capability) and gpu.capability >= language.below_capability:
-        raise UnsupportedLanguage(
-            f"language {language.name!r} needs a GPU of compute capability below "
-            f"{_dotted(language.below_capability)}; {device} ({gpu.name}) has "
-            f"{_dotted(gpu.capability)}"
-        )
+    _check_capability(language, gpu.capability, f"{device} ({gpu.name})")
     if any(gpu.driver) and gpu.driver < language.least_driver:
         raise UnsupportedLanguage(
             f"language {language.name!r} needs a driver that supports CUDA "
             f"{_dotted(language.least_driver)} or later; that of {device} supports "
             f"{_dotted(gpu.driver)}: install a newer driver"
         )
+
+
+def _check_capability(language: Language, capability: tuple[int, int], gpu: str) -> None:
+    wanted = f"language {language.name!r} needs a GPU of compute capability"
+    has = f"{gpu} has {_dotted(capability)}"
+    if capability < language.least_capability:
+        raise UnsupportedLanguage(f"{wanted} {_dotted(language.least_capability)} or later; {has}")
+    if any(language.below_capability) and capability >= language.below_capability:
+        raise UnsupportedLanguage(f"{wanted} below {_dotted(language.below_capability)}; {has}")
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:

@@ -14,7 +14,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
 from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, text_of
@@ -101,5 +100,7 @@ def _package(name: str) -> Path:
     """Return an installed package's folder, without importing it."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
-        raise JudgeError(f"a kernel asks for TileLang's compiler, but {name} is not installed")
+        raise ProgramRefused(
+            f"error: TileLang's compiler is asked for, and {name} is not installed"
+        )
     return Path(os.path.realpath(found.origin)).parent

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, text_of
 from kernelgym.judge.sandbox.paths import driver_libraries
@@ -88,5 +87,5 @@ def _assembler(newer: bool) -> str:
 def _backend() -> Path:
     triton = importlib.util.find_spec("triton")
     if triton is None or triton.origin is None:
-        raise JudgeError("a kernel asks for Triton's tools, but Triton is not installed")
+        raise ProgramRefused("error: Triton's tools are asked for, and Triton is not installed")
     return Path(triton.origin).parent / "backends" / "nvidia"

@@ -285,11 +285,15 @@ def begin(request: Callable[[dict[str, Any]], dict[str, Any]], target: str) -> C
 def _compile_only(target: str) -> Callable[[], int]:
     """Have launches compile for a GPU that is not there, and launch nothing."""
     global _compiled
-    from cutlass.base_dsl import jit_executor
+    from cutlass.base_dsl import Arch, jit_executor
+    from cutlass.cutlass_dsl.cutlass import CutlassBaseDSL
 
     names: list[str] = []
-    _compiled = names
-    os.environ["CUTE_DSL_ARCH"] = f"sm_{target.partition(':')[2]}"
+    _compiled, arch = names, f"sm_{target.partition(':')[2]}"
+    if arch not in (known := [each.name for each in Arch]):
+        raise ValueError(f"CuTe DSL cannot compile for {arch}, only for {', '.join(known)}")
+    for kind in CutlassBaseDSL.__subclasses__():  # which read their variable when imported
+        kind._get_dsl().envar.arch = arch
 
     def run_compiled_program(self: Any, exe_args: Any) -> None:
         names.extend(self.kernel_info or ())
