@@ -15,7 +15,7 @@ import linecache
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from traceback import walk_tb
 from typing import Any
 
@@ -125,24 +125,12 @@ def _counted(adapter: Any, function: Callable[..., Any], launches: Any) -> Calla
         launches.count += 1
         if launches.watcher is None:
             return function(*args, **kwargs)
-        run = functools.partial(function, *args, **kwargs)
-        given = tuple(_tensors((args, kwargs)))
+        launch: Any = functools.partial(function)
+        launch.compiled_names, launch.__name__ = tuple(names), names[0] if names else "kernel"
         skip = functools.partial(_spoilt, adapter, function, args, kwargs)
-        return launches.watcher.launch(_Launch(run, tuple(names)), given, {}, skip)
+        return launches.watcher.launch(launch, args, kwargs, skip)
 
     return counted
-
-
-class _Launch:
-    """One launch, with the names of its kernels; it ignores the tensors it is called with."""
-
-    def __init__(self, run: Callable[[], Any], names: tuple[str, ...]) -> None:
-        self._run = run
-        self.compiled_names = names
-        self.__name__ = names[0] if names else "kernel"
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        return self._run()
 
 
 def _names_of(adapter: Any) -> list[str]:
@@ -152,16 +140,6 @@ def _names_of(adapter: Any) -> list[str]:
     except Exception:
         return []
     return list(dict.fromkeys(_KERNEL.findall(str(source))))
-
-
-def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)) and depth:
-        for item in value:
-            yield from _tensors(item, depth - 1)
-    elif isinstance(value, dict) and depth:
-        yield from _tensors(tuple(value.values()), depth - 1)
 
 
 def _spoilt(adapter: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -174,7 +152,7 @@ def _spoilt(adapter: Any, function: Callable[..., Any], args: Any, kwargs: Any) 
         return None
     copies = [each.clone() if isinstance(each, torch.Tensor) else each for each in args]
     made = function(*copies, **kwargs)
-    for tensor in _tensors(made):
+    for tensor in made if isinstance(made, (list, tuple)) else [made]:
         tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
     return made
 
