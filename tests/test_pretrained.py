@@ -23,6 +23,7 @@ from kernelgym.pretrained import (
     missing_models,
     models_of,
     modules_of,
+    uses_transformers,
     what_is_missing,
 )
 from kernelgym.prompts.first_message import problem_prompt
@@ -72,6 +73,20 @@ def test_models_of_a_source_are_its_texts_and_constants(
     source: str, names: tuple[str, ...]
 ) -> None:
     assert models_of(of(source)) == names
+
+
+@pytest.mark.parametrize(
+    ("line", "imports"),
+    [
+        ("from transformers import AutoModel", True),
+        ("    import torch, transformers", True),
+        ("from transformers.models import gpt2", True),
+        ("import sentence_transformers", False),
+        ("import torch  # not transformers", False),
+    ],
+)
+def test_problem_that_imports_transformers_is_recognised(line: str, imports: bool) -> None:
+    assert uses_transformers(of(f"import math\n{line}\n")) is imports
 
 
 def test_held_model_has_revision_size_and_modules(models: Path) -> None:

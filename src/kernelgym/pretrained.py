@@ -39,7 +39,7 @@ HUB_VARIABLES = (
 
 _BYTES = {"float16": 2, "bfloat16": 2, "float64": 8}
 """Bytes of one weight, by the type that a configuration names; 4 for any other."""
-_TRANSFORMERS = re.compile(r"^\s*(import|from) transformers\b", re.MULTILINE)
+_TRANSFORMERS = re.compile(r"^\s*(?:import|from)\b[^#\n]*\btransformers\b", re.MULTILINE)
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # Not model.fp32.safetensors and the like, which from_pretrained reads only if asked for a variant.
 _SAFE = re.compile(r"model(-\d+-of-\d+)?\.safetensors")
