@@ -72,6 +72,13 @@ def test_compile_only_of_a_kernel_that_does_not_compile_exits_1(
     assert "no verdict" in found["note"] and "status" not in found
 
 
+def test_compile_only_of_a_kernel_in_another_language_names_that(run, folder, compiler):
+    compiler.result = CompileResult(0, ("RuntimeError: [Errno 1] Operation not permitted",))
+    code, out, _ = run(*COMPILE, "--language", "cute", "--arch", "sm_90a")
+    told = "no function is decorated with cutlass.cute.kernel; the answer looks like language"
+    assert code == 1 and f"{told} 'triton'" in out and "Errno 1" in out
+
+
 @pytest.mark.parametrize(
     ("arch", "target"),
     [

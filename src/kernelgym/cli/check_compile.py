@@ -12,10 +12,12 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from kernelgym.answers.screening import screen
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
 from kernelgym.errors import UnsupportedLanguage, UsageError
 from kernelgym.languages import LANGUAGES, language
+from kernelgym.precision import screening_rules
 from kernelgym.rulesets import precise_rules
 from kernelgym.types import Kernel
 
@@ -79,6 +81,9 @@ def compile_kernel(command: CheckCommand) -> int:
     with LocalEvaluator(command.device, rules, timing=False, memory_bytes=memory) as evaluator:
         found = evaluator.compile_only(problem, kernel)
     complaints = list(found.complaints)
+    if not found.compiled:  # a kernel in another language fails in some way that does not say so
+        said = screen(kernel, screening_rules(problem, rules))
+        complaints = [each.message for each in said if each.code == "no_custom_kernel"] + complaints
     if not found.launches and not complaints:
         complaints = [f"no {entry.noun} was launched or built, so nothing was compiled"]
     if command.json:

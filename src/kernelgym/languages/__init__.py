@@ -93,7 +93,8 @@ def check_language(name: str, device: str, precision: str = "") -> Language:
     if precision not in ("", "own", *found.precisions):
         raise UnsupportedLanguage(
             f"language {name!r} does not compute in {precision} "
-            f"(it computes in: {', '.join(found.precisions)})"
+            f"(it computes in: {', '.join(found.precisions)}); ask for one of these by --precision "
+            "or kernelgym.rulesets.precise_rules, or choose another language"
         )
     return found
 

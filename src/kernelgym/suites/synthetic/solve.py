@@ -116,7 +116,7 @@ def check_reach(language: Target, spec: Spec) -> None:
 
 
 def solve(problem: Problem, language: Target = "triton", style_seed: int = 0) -> Kernel:
-    """Return a correct kernel for a problem.
+    """Return a correct kernel for a problem in fp32; in TileLang for fp16 and bf16.
 
     Args:
         problem: A problem of this suite.
