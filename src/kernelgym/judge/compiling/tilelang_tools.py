@@ -100,7 +100,5 @@ def _package(name: str) -> Path:
     """Return an installed package's folder, without importing it."""
     found = importlib.util.find_spec(name)
     if found is None or found.origin is None:
-        raise ProgramRefused(
-            f"error: TileLang's compiler is asked for, and {name} is not installed"
-        )
+        raise ProgramRefused(f"a kernel asks for TileLang's compiler, but {name} is not installed")
     return Path(os.path.realpath(found.origin)).parent

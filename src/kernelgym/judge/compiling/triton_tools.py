@@ -87,5 +87,5 @@ def _assembler(newer: bool) -> str:
 def _backend() -> Path:
     triton = importlib.util.find_spec("triton")
     if triton is None or triton.origin is None:
-        raise ProgramRefused("error: Triton's tools are asked for, and Triton is not installed")
+        raise ProgramRefused("a kernel asks for Triton's tools, but Triton is not installed")
     return Path(triton.origin).parent / "backends" / "nvidia"
