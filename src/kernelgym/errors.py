@@ -33,10 +33,10 @@ class UnknownName(UsageError):
     """A name that is not one of a known set.
 
     Args:
-        what: What the name stands for, such as ``"problem"`` or ``"reward preset"``.
+        what: Kind of thing that the name stands for, such as ``"problem"`` or ``"reward preset"``.
         given: The name that was given.
         known: The names that exist; of more than twenty, ten are listed in the message.
-        hint: What to do next, as a sentence; may be empty.
+        hint: Sentence on what to do next; may be empty.
     """
 
     def __init__(self, what: str, given: object, known: Iterable[str], hint: str = "") -> None:

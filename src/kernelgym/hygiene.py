@@ -106,8 +106,8 @@ def refuse(found: Hygiene, how: str) -> None:
     """Refuse a problem that is known to be degenerate.
 
     Args:
-        found: What is known of it.
-        how: How to have it all the same, such as ``pass allow_degenerate=True``.
+        found: Result of the degeneracy tests of the problem.
+        how: Way to use the problem all the same, such as ``pass allow_degenerate=True``.
 
     Raises:
         DegenerateProblem: If something is.
@@ -131,10 +131,10 @@ def read_kept(folder: Path, problem: Problem, rules: Ruleset, device: str) -> Hy
     """Return the kept result of an earlier test; None if there is none.
 
     Args:
-        folder: Where records are kept.
+        folder: Folder of the kept records.
         problem: The problem; its source counts, not its id.
         rules: The ruleset.
-        device: Such as ``cpu`` or ``cuda:1``; only its kind counts.
+        device: Device, such as ``cpu`` or ``cuda:1``; only its kind counts.
     """
     try:
         data = json.loads(_place(folder, problem, rules, device).read_text("utf-8"))

@@ -64,8 +64,8 @@ def memory_budget(given: float | None, device: str) -> int:
     """Return the most memory in bytes that judging one kernel may take.
 
     Args:
-        given: What the caller asks for; None takes half of what the device has.
-        device: Where kernels run. It has to exist only if `given` is None.
+        given: Budget that the caller asks for; None takes half of what the device has.
+        device: Device on which kernels run. It has to exist only if `given` is None.
 
     Raises:
         UsageError: If `given` is no number of bytes, or the device does not exist.

@@ -19,7 +19,8 @@ def machine(device: str, *packages: str) -> dict[str, Any]:
     """Return facts about this machine: processor, cores, load, system and versions.
 
     Args:
-        device: Of a CUDA device the model and the driver are named, too.
+        device: Device of the measurement; for a CUDA device, its model and driver are returned,
+            too.
         packages: Distributions whose versions matter, beside kernelgym's own.
     """
     cpuinfo = Path("/proc/cpuinfo")

@@ -55,7 +55,8 @@ def discounted_returns(
     Args:
         scores: One score per turn played.
         gamma: Discount factor in [0, 1].
-        horizon: If given, the last score is taken to repeat until that many turns are played.
+        horizon: Number of turns of the episode; if given, the last score is taken to repeat until
+            that many turns are played.
         variant: ``sum`` or ``max``; see the module.
 
     Raises:

@@ -481,12 +481,12 @@ def unavailable(
     """Return the `unavailable` verdict for a failure of the judge.
 
     Args:
-        message: What happened.
-        code: Of its finding: ``judge_failed``, or ``worker_lost`` and ``device_lost`` where a
-            kernel may have brought it about.
-        device: Where the kernel was to be judged.
+        message: Description of the failure.
+        code: Code of the verdict's finding: ``judge_failed``, or ``worker_lost`` and
+            ``device_lost`` where a kernel may have brought it about.
+        device: Device on which the kernel should have been judged.
         ruleset: Label of the rules.
-        wall_s: How long it took, in seconds.
+        wall_s: Wall seconds that the attempt took.
     """
     finding = Finding(code, message, Severity.INFO)
     return Verdict(

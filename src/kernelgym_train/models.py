@@ -162,7 +162,7 @@ def answer_ends(config: ModelConfig, tokenizer: Any) -> tuple[int, ...]:
 
     Args:
         config: The model.
-        tokenizer: Its tokenizer.
+        tokenizer: Tokenizer of the model.
 
     Raises:
         UsageError: If there is none.
@@ -203,7 +203,7 @@ def merge_adapter(adapter: str | Path, folder: str | Path) -> None:
 
     Args:
         adapter: Folder of the adapter, as `save_model` wrote it.
-        folder: Where to.
+        folder: Folder in which the merged model is saved.
 
     Raises:
         UsageError: If there is no adapter, or its model is not found.

@@ -19,7 +19,7 @@ class PromptTooLong(PolicyFailure):
     """Prompts and answers do not fit into the model's context.
 
     Args:
-        message: What was given, what fits, and what to do.
+        message: Message that says what was given, what fits, and what to do.
         places: Indices of the refused requests in their batch; the other requests can be answered.
     """
 

@@ -42,7 +42,7 @@ class GemEpisodes(gem.Env):
     """Episodes one after the other.
 
     Args:
-        factory: What makes the episodes.
+        factory: Factory of the episodes.
         seed: Seed of the problems, until `reset` is given another; None to draw one.
     """
 
@@ -83,7 +83,8 @@ class GemEpisodes(gem.Env):
         """Return another environment.
 
         Args:
-            same_state: Whether it stands where this one stands, with its own copy of the turns.
+            same_state: Whether the new environment continues this one's episode, with its own copy
+                of the turns.
             **options: Options of `gym.make` that differ; not beside ``same_state``.
 
         Raises:

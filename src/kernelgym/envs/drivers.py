@@ -138,7 +138,7 @@ async def play_episodes(
             the same time.
         evaluator: Evaluator of all kernels.
         at_once: Largest number of episodes played at the same time; None for all.
-        **options: As for `play_episode`.
+        **options: Further options of `play_episode`.
 
     Returns:
         What was played, in the order of the games.
@@ -164,7 +164,7 @@ class _EnvSeat:
 
     Args:
         env: The environment, with its wrappers.
-        core: The same without them.
+        core: The environment without its wrappers.
         text: The reset's observation if the policy reads texts; None if it reads messages.
     """
 

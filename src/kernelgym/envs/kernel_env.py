@@ -332,8 +332,8 @@ class KernelEnv(gym.Env[str, str]):
         """Return an environment with the same settings and problems, not yet reset.
 
         Args:
-            borrows: Whether it uses this environment's evaluator and never closes it; otherwise it
-                takes its own share of the shared evaluator.
+            borrows: Whether the new environment uses this environment's evaluator and never closes
+                it; otherwise it takes its own share of the shared evaluator.
         """
         twin = copy.copy(self)
         twin._episode = twin._start = None

@@ -326,7 +326,7 @@ def agreed_budget(
 
     Args:
         evaluator: The evaluator it was given, if any; its own budget goes before.
-        memory_bytes: What was asked for, if anything.
+        memory_bytes: Budget that was asked for, if any.
         device: The device that was agreed on.
 
     Raises:

@@ -166,7 +166,7 @@ class RecordVectorTrajectories(
     """Append every episode of every slot of a `KernelVectorEnv` to a JSONL file.
 
     Args:
-        env: What `gymnasium.make_vec` gave, wrapped or not.
+        env: Vector environment from `gymnasium.make_vec`, wrapped or not.
         path: The file; its folder must be there.
         source: Keep the problem's source in every line.
         writer: Name of the program that plays, kept in the record.

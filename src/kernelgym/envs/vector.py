@@ -36,7 +36,7 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     Args:
         num_envs: Number of episodes played side by side.
         autoreset_mode: ``SameStep`` (default) or ``Disabled``, or the `AutoresetMode`.
-        **options: As for `kernelgym.envs.kernel_env.KernelEnv`.
+        **options: Options of `kernelgym.envs.kernel_env.KernelEnv`.
 
     Raises:
         UsageError: If an argument is unknown or does not fit the others.
@@ -123,7 +123,7 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
 
         Args:
             seed: Slot i gets ``seed + i``; a sequence gives one seed per slot.
-            options: As for `KernelEnv.reset`, shared by the slots; and ``reset_mask``, an array
+            options: Options of `KernelEnv.reset`, shared by the slots; and ``reset_mask``, an array
                 of `num_envs` bools. The mapping is not changed.
 
         Raises:

@@ -170,7 +170,7 @@ async def side_by_side(
     """Await `play` for each at the same time; return results in order.
 
     Args:
-        given: What `play` is called with, such as games.
+        given: Arguments of the calls of `play`, such as games.
         play: Awaited once for each.
         at_once: Largest number that is awaited at the same time; None for all.
 

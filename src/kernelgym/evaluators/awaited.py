@@ -39,7 +39,7 @@ class AwaitedEvaluator:
         Args:
             problem: The problem.
             kernel: The kernel.
-            seed: As for `kernelgym.types.Evaluator.evaluate`.
+            seed: Seed of inputs and weights, as for `kernelgym.types.Evaluator.evaluate`.
 
         Raises:
             UsageError: If this object is closed.

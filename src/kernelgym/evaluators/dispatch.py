@@ -241,7 +241,7 @@ def as_they_come(
     """Yield (index of the job, verdict) in the order in which verdicts come.
 
     Args:
-        submit: Returns the future of a job's verdict.
+        submit: Function that returns the future of a job's verdict.
         jobs: The jobs; taken from the iterable a bounded number ahead of the verdicts.
         workers: Number of kernels that are judged at the same time.
 

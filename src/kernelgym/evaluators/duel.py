@@ -197,7 +197,7 @@ def _interval(logs: Sequence[float], looks: int) -> tuple[float, float]:
 
     Args:
         logs: Log-ratios of the rounds, one at least.
-        looks: How often the caller may look at such an interval and stop.
+        looks: Number of times that the caller may look at such an interval and stop.
     """
     if len(logs) < 2:
         return -math.inf, math.inf

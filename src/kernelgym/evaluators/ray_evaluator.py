@@ -142,7 +142,7 @@ class RayEvaluator(EvaluatorBase):
 
         Args:
             job: The job.
-            seed: As for `evaluate`.
+            seed: Seed of inputs and weights, as for `evaluate`.
 
         The future raises `UsageError` for what the actor's evaluator refuses, or if the actors
         cannot be used.

@@ -46,7 +46,7 @@ class ActorKeeper:
 
     Args:
         cluster: Connection to the cluster; made, used and given up here.
-        plan: What the actors are.
+        plan: Class, resources and number of the actors.
     """
 
     def __init__(self, cluster: RayCluster, plan: ActorPlan) -> None:

@@ -179,7 +179,7 @@ class RemoteEvaluator(EvaluatorBase):
 
         Args:
             job: The job.
-            seed: As for `evaluate`.
+            seed: Seed of inputs and weights, as for `evaluate`.
 
         The future raises `UsageError` if the server refuses the job.
         """

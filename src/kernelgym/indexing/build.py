@@ -107,7 +107,7 @@ def build_index(
     """Build an index.
 
     Args:
-        plan: What is built.
+        plan: Corpora, embedder and checks of the index.
         out: The folder; an index that is there is replaced at the end.
         make_evaluator: Opens a judge; called when one is first needed.
         progress: Shows how far the build is.

@@ -74,7 +74,7 @@ def copy_test(
         judged: Judges without taking times.
         needed: Entries that must have failed on a problem.
         device: Device of the judge.
-        advance: Called once per problem.
+        advance: Function that is called after each problem.
     """
     accepted: set[str] = set()
     passed: dict[str, tuple[str, ...]] = {}

@@ -74,7 +74,7 @@ class RunArchive:
         """Restore the archive of a checkpoint by reading the run's episodes again.
 
         Args:
-            state: What `state` returned.
+            state: State of the archive, as `state` returned it.
             path: The run's trajectories.jsonl, cut back to the checkpoint.
 
         Raises:

@@ -30,7 +30,7 @@ class BuildVerdicts:
     Args:
         evaluator: Judges; never closed here.
         minutes: Minutes after which nothing more is judged; None for no limit.
-        clock: Returns seconds.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class BuildVerdicts:
         """Judge the jobs that have no verdict yet, until the time limit.
 
         Args:
-            jobs: What is judged, the most wanted first.
-            advance: Called once per verdict.
+            jobs: Kernels to judge, the most wanted first.
+            advance: Function that is called after each verdict.
         """
         todo: list[Job] = []
         for job in {(job.problem.digest, job.kernel.digest): job for job in jobs}.values():

@@ -219,7 +219,7 @@ class LocalEvaluator(EvaluatorBase):
         Args:
             problem: The problem.
             kernels: The kernels; the first one begins.
-            seed: As for `evaluate`.
+            seed: Seed of inputs and weights, as for `evaluate`.
 
         Returns:
             Each kernel's verdict, if all were timed or one was wrong; None if they cannot be timed

@@ -62,9 +62,9 @@ class WorkerPool:
         devices: The devices.
         each: Number of workers on each device.
         start: Starts a worker on a device.
-        probe: Has a worker judge a kernel that is correct, to find out whether its device
-            computes. Without it, or with one device, no device is taken out of service.
-        clock: Returns the time in seconds.
+        probe: Function that has a worker judge a kernel that is correct, to find out whether its
+            device computes. Without it, or with one device, no device is taken out of service.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class WorkerPool:
 
         Args:
             ask: Sends the worker a request and returns its answer.
-            trusts: Returns True if the worker can be used again after this answer.
+            trusts: Function that returns True if the worker can be used again after this answer.
 
         Raises:
             UsageError: As `ask` raises it; the worker stays in use.
@@ -152,7 +152,7 @@ class WorkerPool:
         """Judge a kernel; after a failure, judge it on another device.
 
         Args:
-            ask: Has one worker judge the kernel.
+            ask: Function that has one worker judge the kernel.
             attempts: Most attempts.
             only: The device to judge on; any if empty.
             place: Number of the place that the first attempt is made on if it is free.

@@ -23,7 +23,7 @@ def names_of(source: str, name: str) -> dict[str, Any]:
 
     Args:
         source: The problem's source, trusted code.
-        name: Its file name in tracebacks.
+        name: File name of the source in tracebacks.
 
     Raises:
         Exception: Whatever the code raises.

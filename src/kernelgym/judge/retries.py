@@ -101,7 +101,8 @@ def retry_for(
 
     Args:
         failure: The last attempt's failure.
-        holds: Returns True if a condition holds; asked only where the failure has a row.
+        holds: Function that returns True if a condition holds; asked only where the failure has a
+            row.
         done: Rows of the retries made so far, in order.
     """
     for row in RETRIES[RETRIES.index(done[-1]) if done else 0 :]:

@@ -42,7 +42,7 @@ class Starvation:
 
     Args:
         limit_s: The limit that these seconds extend.
-        read: Returns the times of the threads of processes and their descendants.
+        read: Function that returns the times of the threads of processes and their descendants.
         now: Clock in seconds.
         processors: Number of processors that the processes may use; the caller's by default.
     """
@@ -102,7 +102,7 @@ class Starvation:
         """Raise `HostTooBusy` if the limit is over but the processes could not use it.
 
         Args:
-            doing: Names the work, such as ``a build``.
+            doing: Name of the work for the message, such as ``a build``.
 
         Raises:
             HostTooBusy: If they were starved.
@@ -124,7 +124,8 @@ def missed_s(before: _Times, after: _Times, wall_s: float, processors: int) -> f
 
     Args:
         before: Nanoseconds (on a processor, ready but waiting for one) by thread, at the beginning.
-        after: The same at the end. A thread that is missing in `before` was born meanwhile.
+        after: Nanoseconds of the threads at the end, in the same form. A thread that is missing in
+            `before` was born meanwhile.
         wall_s: Length of the interval.
         processors: Number of processors that the threads may use.
     """

@@ -79,7 +79,7 @@ def problem_prompt(
         problem: The problem to be solved.
         language: Language of the kernels.
         device: Device they will run on, such as ``cpu`` or ``cuda:0``.
-        examples: How many worked examples: a number, or ``zero_shot``, ``one_shot``, ``few_shot``.
+        examples: Number of worked examples: a number, or ``zero_shot``, ``one_shot``, ``few_shot``.
         hardware: Facts about the device that the prompt tells; None to tell none.
         ruleset: Rules the verdict follows, or their name.
         max_turns: The turn budget.

@@ -125,7 +125,7 @@ def sft_rows(
 
     Args:
         records: The episodes, with their problems' sources.
-        rules: Which answers are examples; the defaults if None.
+        rules: Rules of which answers are examples; the defaults if None.
         observer_of: Function that returns the observer with which an episode was played.
 
     Raises:
@@ -159,7 +159,7 @@ def preference_rows(
 
     Args:
         records: The episodes, with their problems' sources.
-        rules: Which answers are examples, and what a pair is; the defaults if None.
+        rules: Rules of which answers are examples and which make a pair; the defaults if None.
         observer_of: Function that returns the observer with which an episode was played.
 
     Raises:

@@ -89,7 +89,7 @@ def reorder_lines(path: str | Path, offsets: Iterable[int]) -> int:
 
     Args:
         path: The file.
-        offsets: Where the lines begin, as `index_lines` returns it.
+        offsets: Bytes at which the lines begin, as `index_lines` returns it.
 
     Returns:
         The number of lines.
@@ -122,8 +122,8 @@ def index_lines(
 
     Args:
         path: The file.
-        key: Returns an object's key.
-        on_cut: As for `read_lines`.
+        key: Function that returns an object's key.
+        on_cut: Function that is called for a cut last line, as for `read_lines`.
 
     Raises:
         UsageError: As `read_lines` does, or if `key` raises one, or KeyError or TypeError.
@@ -168,10 +168,10 @@ def read_lines(
 
     Args:
         path: The file.
-        on_cut: Called with the line's number if the last line is cut off (its writer was killed,
-            or is still at it) and so left out.
-        on_damaged: Called with a message on each other line that is no object, which is then left
-            out; None to refuse the file.
+        on_cut: Function that is called with the line's number if the last line is cut off (its
+            writer was killed, or is still at it) and so left out.
+        on_damaged: Function that is called with a message on each other line that is no object,
+            which is then left out; None to refuse the file.
 
     Raises:
         UsageError: If the file cannot be read, or a line that is not a cut last one is no object.

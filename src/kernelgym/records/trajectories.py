@@ -216,10 +216,10 @@ def read_records(
 
     Args:
         path: The file.
-        on_cut: Called with the line's number if the last line is cut off (its writer was killed,
-            or is still at it) and so left out.
-        on_damaged: Called with a message on each other line that cannot be used, which is then left
-            out; None to refuse the file.
+        on_cut: Function that is called with the line's number if the last line is cut off (its
+            writer was killed, or is still at it) and so left out.
+        on_damaged: Function that is called with a message on each other line that cannot be used,
+            which is then left out; None to refuse the file.
 
     Raises:
         UsageError: If the file cannot be read, or a line that is not a cut last one cannot be used.

@@ -104,8 +104,8 @@ def load_entries(folder: Path, problems: Collection[str]) -> tuple[CorpusEntry, 
     """Return a corpus: exploits by class, then honest kernels, each in the order of their names.
 
     Args:
-        folder: Holds ``exploits`` and ``honest``, of which one may be missing, and ``parts``, which
-            may be missing.
+        folder: Folder that holds ``exploits`` and ``honest``, of which one may be missing, and
+            ``parts``, which may be missing.
         problems: Names of the problems that exist.
 
     Raises:

@@ -56,7 +56,7 @@ def embedded(references: Sequence[str], embedder: Embedder, *, query: bool = Fal
 
     Args:
         references: Sources of references.
-        embedder: Makes the vectors.
+        embedder: Embedder that makes the vectors.
         query: True for what is asked, False for what is searched.
 
     Raises:

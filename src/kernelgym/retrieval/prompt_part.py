@@ -158,7 +158,7 @@ def ready_retrieval(given: object, language: str, device: str) -> Retrieval:
     """Return a `Retrieval` whose index is loaded and whose digest is noted.
 
     Args:
-        given: What `retrieval_of` takes.
+        given: Index, mapping or `Retrieval`, as `retrieval_of` takes it.
         language: Language of the kernels.
         device: Device that they run on.
 

@@ -27,7 +27,7 @@ class Connections:
 
     Args:
         most: Number of them above which the oldest is closed at once.
-        clock: Returns the time in seconds.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class Judges:
 
     Args:
         own: Evaluator by the server's own rules; not closed here.
-        make: Makes an evaluator of other rules; None to judge by the own ones alone.
+        make: Function that makes an evaluator of other rules; None to judge by the own ones alone.
     """
 
     def __init__(self, own: Evaluator, make: MakeEvaluator | None = None) -> None:

@@ -71,8 +71,8 @@ class Runner:
         canary: Job that is judged when no verdict has come for half a minute, to find out whether
             the evaluator works; None to believe it.
         keeping: Limits of the state folder.
-        changed: Called with the id of a batch when something of it has changed, from the thread of
-            the runner.
+        changed: Function that is called with the id of a batch when something of it has changed,
+            from the thread of the runner.
     """
 
     def __init__(

@@ -86,8 +86,8 @@ def run_server(
 
     Args:
         service: The parts of the service.
-        listening: Where to listen.
-        started: Called with the server's address.
+        listening: Address to listen on.
+        started: Function that is called with the server's address.
 
     Raises:
         UsageError: As `run_app`.
@@ -112,9 +112,9 @@ def run_app(
 
     Args:
         app: The application.
-        listening: Where to listen.
-        started: Called with the server's address, and a function that returns True once the server
-            is about to end.
+        listening: Address to listen on.
+        started: Function that is called with the server's address, and a function that returns True
+            once the server is about to end.
         is_over: Function, asked every second, that returns True once the server is not needed any
             more. Requests that have begun are answered first.
 

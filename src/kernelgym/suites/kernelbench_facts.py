@@ -84,8 +84,9 @@ def fact(problem_id: str, name: str = "") -> Fact | None:
     """Return what is known of a problem, or None.
 
     Args:
-        problem_id: Such as ``KernelBench/L1/23``, or ``KernelBench/L1/23@small``.
-        name: If given, the fact is returned only if its name is this one.
+        problem_id: Id of the problem, such as ``KernelBench/L1/23``, or
+            ``KernelBench/L1/23@small``.
+        name: Name of the problem; if given, the fact is returned only if its name is this one.
     """
     found = _facts().get(problem_id)
     return found if found and name in ("", found.name) else None
@@ -95,10 +96,10 @@ def degenerate(problem_id: str, precision: str = "own", name: str = "") -> tuple
     """Return the reasons why a problem is degenerate at a precision; empty if none is known.
 
     Args:
-        problem_id: Such as ``KernelBench/L1/23``; unknown ids have no reasons.
+        problem_id: Id of the problem, such as ``KernelBench/L1/23``; unknown ids have no reasons.
         precision: One of `PRECISIONS`. Half precisions have a wider tolerance, so that what
             passes at fp32 passes there too.
-        name: As for `fact`.
+        name: Name of the problem, as for `fact`.
 
     Raises:
         UnknownName: If there is no such precision.

@@ -60,8 +60,8 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
     """Return a checked spec from JSON.
 
     Args:
-        data: What `json.loads` returned.
-        folder: What paths are relative to.
+        data: JSON of the spec, as `json.loads` returns it.
+        folder: Folder to which the spec's paths are relative.
 
     Raises:
         UsageError: See `read_spec`.

@@ -155,7 +155,7 @@ def converted(data: Any, path: Path) -> Any:
     """Return a kernel spec as JSON, converted if it is given in another project's form.
 
     Args:
-        data: What `json.loads` returned.
+        data: JSON of the file, as `json.loads` returns it.
         path: The file; paths in it are relative to its folder.
 
     Raises:

@@ -58,7 +58,7 @@ def unwritten_by_triton(source: str, entry: str, arguments: list[str]) -> list[s
     Args:
         source: The module.
         entry: The kernel in it.
-        arguments: What it is called with, in the order of its parameters.
+        arguments: Arguments of the kernel's call, in the order of its parameters.
     """
     function = _function(source, entry, "the source")
     parameters = [argument.arg for argument in function.args.args]

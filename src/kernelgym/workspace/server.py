@@ -63,7 +63,7 @@ def serve_tools(session: ToolSession, keys: KeyRing, started: Callable[[str], No
     Args:
         session: The session.
         keys: Keys that may call the tools.
-        started: Called with the server's address.
+        started: Function that is called with the server's address.
 
     Raises:
         KeyboardInterrupt: After a signal.

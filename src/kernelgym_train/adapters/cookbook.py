@@ -93,7 +93,7 @@ class EpisodeEnv(Env):  # type: ignore[misc]
 
     Args:
         seat: The episode.
-        table: What it shares with others.
+        table: Objects that the episode shares with others.
     """
 
     def __init__(self, seat: EpisodeSeat, table: _Table) -> None:

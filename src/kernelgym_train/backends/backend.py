@@ -67,7 +67,7 @@ class Model(Protocol):
             judge: Device on which kernels are judged.
             problems: Problems to train on.
             held_out: Problems to evaluate on; empty if the run makes no evaluation.
-            assume_gpu_gib: As for `about`.
+            assume_gpu_gib: Memory of an assumed GPU, as for `about`.
 
         Raises:
             UsageError: If the run does not fit.
@@ -155,7 +155,7 @@ def check_packages(backend: str, wanted: Sequence[str]) -> None:
     """Refuse a backend whose packages are not installed.
 
     Args:
-        backend: Its name, which is that of the extra that brings them.
+        backend: Name of the backend, which is also that of the extra that brings them.
         wanted: The packages.
 
     Raises:

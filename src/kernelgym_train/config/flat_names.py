@@ -57,7 +57,7 @@ def read_flat(data: Mapping[str, Any], overrides: Sequence[str]) -> FlatSettings
     """Return data and overrides with our names in place of flat ones.
 
     Args:
-        data: As read from a file.
+        data: Settings as read from a file.
         overrides: Texts such as ``batch_size=4`` and ``optimiser.steps=200``.
 
     Raises:
@@ -100,7 +100,7 @@ def read_from_step(overrides: Sequence[str], step: int | None) -> tuple[list[str
 
     Args:
         overrides: Texts such as ``resume_from_batch=40``, of a run that is gone on with.
-        step: What ``--from-step`` says; None if it is not given.
+        step: Value of ``--from-step``; None if it is not given.
 
     Raises:
         UsageError: If it is no number, or two are given.

@@ -47,7 +47,8 @@ def read_settings(kind: type[T], data: Mapping[str, Any], overrides: Sequence[st
 
     Args:
         kind: Class of the settings.
-        data: As read from a file: sections and their keys; what is left out has its default.
+        data: Settings as read from a file: sections and their keys; what is left out has its
+            default.
         overrides: Texts such as ``optimiser.steps=200``; the value is read as YAML.
 
     Raises:

@@ -112,7 +112,7 @@ def has_signal(estimator: str, returns: Returns) -> bool:
 
     Args:
         estimator: A name from `ESTIMATORS`.
-        returns: As for `advantages`.
+        returns: Returns of the group, as for `advantages`.
 
     Raises:
         UnknownName: If there is no such estimator.

@@ -148,9 +148,9 @@ def first_answers(
 
     Args:
         problems: The warm start's; those that do not fit are left out.
-        seed: Decides rates, favourite defects, styles and labels.
+        seed: Seed that decides rates, favourite defects, styles and labels.
         per_problem: Answers for each problem, or for one after the other.
-        device: What judges: ``cpu``, or a GPU.
+        device: Device that judges: ``cpu``, or a GPU.
     """
     rates = planted_rates(problems, seed)
     rng = random.Random(f"demo/answers/{seed}")

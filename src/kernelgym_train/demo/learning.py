@@ -44,9 +44,9 @@ def learning_config(
     Args:
         model: Folder of the warm-started model.
         folder: The run's folder, which is made.
-        seed: Of the run.
+        seed: Seed of the run.
         overrides: Settings over those of `kernelgym_train.demo.settings`.
-        backend: What samples and learns.
+        backend: Name of the backend that samples and learns.
 
     Raises:
         UsageError: If a setting cannot be used.
@@ -82,10 +82,10 @@ def learn(
     there.
 
     Args:
-        config: As `learning_config` returns it.
-        problems: What is trained on.
+        config: Configuration, as `learning_config` returns it.
+        problems: Problems to train on.
         judge: Judges the answers; it is not closed.
-        watchers: Are told what is logged.
+        watchers: Watchers that get what is logged.
         steps: Class of the steps that are taken.
         resume: Go on with the run in the folder from its last checkpoint.
 

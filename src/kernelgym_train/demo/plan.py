@@ -80,7 +80,7 @@ def on_backend(plan: Plan, backend: str, settings: Iterable[str] = ()) -> Plan:
     Args:
         plan: Another plan; problems and warm-started model stay as they are.
         backend: The backend's name.
-        settings: Of the run, over the plan's own, such as a service's address.
+        settings: Settings of the run, which replace the plan's, such as a service's address.
     """
     return dataclasses.replace(
         plan,

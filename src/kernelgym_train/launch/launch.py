@@ -373,7 +373,7 @@ def _progress(pace: Pace, activity: Activity) -> contextlib.AbstractContextManag
 
     Args:
         pace: Pace of the run's steps.
-        activity: What the run is doing.
+        activity: Present activity of the run.
     """
     say = LOG.info if sys.stderr.isatty() else say_line
     return line_a_minute(lambda: f"{pace.line()}; {activity.now}", say)

@@ -85,7 +85,7 @@ def check_retrieval(folder: Path, retrieval: Retrieval) -> None:
 
     Args:
         folder: The run's folder.
-        retrieval: What its further prompts would show, with the index's digest.
+        retrieval: Retrieval of the run's further prompts, with the index's digest.
 
     Raises:
         UsageError: If the run's manifest names another digest.

@@ -36,7 +36,7 @@ def check_prompts(
         context: Tokens that the model's context holds; None if that is not known.
         problems: Problems to train on.
         held_out: Problems to evaluate on.
-        device: Where kernels are judged.
+        device: Device on which kernels are judged.
 
     Returns:
         Its tokens, and the id of its problem.

@@ -163,7 +163,7 @@ class SearchGraph:
 
         Args:
             key: Key of the state, which is one of `failed`.
-            value: Its value.
+            value: Value of the state.
         """
         self.failed.discard(key)
         self.nodes[key] = GraphNode(key, len(self.nodes), value)

@@ -352,7 +352,7 @@ class SearchSession:
         Args:
             most: Rounds where time has no limit.
             keep: Seconds to leave for what follows, beside one verdict on the best state.
-            last: Whether it is the last duel, for which the others leave six rounds.
+            last: Whether the duel is the last one, for which the others leave six rounds.
         """
         kept = 0 if last else _LAST_ROUNDS
         least = _LAST_ROUNDS if last else _LEAST_ROUNDS

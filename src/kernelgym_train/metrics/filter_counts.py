@@ -49,7 +49,7 @@ def filtered(
 
     Args:
         rollouts: All that was played in the step.
-        samples: What is learned from.
+        samples: Training samples of the step.
         timing: Whether the run times correct kernels of languages that can be timed.
     """
     rollouts = list(rollouts)

@@ -45,7 +45,7 @@ def retrieval_metrics(
     Args:
         rollouts: Episodes of the step.
         observer: Observer that made the prompts.
-        rules: How episodes were played.
+        rules: Rules by which episodes were played.
     """
     parts = [part for part in observer.parts if isinstance(part, Retrieval)]
     if not parts:

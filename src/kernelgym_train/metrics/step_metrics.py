@@ -76,7 +76,7 @@ def staleness(rollouts: Iterable[Rollout], version: int) -> dict[str, float]:
     """Return the mean and largest number of updates that the sampling weights were behind.
 
     Args:
-        rollouts: What was played.
+        rollouts: Rollouts of the step.
         version: Updates that the learner has had when it learns from them.
     """
     ages = [float(version - one.policy_version) for each in rollouts for one in each.completions]

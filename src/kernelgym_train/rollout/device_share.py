@@ -26,7 +26,7 @@ class DeviceHold:
     Args:
         model: The model's device, such as ``cuda:0`` or ``cpu``.
         judge: The device on which kernels are judged; ``all`` for every GPU.
-        lock: Returns the lock of a device.
+        lock: Function that returns the lock of a device.
         settle: Waits until what the model launched on a device has ended; torch's if None.
     """
 
@@ -73,7 +73,7 @@ class SharingPolicy:
 
     Args:
         policy: The policy.
-        share: Holds the lock.
+        share: Holder of the device lock.
         during: Context of each generation, such as what a run says it is doing.
     """
 

@@ -40,7 +40,7 @@ class BatchedAnswers:
 
     Args:
         policy: Generates; only ever in one thread.
-        threads: That thread.
+        threads: Executor with the one thread that generates.
         batch: Most answers of one call.
     """
 
@@ -80,10 +80,10 @@ class HFEvalPolicy(EvalPolicy):
     """Answers with a model of transformers.
 
     Args:
-        model: Its name on the hub, or its folder.
+        model: Name of the model on the hub, or its folder.
         adapter: Folder or name of an adapter of peft; empty for none.
-        sampling: How tokens are drawn.
-        device: Where the model is; ``auto`` for a GPU if there is one.
+        sampling: Rule by which tokens are drawn.
+        device: Device of the model; ``auto`` for a GPU if there is one.
         judge: The device on which kernels are judged.
         batch: Most answers that are generated together.
 

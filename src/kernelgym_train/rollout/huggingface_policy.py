@@ -107,7 +107,7 @@ class ChatText:
         """Return the text of sampled ids.
 
         Args:
-            ids: As they were sampled.
+            ids: Token ids, as they were sampled.
             opened: The thinking tag that the prompt ended in; the text begins with it.
         """
         kept = [number for number in ids if number not in self._dropped]
@@ -147,7 +147,7 @@ class HFPolicy:
 
     Args:
         model: A causal language model, with or without adapters.
-        tokenizer: Its tokenizer.
+        tokenizer: Tokenizer of the model.
         sampling: Rule by which tokens are drawn.
         batch: Maximum number of requests of one `generate`.
         template: Arguments for the chat template.

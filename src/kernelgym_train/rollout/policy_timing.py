@@ -18,7 +18,7 @@ class TimedStream:
 
     Args:
         policy: The policy.
-        clock: Returns the time in seconds.
+        clock: Function that returns the time in seconds.
     """
 
     def __init__(self, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:

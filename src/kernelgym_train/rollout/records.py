@@ -28,9 +28,9 @@ def rollout_record(rollout: Rollout, observer: Observer, rules: EpisodeConfig) -
     """Return an episode's record for trajectories.jsonl.
 
     Args:
-        rollout: What was played.
-        observer: What the model read.
-        rules: How it was scored and ended.
+        rollout: Rollout that was played.
+        observer: Observer that wrote the prompts.
+        rules: Rules by which the episode was scored and ended.
     """
     played = rollout.trajectory
     budget = history_budget(played.problem, observer, rules)
@@ -53,8 +53,8 @@ def bare_record(rollout: Rollout, observer: Observer) -> EpisodeRecord:
     """Return an episode's record without prompts, for an archive of solved problems.
 
     Args:
-        rollout: What was played.
-        observer: What the model read.
+        rollout: Rollout that was played.
+        observer: Observer that wrote the prompts.
     """
     return EpisodeRecord(
         rollout.trajectory,

@@ -26,8 +26,8 @@ class Refill:
     """Collects the groups of one step, and tells how many more are needed.
 
     Args:
-        wanted: How many groups with signal the step is to have.
-        rule: How credit is given; it decides what signal is.
+        wanted: Number of groups with signal that the step needs.
+        rule: Rule of credit, which decides whether a group has signal.
         extra_rounds: Most rounds after the first.
 
     Raises:

@@ -108,9 +108,9 @@ class ProblemSampler:
     """Draws the problems of each step, by solve rates that it learns from rollouts.
 
     Args:
-        problems: What can be drawn.
+        problems: Problems that can be drawn.
         seed: The run's seed.
-        curriculum: How problems are drawn.
+        curriculum: Settings of how problems are drawn.
 
     Raises:
         UsageError: If there are no problems, or one is there twice.
@@ -158,7 +158,7 @@ class ProblemSampler:
 
         Args:
             step: The training step, from 0.
-            count: How many.
+            count: Number of problems to draw.
             round: 0, and 1 and up for refills.
 
         Raises:

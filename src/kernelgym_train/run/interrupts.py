@@ -58,9 +58,9 @@ class Interrupts:
     """A context in which Ctrl-C is answered; see the module's contract.
 
     Args:
-        activity: What the run is doing.
-        folder: Where the run lies, if it has a folder yet; may be set later.
-        say: Is given each answer, one line; by default it goes to standard error.
+        activity: Present activity of the run.
+        folder: Folder of the run, if it has a folder yet; may be set later.
+        say: Function that is given each answer, one line; by default it goes to standard error.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ async def finish_within(
     """Await `work`, within a limit of time after an interrupt; return False if it was cancelled.
 
     Args:
-        work: Is awaited; what it raises passes.
-        interrupted: Is set by an interrupt.
+        work: Coroutine that is awaited; its exceptions pass.
+        interrupted: Event that an interrupt sets.
         limit_s: Seconds that the work may take from then on; then it is cancelled.
     """
     loop = asyncio.get_running_loop()

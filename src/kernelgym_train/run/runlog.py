@@ -316,7 +316,7 @@ class RunLog:
 
         Args:
             evaluator: Judges what is not kept.
-            name: Of the file.
+            name: Name of the file.
             seeded: Whether inputs follow from the run's secret. An evaluator with a cache of its
                 own judges anew what it is given a seed for.
         """
@@ -385,11 +385,11 @@ class RunLog:
         Args:
             step: Steps that are done.
             folder: The checkpoint's folder, inside of the run's.
-            state: What the run's own parts need to go on; plain JSON data.
+            state: State that the run's own parts need to go on; plain JSON data.
             weights: Digest of the trained weights.
             good: Whether no guard was set off, so that a run may go back to it.
-            score: What held-out problems said of it, if they were asked; more is better.
-            facts: What the backend adds to the row, under names of its own; plain JSON data.
+            score: Score on held-out problems, if it was evaluated; more is better.
+            facts: Fields that the backend adds to the row, under names of its own; plain JSON data.
         """
         if not self.writes:
             return

@@ -46,7 +46,7 @@ class TensorBoard(Watcher):
     """Writes a run's numbers to TensorBoard's event files.
 
     Args:
-        folder: Where to.
+        folder: Folder of the event files.
         first: The step the run goes on with; what files hold of later ones is left out.
 
     Raises:
@@ -124,8 +124,8 @@ class Lines(Watcher):
     """Writes one line for each step, for logs and pipes.
 
     Args:
-        steps: How many there will be.
-        out: Where to; standard error if None.
+        steps: Number of steps of the run.
+        out: Stream to write to; standard error if None.
     """
 
     def __init__(self, steps: int, out: TextIO | None = None) -> None:
@@ -168,8 +168,8 @@ class LiveTable(Watcher):
 
     Args:
         title: Stands above.
-        steps: How many there will be.
-        console: Where to; standard error if None.
+        steps: Number of steps of the run.
+        console: Console to print to; standard error if None.
     """
 
     def __init__(self, title: str, steps: int, console: Any = None) -> None:

@@ -162,7 +162,7 @@ def pass_at_k_results(
     Unlike in KernelBench, an average is taken over the problems with k samples or more.
 
     Args:
-        results: As in ``eval_results.json``.
+        results: Results in the form of ``eval_results.json``.
         ks: Values of k.
     """
     problems: dict[str, dict[str, Any]] = {}

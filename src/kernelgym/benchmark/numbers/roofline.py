@@ -72,7 +72,7 @@ def limit_ms(timing: Timing, limit: RooflineLimit | None = None) -> float | None
 
     Args:
         timing: Timing of the kernel.
-        limit: What else the problem asks of the device; None counts bytes alone.
+        limit: Operations of the problem and rates of the device; None counts bytes alone.
     """
     if not timing.moved_bytes:
         return None

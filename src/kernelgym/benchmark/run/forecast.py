@@ -100,7 +100,7 @@ def forecast(
 
     Args:
         plan: The plan.
-        problems: Its problems.
+        problems: Problems of the plan.
         folder: Folder of the run; it need not exist.
         observer: Observer of the plan, which writes the prompts.
         price: Price of the model.

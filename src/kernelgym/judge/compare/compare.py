@@ -129,7 +129,8 @@ def compare(
         calibration: The problem's calibration; None for that of an unknown operation.
         locate: Whether to explain a failure, which looks at every wrong element once more. If
             False, the comparison stops soon after the first wrong element.
-        sensitivity: Called if few elements exceed their bound, or their root mean square does.
+        sensitivity: Function that is called if few elements exceed their bound, or their root mean
+            square does.
     """
     problem = structure_problem(claimed, describe_shape_of(expected), ruleset)
     if problem:
@@ -210,8 +211,8 @@ def near(
     Args:
         claimed: The candidate's description of its output.
         outputs: Private copies of the candidate's tensors.
-        references: What a process that runs the reference gave on the same inputs.
-        around: How far apart the two may be.
+        references: Outputs of a process that runs the reference on the same inputs.
+        around: Bounds on the distance between the two.
         ruleset: The rules.
     """
     if structure_problem(claimed, describe_shape_of(around.shape), ruleset):

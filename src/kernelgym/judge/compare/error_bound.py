@@ -167,8 +167,8 @@ def calibrate(
 
     Args:
         pairs: The output, whole or in parts.
-        ruleset: Gives the floor and the largest error of a believable twin.
-        factors: How many times the own error is allowed.
+        ruleset: Ruleset, which gives the floor and the largest error of a believable twin.
+        factors: Factors by which errors may exceed the reference's own.
         own_error: The reference's error in other calls, used for outputs of fewer than 16
             elements, which may be right by chance in this call.
         around_reference: Whether the bound is one on the distance from the reference, which has its
@@ -284,9 +284,9 @@ def outside_bound(
         bound: The bound.
         parts: Numbers per element.
         places: Collects where wrong elements lie.
-        more: What is allowed beside the bound, by element. The root mean square is allowed it only
-            at elements that are far more sensitive than most: if all are, a lower precision errs
-            as the reference does.
+        more: Error that is allowed beside the bound, by element. The root mean square is allowed it
+            only at elements that are far more sensitive than most: if all are, a lower precision
+            errs as the reference does.
     """
     found = ErrorDifference(parts, places=places)
     if more is None and (fused := fused_for(output, truth)) is not None:

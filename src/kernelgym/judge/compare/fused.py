@@ -52,7 +52,7 @@ class FusedComparison:
             truth: Flat, as many elements.
             slack: fp64, by exponent of the truth. Relative errors are taken relative to the truth's
                 magnitude, but at least to the last element of `slack`.
-            relative: How much the bound grows with the truth's magnitude.
+            relative: Growth of the bound with the truth's magnitude.
             rms: Largest root mean square of the errors relative to the truth's magnitude plus the
                 last element of `slack`.
 

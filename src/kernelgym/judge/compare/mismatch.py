@@ -63,8 +63,8 @@ class MismatchPlaces:
         Args:
             start: The number, in row-major order, of the chunk's first element.
             wrong: Whether each element is wrong; at least one is.
-            out: What the kernel left, as flat numbers: one per element, or two (complex).
-            ref: What the reference gave, in the same form.
+            out: Values that the kernel wrote, as flat numbers: one per element, or two (complex).
+            ref: Values of the reference, in the same form.
             error: Absolute differences, all finite; None for integers and booleans.
         """
         inside = wrong.nonzero().reshape(-1)
@@ -88,8 +88,8 @@ class MismatchPlaces:
         """Return what the chunks have shown.
 
         Args:
-            wrong: How many elements are wrong.
-            strange: How many of them are not finite where the reference is.
+            wrong: Number of wrong elements.
+            strange: Number of wrong elements that are not finite where the reference is.
         """
         *axes, flat = (axis.result() for axis in self._axes)
         known = self._worst > 0.0

@@ -123,7 +123,7 @@ def pattern(
 
     Args:
         shape: The output's shape.
-        wrong: How many elements are wrong.
+        wrong: Number of wrong elements.
         axes: Counts along each axis.
         flat: Counts in row-major order.
 

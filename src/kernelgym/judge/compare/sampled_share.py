@@ -23,7 +23,7 @@ def wrong_share(
     """Return the largest share of wrong elements among the outputs; 1 if it cannot be told.
 
     Args:
-        outputs: What a kernel left.
+        outputs: Outputs that a kernel wrote.
         right: The reference's outputs.
         inputs: The inputs of both.
     """

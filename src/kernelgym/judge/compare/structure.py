@@ -70,7 +70,7 @@ def structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "ou
 
     Args:
         claimed: The candidate's description, which may be any JSON value.
-        wanted: What `describe_shape_of` returns for the reference's output.
+        wanted: Structure that `describe_shape_of` returns for the reference's output.
         ruleset: The rules.
         at: The output's name in messages.
     """

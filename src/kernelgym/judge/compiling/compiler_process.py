@@ -34,7 +34,8 @@ class BuildLimit:
     """Time that one build may take, over all of its processes.
 
     Args:
-        allowed_s: Its seconds; those in which other programs took the processors extend them.
+        allowed_s: Seconds that the build may take; those in which other programs took the
+            processors extend them.
     """
 
     def __init__(self, allowed_s: float) -> None:
@@ -114,7 +115,8 @@ class ReadyCompiler:
     processes when it is set up.
 
     Args:
-        plan: Its sandbox. The writable folder belongs to this process and is removed with it.
+        plan: Sandbox of the process. The writable folder belongs to this process and is removed
+            with it.
     """
 
     def __init__(self, plan: SandboxPlan) -> None:
@@ -149,7 +151,7 @@ def start(
 
     Args:
         command: The program with its arguments.
-        plan: Its sandbox.
+        plan: Sandbox of the compiler.
         variables: Environment variables that it keeps.
     """
     process = _open(command, plan, subprocess.DEVNULL, variables)

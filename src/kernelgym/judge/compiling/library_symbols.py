@@ -144,7 +144,7 @@ def computes(operator: str) -> bool:
     Those that create, view or copy tensors do not.
 
     Args:
-        operator: Its name, with or without its namespace.
+        operator: Name of the operator, with or without its namespace.
     """
     return not _PLAIN.match(operator.rpartition("::")[2])
 

@@ -72,7 +72,7 @@ def machine_code(objects: Iterable[Path]) -> MachineCode:
     """Return the digest and resources of an extension's machine code, as far as known.
 
     Args:
-        objects: Its object files, without those that all extensions share.
+        objects: Object files of the extension, without those that all extensions share.
     """
     found = NO_CODE
     for path in objects:

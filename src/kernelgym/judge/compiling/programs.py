@@ -86,7 +86,7 @@ def run(
 
     Args:
         asked: The command and its texts.
-        cache: Keeps the output.
+        cache: Cache that keeps the output.
         sandbox: Starts the program.
         allowed_s: Limit on the program in seconds.
         away: Entered if the program takes more than 0.25 s.

@@ -77,7 +77,7 @@ def _assembler(newer: bool) -> str:
     """Return the path of the PTX assembler that Triton would start.
 
     Args:
-        newer: Whether it is the one for sm_100 and later.
+        newer: Whether the assembler is the one for sm_100 and later.
     """
     name = "ptxas-blackwell" if newer else "ptxas"
     own = os.environ.get(f"TRITON_{name.upper().replace('-', '_')}_PATH")

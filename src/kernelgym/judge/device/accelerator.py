@@ -177,7 +177,7 @@ class Accelerator:
         kernel's launches will end, and another program may end.
 
         Args:
-            patience_s: How long to wait for the launches of halted kernels. The wait begins anew
+            patience_s: Seconds to wait for the launches of halted kernels. The wait begins anew
                 when a kernel is killed, and lasts at most three times as long. Without a halted
                 kernel, `patience_s` counts as two seconds at most.
         """
@@ -220,7 +220,7 @@ class Accelerator:
         starts anyway: a kernel that blocked others must not block the retry too.
 
         Args:
-            patience_s: How long to wait.
+            patience_s: Seconds to wait for an idle device.
         """
         deadline = time.monotonic() + patience_s
         while True:

@@ -41,8 +41,8 @@ class RecentKills:
 
         Args:
             moment: Time of `time.time`.
-            patience_s: How long to wait for such a kill: the worker of a kernel that was held up
-                may time out before the worker of the kernel that blocked the device.
+            patience_s: Seconds to wait for such a kill: the worker of a kernel that was held up may
+                time out before the worker of the kernel that blocked the device.
         """
         deadline = time.monotonic() + patience_s
         while not (found := any(noted >= moment for noted in self._others())):

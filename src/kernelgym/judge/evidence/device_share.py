@@ -204,7 +204,7 @@ def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> De
     torch's if one of them is.
 
     Args:
-        ran: What ran in a call.
+        ran: Device functions that ran in a call.
         own: The candidate's names.
         captured: Whether the call replays a graph whose capture was watched: the operators in it
             were counted then, so what is not the candidate's is torch's.

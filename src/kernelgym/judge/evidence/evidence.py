@@ -471,7 +471,7 @@ def with_launches(evidence: Evidence, tally: LaunchTally, kernel: Kernel) -> Evi
 
     Args:
         evidence: Evidence of the watched run.
-        tally: How many judged calls launched nothing.
+        tally: Number of judged calls that launched nothing.
         kernel: The kernel.
     """
     idle = tally.finding(kernel, Severity.HARD, evidence.launches)

@@ -75,9 +75,9 @@ class FrontEnd:
         """Compile a kernel's interpreted launches for a GPU, without one.
 
         Args:
-            session: Its process, after the judged calls.
+            session: Process of the kernel, after the judged calls.
             kernel: The kernel.
-            target: Such as ``cuda:90``.
+            target: GPU to compile for, such as ``cuda:90``.
 
         Raises:
             Rejected: If a launch is refused; or if launches were counted and none is reported.
@@ -113,7 +113,7 @@ class FrontEnd:
         Args:
             session: The kernel's process, after a call.
             kernel: The kernel.
-            target: Such as ``hip:gfx942`` or ``cuda:90``.
+            target: GPU to compile for, such as ``hip:gfx942`` or ``cuda:90``.
         """
         record = with_texts(session.launches(), kernel.source)
         if record is None or not record["launches"]:
@@ -188,7 +188,7 @@ def with_texts(record: Any, source: str) -> dict[str, Any] | None:
     None if the report is malformed, or if the kernel's module does not parse.
 
     Args:
-        record: What a candidate sent.
+        record: Report of launches that a candidate sent.
         source: The kernel's module. Functions that lie in it get their text from here.
     """
     if not isinstance(record, dict):

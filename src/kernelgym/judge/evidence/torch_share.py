@@ -175,7 +175,7 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
 
     Args:
         reference: Work of torch's operators in the reference's call.
-        kernel: The same in the kernel's.
+        kernel: Work of torch's operators in the kernel's calls.
         unknown_is_dear: Whether an operator that the reference has not counts many times the bytes
             that it moves, unless it is known to be cheap.
     """

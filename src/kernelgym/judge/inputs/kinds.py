@@ -88,7 +88,7 @@ def plan(
     """Return the kinds of inputs for one verdict's calls, in order.
 
     Args:
-        secret: Decides the order, and how many calls draw the problem's own inputs.
+        secret: Secret that decides the order, and how many calls draw the problem's own inputs.
         calls: The number of calls if no other kind of inputs suits the problem.
         ruleset: Bounds the number of calls.
         usable: Kinds that suit the problem; each gets one call.

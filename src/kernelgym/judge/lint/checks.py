@@ -213,8 +213,8 @@ def examine(problem: Problem, rules: Ruleset, device: str, found: Found, deadlin
     Args:
         problem: The problem; its code runs in this process.
         rules: The ruleset that decides comparison and precision.
-        device: Where the reference runs.
-        found: Called with each reason and its details as soon as it is known.
+        device: Device on which the reference runs.
+        found: Function that is called with each reason and its details as soon as it is known.
         deadline: Time, by `time.monotonic`, after which no further parameter is tried.
 
     Returns:

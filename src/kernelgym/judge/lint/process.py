@@ -39,7 +39,7 @@ class HygieneProcess:
 
     Args:
         rules: The ruleset that decides comparison and precision.
-        device: Where references run.
+        device: Device on which references run.
         memory_bytes: Most memory that a test may take, for problems whose inputs say that they
             need more; 0 sets no limit.
 
@@ -139,11 +139,11 @@ def lint(
     Args:
         problems: The problems.
         rules: The ruleset that decides comparison and precision.
-        device: Where references run.
-        workers: How many problems are tested at the same time.
+        device: Device on which references run.
+        workers: Number of problems tested at the same time.
         timeout_s: Wall seconds for one problem.
         refresh: Whether to test again problems that have a kept result.
-        folder: Where results are kept; `hygiene_folder()` if None.
+        folder: Folder in which results are kept; `hygiene_folder()` if None.
         memory_bytes: The memory budget; a problem that needs more is not tested. 0 sets no limit.
 
     Raises:

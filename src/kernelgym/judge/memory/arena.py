@@ -245,7 +245,7 @@ def encode(value: Any, place: Any) -> Any:
     Args:
         value: Tensor, number, string, None, dtype, a list, tuple or dict of these, or the
             configuration of a transformers model.
-        place: Called with each tensor; returns its `ArenaRegion`.
+        place: Function that is called with each tensor and returns its `ArenaRegion`.
 
     Raises:
         TypeError: If a value cannot be sent to another process.

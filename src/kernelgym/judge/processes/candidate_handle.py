@@ -262,8 +262,9 @@ class Candidate:
                 blocked other workers.
             build: Builds an extension and returns the answer and the descriptors to send with it,
                 which are closed here. None if the candidate may not ask for builds.
-            yield_device: Called every 10 ms to yield the device to a worker that waits for it;
-                returns for how many seconds the candidate was halted, which extend the deadline.
+            yield_device: Function that is called every 10 ms to yield the device to a worker that
+                waits for it; returns for how many seconds the candidate was halted, which extend
+                the deadline.
 
         Raises:
             CandidateTimedOut: If there is no answer by the deadline.

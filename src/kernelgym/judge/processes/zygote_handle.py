@@ -57,11 +57,12 @@ class Zygote:
 
     Args:
         family: Family of the kernels that its candidates run.
-        limits: What each candidate may use.
+        limits: Limits of each candidate.
         readable: Paths its candidates may read, from `readable_paths`.
         scratch_root: Folder for the candidates' scratch folders.
         tier: A tier name, or ``auto`` for the strongest the host allows.
-        device: Where candidates run. On a GPU, the zygote waits for `meet` before it is ready.
+        device: Device on which candidates run. On a GPU, the zygote waits for `meet` before it is
+            ready.
         tier_is_known: Whether `tier` has worked before; it is not tried again then.
 
     Raises:
@@ -374,11 +375,11 @@ def start_zygote(
 
     Args:
         language: The language.
-        limits: What each candidate may use.
+        limits: Limits of each candidate.
         folder: Cache folder, which holds the known sandbox tiers.
         scratch: Folder for temporary files.
         tier: Sandbox tier, ``auto`` or ``require:TIER``.
-        device: Where candidates run.
+        device: Device on which candidates run.
     """
     on_device = device != "cpu"
     known = recall(folder, device, tier)

@@ -93,7 +93,7 @@ def receive(
 
     Args:
         sock: The socket to read.
-        decoder: Holds the bytes that earlier calls read and did not use.
+        decoder: Decoder that holds the bytes that earlier calls read and did not use.
         max_fds: The most descriptors that a message may carry; above 0 only if the sender is
             trusted.
 

@@ -23,9 +23,9 @@ def serve(
     """Do jobs until the socket closes.
 
     Args:
-        worker: Does the jobs.
+        worker: Worker that does the jobs.
         jobs: The socket that jobs come from and answers go to.
-        decoder: Holds bytes already received from the socket.
+        decoder: Decoder that holds bytes already received from the socket.
         job: The first job; None ends at once. Further jobs are received from the socket.
     """
     while job is not None:

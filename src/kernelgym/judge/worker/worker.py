@@ -60,7 +60,7 @@ class Worker:
         device: ``cpu``, or for example ``cuda:0``.
         caller_device: The caller's name for the device, whose processes may see other devices;
             `device` if empty.
-        standby: How many processes `prepare_ahead` keeps ready for each zygote.
+        standby: Number of processes that `prepare_ahead` keeps ready for each zygote.
         workers_on_device: Number of workers that share the device, this one included.
         starting: A zygote that is starting already, or None.
         memory_bytes: Most memory that judging one kernel may take; 0 sets no limit.
@@ -321,8 +321,8 @@ class Worker:
         """Make attempts as the table of retries says; return the answer of the last one.
 
         Args:
-            attempt: Makes one attempt. It is told whether it may watch one of its calls, and
-                returns an answer, how it failed, and whether it did watch a call.
+            attempt: Function that makes one attempt. It is told whether it may watch one of its
+                calls, and returns an answer, how it failed, and whether it did watch a call.
             moment: Time of `time.time` when the work began.
             once: Whether one attempt has to do.
 

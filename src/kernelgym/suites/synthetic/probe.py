@@ -54,9 +54,9 @@ def sample(draw: str, which: int, spread: Spread = "full") -> Array:
     """Return sample values of one input.
 
     Args:
-        draw: How the input is drawn.
+        draw: Distribution of the input.
         which: Number of the input, so that inputs differ.
-        spread: How it meets the running value.
+        spread: Broadcasting of the input against the running value.
     """
     values: Array = _pool()[which % _INPUTS]
     if draw == "positive":
@@ -149,10 +149,10 @@ def draw_chain(
 
     Args:
         rng: Source of randomness.
-        counts: How many steps come before the tail and after it.
+        counts: Numbers of steps before the operation along the axis and after it.
         offered: Second operands that may be used, each at most once: name, and how it meets the
             running value.
-        tail: What stands between the two groups.
+        tail: Operation along the axis, between the two groups of steps.
 
     Returns:
         The steps before the tail and those after it.

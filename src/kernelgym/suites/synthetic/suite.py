@@ -41,7 +41,7 @@ def respelled(problem: Problem, spelling: int) -> Problem:
 
     Args:
         problem: One of this suite's.
-        spelling: Decides which of the equivalent spellings are taken.
+        spelling: Number that decides which of the equivalent spellings are taken.
 
     Raises:
         ProblemError: If the problem is not one of this suite's.
@@ -117,7 +117,7 @@ class SyntheticSuite:
 
         Args:
             numbers: Their numbers in the level.
-            families: Such as ``chain`` and ``chain_reduction``.
+            families: Families of the problems, such as ``chain`` and ``chain_reduction``.
             longest: Most operators, a tail included; not looked at in families that do not begin
                 with ``chain``.
         """

@@ -123,7 +123,7 @@ class TritonWriter:
 
         Args:
             steps: The steps.
-            places: Where second operands are found.
+            places: Places of the second operands.
             first: Number of the first of the steps within the stage.
         """
         lines = []

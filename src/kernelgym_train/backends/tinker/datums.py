@@ -72,8 +72,8 @@ def updates_of(
     Samples without an advantage teach nothing and are left out; so are updates without samples.
 
     Args:
-        samples: Those of a step.
-        updates: How many there are.
+        samples: Samples of a step.
+        updates: Number of updates.
         penalised: Whether tokens have penalties, which teach without an advantage, too.
     """
     taught = [
@@ -92,7 +92,7 @@ def logprob_gap(
     """Return the mean and largest difference between the log-probabilities of learner and sampler.
 
     Args:
-        rows: What was learned from.
+        rows: Rows that were learned from.
         learner: The learner's log-probabilities of each row's targets.
         prompts: Tokens of each row's prompt.
     """

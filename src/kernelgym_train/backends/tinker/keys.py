@@ -39,7 +39,7 @@ def tinker_key(base_url: str = "", *, folder: Path | None = None) -> TinkerKey:
 
     Args:
         base_url: Address of the service; that of TINKER_BASE_URL, or the hosted one, if empty.
-        folder: Where ``.env`` is looked for; the working folder if None.
+        folder: Folder in which ``.env`` is looked for; the working folder if None.
 
     Raises:
         UsageError: If there is none, a file with one cannot be read, or it has a wrong form.

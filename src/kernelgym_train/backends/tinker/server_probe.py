@@ -122,7 +122,7 @@ def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> Ser
     """Return a server's model that a name or folder denotes.
 
     Args:
-        models: What the server says it has; any name is taken if it tells none.
+        models: Models that the server lists; any name is taken if it tells none.
         wanted: ``model.id``.
         base_url: The server's address.
 

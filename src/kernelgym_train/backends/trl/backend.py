@@ -35,7 +35,7 @@ class TrlModel:
 
     Args:
         config: The configuration.
-        model: Of the model that is loaded; the configured one if None.
+        model: Settings of the model that is loaded; the configured one if None.
 
     Raises:
         UsageError: If its tokenizer or shape is not found.

@@ -30,7 +30,7 @@ class TrlLoop:
     """Gives TRL's trainer its rows and logs its metrics; see `RowSource`.
 
     Args:
-        progress: Of the stretch that is trained.
+        progress: Progress of the stretch that is trained.
         tokenizer: The model's.
     """
 

@@ -22,7 +22,7 @@ def grpo_options(
 
     Args:
         config: The configuration.
-        folder: Where checkpoints go.
+        folder: Folder of the checkpoints.
         device: The model's.
         processes: Processes that train together.
     """

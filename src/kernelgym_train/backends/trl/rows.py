@@ -60,8 +60,8 @@ def rows_of(samples: Sequence[Sample], count: int, *, end: int) -> TrainingRows:
     """Return the rows of a training step.
 
     Args:
-        samples: What is learned from.
-        count: How many rows TRL wants.
+        samples: Training samples of the step.
+        count: Number of rows that TRL wants.
         end: Id of the token that ends an answer.
 
     Raises:

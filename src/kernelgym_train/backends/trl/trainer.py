@@ -49,9 +49,9 @@ class KernelTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's GRPOTrainer, on rows and advantages that a `RowSource` gives.
 
     Args:
-        source: Gives the rows.
+        source: Source of the rows.
         updates: Optimiser steps that are taken on the rows of one step.
-        options: Of GRPOTrainer, but for reward and rollout functions.
+        options: Options of GRPOTrainer, except reward and rollout functions.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None
@@ -167,10 +167,10 @@ def micro_batches(
 
     Args:
         batch: Tensors of one row each, left-padded prompts and right-padded completions among them.
-        count: How many micro-batches.
+        count: Number of micro-batches.
         updates: Optimiser steps they are for. Which rows go to which is drawn, so that the first
             does not get the short ones.
-        seed: Of that draw.
+        seed: Seed of that draw.
     """
     prompts, answers = batch["prompt_mask"], batch["completion_mask"]
     total = prompts.size(0)

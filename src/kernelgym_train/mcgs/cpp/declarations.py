@@ -236,7 +236,7 @@ def scope_of(node: Node, text: CppText, *, inside: bool = True) -> CppScope | No
 
     Args:
         node: The function's definition.
-        text: What the text declares.
+        text: Declarations of the text.
         inside: Whether the declarations in its body count, beside its parameters.
     """
     declarator, body = node.child_by_field_name("declarator"), node.child_by_field_name("body")

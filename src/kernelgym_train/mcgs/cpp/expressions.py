@@ -89,7 +89,7 @@ class Walk:
 
     Args:
         scope: Declarations of the function outside of its loops.
-        known: Names that the loops and blocks around declare.
+        known: Names that the loops and blocks around the body declare.
         may_return: Whether a statement may return: it stands in a function without effects.
     """
 

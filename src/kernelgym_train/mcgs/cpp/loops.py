@@ -175,7 +175,7 @@ def _outermost(
         node: The statement.
         scope: Declarations of the function outside of its loops.
         path: Name of the function.
-        known: Names that the statements around declare.
+        known: Names that the statements around this one declare.
         counts: Number of loops so far by variable.
     """
     pragmas: list[str] = []
@@ -353,9 +353,9 @@ def _statements(
 
     Args:
         body: The body.
-        scope: What the function declares outside of its loops.
+        scope: Declarations of the function outside of its loops.
         path: Name of the loop or the function.
-        known: Names that the loops around declare.
+        known: Names that the loops around the body declare.
         returns: Whether the last statement may return a number.
 
     Raises:

@@ -23,8 +23,8 @@ def elements_of(
 
     Args:
         call: The call.
-        summary: What the function does.
-        places: Where the pointers lead to that are passed, by the parameter's name.
+        summary: Effects of the function.
+        places: Memory that the passed pointers lead to, by the parameter's name.
         values: Whole numbers that are passed, by the parameter's name.
         constants: Constants of the text.
     """

@@ -73,7 +73,8 @@ def polynomial_of(
 
     Args:
         node: The expression.
-        atom: Returns the name by which another expression counts as one number, or None.
+        atom: Function that returns the name by which another expression counts as one number, or
+            None.
     """
     if node.type == "identifier":
         return Polynomial.name(text_of(node))

@@ -88,9 +88,9 @@ def exact_value(
 
     Args:
         kind: The number's type.
-        node: Its value.
+        node: Expression of the number's value.
         scope: Declarations of the function.
-        known: Names that the loops around declare.
+        known: Names that the loops around the expression declare.
     """
     found = polynomial(node, scope, known) if kind in WHOLE else None
     if kind not in NARROW or found is None:

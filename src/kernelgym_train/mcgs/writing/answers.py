@@ -41,7 +41,7 @@ class AnswerRefused(ValueError):
 
     Args:
         kind: Kind of the fault, such as ``not_found`` or ``cut_off``.
-        message: What was found, and what is needed.
+        message: Message that says what was found, and what is needed.
     """
 
     def __init__(self, kind: str, message: str) -> None:

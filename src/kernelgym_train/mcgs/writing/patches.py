@@ -35,7 +35,7 @@ class PatchRefused(ValueError):
 
     Args:
         kind: Kind of the fault.
-        message: What was found, and what is needed.
+        message: Message that says what was found, and what is needed.
     """
 
     def __init__(self, kind: PatchFault, message: str) -> None:

@@ -62,7 +62,7 @@ def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.devic
     Args:
         get_inputs: The problem's function.
         seed: Seeds torch's and Python's generators before the call.
-        device: Where the inputs will be used.
+        device: Device on which the inputs will be used.
 
     Raises:
         Exception: Whatever the function raises.

@@ -67,7 +67,7 @@ def draw_uniform(
     """Return fp32 numbers from [0, 1), and the generator's place after them.
 
     Args:
-        count: How many numbers.
+        count: Number of numbers to draw.
         place: The CPU generator's place.
         device: A CUDA device, on which the numbers will lie.
     """

@@ -64,7 +64,7 @@ def begin(request: Callable[[dict[str, Any]], dict[str, Any]], target: str) -> C
     For a target, launches compile and nothing is launched.
 
     Args:
-        request: Has the trusted side run a program.
+        request: Function that has the trusted side run a program.
         target: A GPU that is not there, such as ``cuda:90a``; empty to launch.
 
     Returns:

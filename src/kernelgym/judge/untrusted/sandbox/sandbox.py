@@ -194,7 +194,7 @@ def confine(plan: SandboxPlan, seccomp: ModuleType) -> None:
     """Apply limits and, by tier, landlock and seccomp to this process, irrevocably.
 
     Args:
-        plan: What the process may use.
+        plan: Files, memory and rights that the process may use.
         seccomp: The module `seccomp.py`; this file, loaded by path, cannot import it.
 
     Raises:

@@ -57,7 +57,7 @@ def refusals(
 
     Args:
         record: The result of `launch_record.Recorder.report`, with every function's text.
-        target: Such as ``cuda:90`` or ``hip:gfx942``.
+        target: GPU to compile for, such as ``cuda:90`` or ``hip:gfx942``.
         describe: Describes an error for the trusted side.
         whole: Whether the stages after the front end compile the launches, too.
     """

@@ -70,7 +70,7 @@ def compute(symbol: str, args: list[Any], result: Any) -> Any:
     """Return the result of a libdevice function, computed by NumPy.
 
     Args:
-        symbol: Such as ``__nv_erff``.
+        symbol: Symbol of the function, such as ``__nv_erff``.
         args: Arrays of one shape.
         result: NumPy type of the result.
 

@@ -137,7 +137,7 @@ class Races:
         Args:
             kind: ``load``, ``store`` or ``atomic``.
             builder: The interpreter's builder, which knows the program.
-            addresses: Of the active lanes, all in one tensor.
+            addresses: Addresses of the active lanes, all in one tensor.
             span: Start, end and name of that tensor's memory.
             size: Bytes of an element.
             values: Bytes to store, one row an active lane.

@@ -46,8 +46,8 @@ class HostMemory:
 
     Args:
         fingerprint: The function of `fingerprint.py`.
-        found: Called with the size of memory about to be read that neither torch nor a custom
-            kernel wrote.
+        found: Function that is called with the size of memory about to be read that neither torch
+            nor a custom kernel wrote.
     """
 
     def __init__(

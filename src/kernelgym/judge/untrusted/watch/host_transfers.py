@@ -69,7 +69,7 @@ class HostTransfers:
     Make it, and call `begin`, before any kernel code is loaded.
 
     Args:
-        counts: Returns True while transfers count.
+        counts: Function that returns True while transfers count.
         fingerprint: The function of `fingerprint.py`.
     """
 

@@ -60,7 +60,7 @@ class CallRecord:
         counted or ran in one that was.
 
         Args:
-            counted: How often each operator was counted, by its name with its namespace.
+            counted: Number of times that each operator was counted, by its name with its namespace.
         """
         operators = counted_around(self.named, counted)
         known = {number for _, _, _, number, _ in self.named}
@@ -135,8 +135,8 @@ def counted_around(named: Iterable[Span], counted: Mapping[str, int]) -> dict[in
     """Return the operators that were counted, or ran inside one that was, by number.
 
     Args:
-        named: What ran.
-        counted: How often each operator was counted, by its name with its namespace.
+        named: Events of operators that ran.
+        counted: Number of times that each operator was counted, by its name with its namespace.
     """
     return _swept(named, counted)[0]
 
@@ -147,9 +147,9 @@ def uncounted(
     """Return the names of operators that ran neither inside a counted operator nor around one.
 
     Args:
-        named: What ran.
-        counted: How often each operator was counted, by its name with its namespace.
-        handed_over: How often a class of tensors handled an operator in torch's place.
+        named: Events of operators that ran.
+        counted: Number of times that each operator was counted, by its name with its namespace.
+        handed_over: Number of times that a class of tensors handled an operator in torch's place.
     """
     _, lone, loose = _swept(named, counted)
     known = handed_over or {}
@@ -163,7 +163,7 @@ def watch_ways_past(note: Callable[[str], None]) -> None:
     wherever torch keeps them.
 
     Args:
-        note: Called with the function's name.
+        note: Function that is called with the function's name.
     """
 
     def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

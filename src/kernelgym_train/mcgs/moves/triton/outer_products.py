@@ -122,7 +122,7 @@ def _load_of_block(
         module: The module.
         load: The load.
         loop: The loop.
-        vectors: Names of offsets.
+        vectors: Names that hold vectors of offsets.
         shapes: Index that makes offsets two-dimensional, and the block's numbers of columns or
             rows in two dimensions.
     """
