@@ -71,7 +71,7 @@ class Hygiene:
 
     @property
     def summary(self) -> str:
-        """Names of the reasons, or ``passes``, or ``not tested``."""
+        """Names of the reasons why the problem is degenerate, or ``passes``, or ``not tested``."""
         return ", ".join(self.reasons) or ("passes" if self.tested else "not tested")
 
     def to_dict(self) -> dict[str, Any]:

@@ -90,20 +90,25 @@ def _parser() -> _Parser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("settings", nargs="*", metavar="key.path=value", help="settings, over those of the file")
+    add(
+        "settings",
+        nargs="*",
+        metavar="key.path=value",
+        help="settings, which replace those of the file",
+    )
     add(
         "--backend",
         type=_backend,
         metavar=f"{{{','.join(_BACKENDS)}}}",
-        help="what samples and takes optimiser steps",
+        help="backend that samples answers and takes optimiser steps",
     )
-    add("--config", type=Path, help="YAML file of settings, or a ready one's name")
-    add("--resume", type=Path, metavar="RUN", help="folder of a run to go on with")
+    add("--config", type=Path, help="YAML file of settings, or name of a ready one")
+    add("--resume", type=Path, metavar="RUN", help="folder of a run to resume")
     add(
         "--from-step",
         type=int,
         metavar="N",
-        help="with --resume: from the checkpoint after N steps",
+        help="with --resume: number of steps after which the checkpoint to resume was saved",
     )
     add(
         "--evaluate",
@@ -111,16 +116,31 @@ def _parser() -> _Parser:
         help="evaluate a run's model or newest checkpoint, weights on a service, or the untrained "
         "model; the last two by the settings of --config and the command line",
     )
-    add("--step", type=int, metavar="N", help="with --evaluate RUN: the checkpoint after N steps")
+    add(
+        "--step",
+        type=int,
+        metavar="N",
+        help="with --evaluate RUN: number of steps of the checkpoint",
+    )
     add(
         "--checkpoint",
         type=Path,
         metavar="PATH",
-        help="with --evaluate RUN: the checkpoint in this folder",
+        help="with --evaluate RUN: folder of the checkpoint",
     )
-    add("--merge", type=Path, metavar="RUN", help="write a run's adapter as a plain model")
+    add(
+        "--merge",
+        type=Path,
+        metavar="RUN",
+        help="run whose adapter is merged into its model and saved",
+    )
     add("--dry-run", action="store_true", help="print the settings and check what a run needs")
-    add("--assume-gpu", type=float, metavar="GIB", help="with --dry-run: plan for such a GPU")
+    add(
+        "--assume-gpu",
+        type=float,
+        metavar="GIB",
+        help="with --dry-run: memory in GiB of a GPU to plan for",
+    )
     add("--help-settings", action="store_true", help="list every setting")
     add("--version", action="version", version=f"kernelgym {__version__}", help="show the version")
     add("-v", "--verbose", action="store_true", help="show the traceback of a failure")

@@ -122,7 +122,7 @@ def test_second_measurement_is_of_the_winning_kernel(tmp_path: Path) -> None:
         ("plan.json", "[]", "holds no plan; restore"),
         ("plan.json", "[" * 5000, "cannot read"),
         ("plan.json", '{"version": 2, "kind": "eval"}', "version 2"),
-        ("plan.json", '{"version": 1, "kind": "eval", "problems": [{}]}', "makes no sense"),
+        ("plan.json", '{"version": 1, "kind": "eval", "problems": [{}]}', "holds no valid plan"),
         ("generations.jsonl", '{"problem": "A"}\n', "line 1: not an answer"),
         ("failures.jsonl", '{"problem": "A", "sample": 0, "turn": 0}\n', "not a failure"),
         ("winners.jsonl", '{"problem": "A", "sample": 0, "turn": 0}\n', "not a verdict"),

@@ -141,7 +141,7 @@ def test_judge_that_is_gone_is_told_and_the_call_is_not_counted(tmp_path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("lint",), "'lint' is no call; give one of check, time, profile, submit, status"),
+        (("lint",), "'lint' is no tool; give one of check, time, profile, submit, status"),
         (("check", "a", "b"), "one file at most"),
         (("check", "no.py"), "cannot read no.py"),
         (("check", "latin.py"), "is not UTF-8 text (byte 5)"),

@@ -44,7 +44,7 @@ class CardNumber:
 
     @property
     def unit(self) -> str:
-        """Name of the things that are counted in the denominator."""
+        """Name of the count beside the value: ``kernels`` of a geometric mean, ``n`` of a rate."""
         return "kernels" if isinstance(self.value, GeometricMean) else "n"
 
     def to_dict(self) -> dict[str, Any]:

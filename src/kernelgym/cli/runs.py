@@ -42,7 +42,7 @@ class RunsCommand(Command):
     asked: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[ACTION] [FOLDER ...]")
     ] = ()
-    """list (the default), status, watch or stop; then folders."""
+    """Action of the command: list (the default), status, watch or stop; then folders."""
     json: bool = False
     """Print states as JSON (with list and status)."""
 

@@ -167,7 +167,7 @@ async def side_by_side(
     play: Callable[[Given], Coroutine[Any, Any, Result]],
     at_once: int | None = None,
 ) -> list[Result]:
-    """Await `play` for each at the same time; return results in order.
+    """Await `play` for each argument at the same time; return the results in order.
 
     Args:
         given: Arguments of the calls of `play`, such as games.

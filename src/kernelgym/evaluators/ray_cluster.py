@@ -111,11 +111,11 @@ class RayCluster:
 
     @property
     def head(self) -> str:
-        """Address of the head."""
+        """Address of the Ray cluster's head."""
         return self._head or self.address
 
     def answers(self) -> bool:
-        """Return True if the head takes connections."""
+        """Return True if the Ray head takes connections."""
         return _answers(self._head)
 
     def places(self, needs: Mapping[str, float]) -> int:

@@ -309,7 +309,7 @@ class ActorKeeper:
         return bool(self._posts)
 
     def _head_answers(self, now: float) -> bool:
-        """Return True if the head takes connections; give the connection up if it long has not."""
+        """Return True if Ray's head takes connections; give up the connection after a long no."""
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             if self._cluster.answers():

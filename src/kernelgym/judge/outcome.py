@@ -118,7 +118,7 @@ class JudgeOutcome:
     """The kernel's output."""
 
     def note(self, *found: Finding) -> None:
-        """Add findings to those of the verdict, however the attempt ended."""
+        """Add findings for the verdict, however the attempt ends."""
         self.noticed = (*self.noticed, *found)
         if self.end is not None:
             self.end = dataclasses.replace(self.end, findings=(*self.end.findings, *found))

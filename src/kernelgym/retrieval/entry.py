@@ -24,7 +24,7 @@ UNUSABLE = {
     "too_long": f"one of its texts has more than {MAX_CHARS:,} characters",
     "not_text": "one of its texts has lone surrogates, which no file or tokenizer takes",
     "no_answer": "its kernel is not read back as itself when it is given as an answer",
-    "starting_kernel": "what is right there is what a starting kernel gives, right or not",
+    "starting_kernel": "the outputs of a starting kernel count as right for its problem",
     "no_operators": "no operators are found in its reference",
 }
 """Reasons for which an entry is left out of an index."""

@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
             return 0
         if tool not in TOOLS or len(files) > 1:
             given, known = " ".join(arguments), ", ".join((*TOOLS, "status"))
-            raise CallFailed(f"{given!r} is no call; give one of {known}, and one file at most")
+            raise CallFailed(f"{given!r} is no tool; give one of {known}, and one file at most")
         answer = _ask("POST", f"/{tool}", {"source": _source(files[0] if files else "kernel.py")})
     except CallFailed as failure:
         print(f"kernelgym-tools: {failure}", file=sys.stderr)

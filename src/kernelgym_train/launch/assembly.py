@@ -146,7 +146,7 @@ def _service_budget(config: Config, service: Evaluator) -> int | None:
 
 
 def with_memory_budget(config: Config, total_bytes: float | None = None) -> Config:
-    """Return the configuration with its memory budget as a number.
+    """Return the configuration with its memory budget as a number of bytes.
 
     A run keeps the number when it is resumed on another machine.
 
@@ -314,7 +314,7 @@ def _held_out_part(config: Config) -> tuple[str, ...]:
 
 
 def _marks(problem: Problem) -> tuple[str, ...]:
-    """Return marks of a problem's identity; problems that share one count as one problem.
+    """Return keys that identify a problem; problems that share one count as the same.
 
     A small form of a KernelBench problem shares the id without ``@small``.
     """

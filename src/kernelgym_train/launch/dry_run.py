@@ -27,7 +27,7 @@ from kernelgym_train.launch.prompts import check_prompts
 
 
 def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[str]:
-    """Check what a run needs; yields what was found.
+    """Check what a training run needs; yield a line on each thing that was found.
 
     Args:
         config: The configuration.

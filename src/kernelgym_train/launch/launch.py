@@ -65,7 +65,7 @@ from kernelgym_train.run.watchers import (
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """End of a run."""
+    """Result of a training run."""
 
     folder: Path
     """Folder of the run."""

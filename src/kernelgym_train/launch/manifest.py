@@ -1,4 +1,4 @@
-"""What a run was made with: versions, machine, rules, seed, commit.
+"""Facts with which a run was made: versions, machine, rules, seed, commit.
 
 Contract: it is for the record, except that a run goes on under the rules it was made with only.
 `manifest` never raises for what it cannot find out; that is empty. Nothing of the environment's
@@ -31,7 +31,7 @@ _PACKAGES = (
 def manifest(
     config: Config, ruleset: Ruleset, retrieval: Retrieval | None = None
 ) -> dict[str, Any]:
-    """Return what a run is made with, as JSON data.
+    """Return the facts with which a run is made, as JSON data.
 
     Args:
         config: Configuration of the run.
@@ -62,7 +62,7 @@ def manifest(
 
 
 def check_ruleset(folder: Path, rules: Ruleset) -> None:
-    """Refuse to go on with a run whose verdicts followed other rules.
+    """Refuse to resume a run whose verdicts followed other rules.
 
     Args:
         folder: The run's folder.
@@ -110,7 +110,7 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def _git() -> dict[str, Any]:
-    """Return the commit of the code that runs, if it runs from a checkout."""
+    """Return the git commit of the running code, if it runs from a checkout."""
     here = Path(__file__).parents[1]  # kernelgym_train
     try:
         commit = _run("git", "-C", str(here), "rev-parse", "HEAD")

@@ -19,11 +19,12 @@ from kernelgym_train.models import load_shape
 
 _BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 _QUANTISED = {"4bit": 0.57, "8bit": 1.1}
-"""Bytes of a weight, scales and what stays unquantised included."""
+"""Bytes of one weight by quantisation, with its scales and the parts that stay unquantised."""
 _PER_TOKEN_AND_LAYER = 18.0
-"""Activations that a layer keeps for its backward pass, in hidden sizes."""
+"""Activations of one token that a layer keeps for its backward pass, as multiples of the hidden
+size."""
 _OVERHEAD_BYTES = 1.5e9
-"""CUDA's context, cuBLAS, fragments."""
+"""Bytes of CUDA's context, of cuBLAS and of fragmentation."""
 _JUDGE_CONTEXTS = 3
 """Processes with a CUDA context of each worker beside those that stand ready: its own, the
 candidate's, and either that of the watched second run or the reference's."""
@@ -31,27 +32,27 @@ candidate's, and either that of the watched second run or the reference's."""
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes by what they are for."""
+    """Estimated GPU memory of a training run, in bytes by purpose."""
 
     weights: float
     trained: float
-    """Gradients and Adam's two moments of what is trained, and the adapter itself."""
+    """Bytes of the adapter, and of gradients and Adam's two moments of what is trained."""
     generation: float
-    """Keys and values of all answers that are generated at once."""
+    """Bytes of keys and values of all answers that are generated at once."""
     learning: float
-    """Activations and logits of a micro-batch."""
+    """Bytes of activations and logits of a micro-batch."""
     overhead: float
     judge: float = 0.0
-    """Memory that judging takes of the same GPU."""
+    """Bytes that judging takes of the same GPU."""
 
     @property
     def peak(self) -> float:
-        """Generation and learning take turns; the judge's part is added to either."""
+        """Peak of GPU memory in bytes: of generating or learning, plus the judge's part."""
         turns = max(self.generation, self.learning)
         return self.weights + self.trained + turns + self.overhead + self.judge
 
     def lines(self) -> list[str]:
-        """Return it for a reader."""
+        """Return the estimate as lines for a reader."""
         found = [f"{name:<11}{value / 2**30:7.1f} GiB" for name, value in asdict(self).items()]
         return [*found, f"{'peak':<11}{self.peak / 2**30:7.1f} GiB"]
 
@@ -59,7 +60,7 @@ class MemoryEstimate:
 def estimate_memory(
     config: Config, *, half: bool = True, judged_bytes: int | None = None
 ) -> MemoryEstimate:
-    """Return what a run takes of the GPU that its model is on.
+    """Return an estimate of the memory that a run takes on its model's GPU.
 
     Args:
         config: The configuration.

@@ -1,4 +1,4 @@
-"""How large a problem's tensors are, without making them.
+"""Sizes of a problem's tensors, found without making them.
 
 Contract: references are run on torch's ``meta`` device, which has shapes and no data, in a process
 of their own. A reference that looks at its values does not run there: its sizes are None.
@@ -64,18 +64,18 @@ for line in sys.stdin:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSizes:
-    """Bytes of a reference's tensors."""
+    """Sizes of a problem's tensors, in bytes."""
 
     inputs: int
     outputs: int
     parameters: int
-    """Weights and buffers."""
+    """Bytes of the weights and buffers."""
     largest: int
-    """The largest tensor that comes up on the way."""
+    """Bytes of the largest tensor that comes up in the computation."""
 
     @property
     def on_gpu(self) -> int:
-        """The most GPU memory that a kernel and its reference take.
+        """GPU memory that a kernel and its reference take at most.
 
         What a worker reserves for a kernel, the weights, and two intermediate results.
         """
@@ -83,12 +83,12 @@ class ReferenceSizes:
 
     @property
     def judging(self) -> int:
-        """What judging a kernel takes; it is compared with the memory budget."""
+        """Memory that judging a kernel of the problem takes, to compare with the memory budget."""
         return judging_bytes(self.inputs, self.outputs, self.parameters)
 
 
 def reference_sizes(problems: Sequence[Problem]) -> list[ReferenceSizes | None]:
-    """Return each problem's sizes; None where they cannot be told.
+    """Return the sizes of each problem's tensors; None where they cannot be found.
 
     What was asked before in this process is remembered.
 
@@ -117,6 +117,6 @@ def _sizes(sources: Sequence[str]) -> list[ReferenceSizes | None]:
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != len(sources):
         why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        raise KernelgymError(f"the sizes of references could not be told: {why[0]}")
+        raise KernelgymError(f"the sizes of the references' tensors could not be found: {why[0]}")
     found = map(json.loads, lines)
     return [None if sizes is None else ReferenceSizes(*sizes) for sizes in found]

@@ -103,7 +103,7 @@ class SearchFolder:
 
     @property
     def diff(self) -> Path:
-        """Path of the best kernel's difference from the start; no file if the start is the best."""
+        """Path of the diff from the start to the best kernel; no file if the start is the best."""
         return self.path / "best" / "candidate.diff"
 
     @property

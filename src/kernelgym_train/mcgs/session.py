@@ -485,7 +485,7 @@ def stopped_by_ctrl_c(stop: Callable[[], None], say: Callable[[str], None]) -> I
     """
 
     def interrupted(*_: object) -> None:
-        say("interrupted: what is being judged is waited for, and the best so far is checked")
+        say("interrupted: kernels that are being judged are finished, then the best is checked")
         stop()
         signal.signal(signal.SIGINT, before)
 

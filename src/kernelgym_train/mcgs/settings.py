@@ -141,7 +141,7 @@ class SearchSettings(Settings):
 
     @property
     def budget(self) -> Budget:
-        """The limits.
+        """Return the limits of the search.
 
         Raises:
             UsageError: If one of them is no limit.

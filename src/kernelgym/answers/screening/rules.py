@@ -181,7 +181,11 @@ def forbidden_import(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 found.append((argument.value, call.lineno))
             else:
-                yield "dynamic_code", f"{name} of a name that is computed", call.lineno
+                yield (
+                    "dynamic_code",
+                    f"{name} imports a module whose name is computed at run time",
+                    call.lineno,
+                )
     found += [
         (name, node.lineno)
         for node in facts.of(ast.Attribute)
@@ -346,10 +350,18 @@ def frame_access(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[Rais
     for node in facts.of(ast.Attribute):
         name = facts.external(node)
         if name in _FRAMES or node.attr in _FRAME_ATTRIBUTES:
-            yield "frame_access", f"{name or node.attr} looks into other frames", node.lineno
+            yield (
+                "frame_access",
+                f"{name or node.attr} looks into the stack frames of other functions",
+                node.lineno,
+            )
     for plain in facts.of(ast.Name):
         if facts.imports.get(plain.id) in _FRAMES:
-            yield "frame_access", f"{plain.id} looks into other frames", plain.lineno
+            yield (
+                "frame_access",
+                f"{plain.id} looks into the stack frames of other functions",
+                plain.lineno,
+            )
 
 
 def _patch(name: str, line: int) -> Iterator[Raised]:

@@ -211,7 +211,11 @@ def _keyed_by_address(function: Function) -> Iterator[Raised]:
                 looked_up = node.args[0]
         if looked_up is not None and _has_address(looked_up, known):
             line = getattr(node, "lineno", 0)
-            yield "output_caching", "something is looked up by a tensor's address", line
+            yield (
+                "output_caching",
+                "a value is looked up by a tensor's address, as a cache of results would be",
+                line,
+            )
 
 
 def _has_address(tree: ast.AST, keys: frozenset[str]) -> bool:

@@ -86,7 +86,7 @@ class TokenUsage:
 
     @property
     def tokens(self) -> Tokens:
-        """The same numbers, separated by how they are charged."""
+        """Numbers of tokens by kind, as prices distinguish them."""
         cached = min(self.cached, self.prompt)
         return Tokens(prefill=self.prompt - cached, sample=self.completion, cached=cached)
 

@@ -139,7 +139,7 @@ class PricedPolicy(EvalPolicy):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Settings of the policy: costs do not decide answers."""
+        """Settings of the wrapped policy, since costs decide no answers."""
         return self.inner.settings
 
     async def check(self) -> None:

@@ -103,12 +103,12 @@ class DeviceShare:
 
     @property
     def own(self) -> float:
-        """The custom kernels' share of the call's time on the device."""
+        """Custom kernels' share of the call's time on the device."""
         return self.own_ms / self.total_ms if self.total_ms else 0.0
 
     @property
     def beside_libraries(self) -> float:
-        """The custom kernels' share beside libraries, launches that do nothing left out."""
+        """Custom kernels' share of the time beside libraries; empty launches are left out."""
         if not self.library_busy_ms:
             return 1.0
         return self.own_busy_ms / (self.own_busy_ms + self.library_busy_ms)

@@ -165,7 +165,7 @@ def gather(rerun: Rerun) -> Evidence:
 
 
 def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
-    """Answer the third question: make one call without the custom kernels.
+    """Make one call without the custom kernels, which tells whether the output needs them.
 
     Whatever goes wrong in that call shows that the custom kernels matter.
     """

@@ -86,7 +86,7 @@ class SyntheticSuite:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Half, 30 % and 20 % of all canonical forms."""
+        """Names of the suite's parts, which hold half, 30 % and 20 % of all canonical forms."""
         return PARTS
 
     def problems(

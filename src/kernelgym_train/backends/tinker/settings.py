@@ -25,7 +25,7 @@ LOSSES = (*EVERYWHERE, "gspo", "dro")
 ``optimiser.importance=sequence``."""
 
 _SERVICE = "the service decides it"
-_TRAINING = "the service tells log-probabilities at 1, whatever was sampled at"
+_TRAINING = "the service returns log-probabilities at temperature 1, whatever it sampled at"
 _UNUSED = {
     "model.dtype": _SERVICE,
     "model.device": "the weights are the service's",

@@ -182,5 +182,5 @@ def test_logprobs_are_given_of_all_rows_or_of_none() -> None:
     silent = Sample(Key(0, 1), (1,), (2,), None, 1.0, 1.0)
     assert rows_of([told], 2, end=1).logprobs == [[-0.5, -0.25], [0.0]]
     assert rows_of([told, silent], 2, end=1).logprobs is None
-    with pytest.raises(ValueError, match="do not fit"):
+    with pytest.raises(ValueError, match="more than the 1 rows"):
         rows_of([told, silent], 1, end=1)

@@ -128,7 +128,7 @@ def _as(found: Any, kind: Any) -> Any:
 
 
 def _each(function: _Function, otherwise: float = math.nan) -> _Function:
-    """Apply a function to each number of an array; `otherwise` where it is undefined."""
+    """Return a function applied to each number of an array; `otherwise` where it is undefined."""
 
     def guarded(value: float) -> float:
         try:
