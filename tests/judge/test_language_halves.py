@@ -171,6 +171,34 @@ def test_cute_complaint_loses_its_colours_and_names_the_kernel_s_line() -> None:
     assert cute.describe_error(ValueError("another"), "/run/kernel.py") == {}
 
 
+def test_cute_complaint_about_arguments_quotes_the_kernel_and_not_its_wrapper(
+    tmp_path: Any,
+) -> None:
+    kernel, inner, scope = tmp_path / "kernel.py", dict[str, Any](), dict[str, Any]()
+    kernel.write_text("def forward(call, error):\n    call(error)\n")
+    exec(compile(kernel.read_text(), str(kernel), "exec"), scope)
+    source = "def generate_mlir(error):\n    raise error\n"
+    exec(compile(source, "/site/cutlass/base_dsl/dsl.py", "exec"), inner)
+    kind = type("DSLUserCodeError", (Exception,), {"__module__": "cutlass.base_dsl.common"})
+    wrapper = f"   --> {cute.__file__}:143:20\n    |\n143 |   x\n    |   ^\n"
+    text = f"error: no tensor\n{wrapper}  suggestion: y"
+    with pytest.raises(kind) as raised:
+        scope["forward"](inner["generate_mlir"], kind(text))
+    told = cute.describe_error(raised.value, str(kernel))
+    wanted = "error: no tensor\n  suggestion: y\n  --> kernel.py:2\n    call(error)"
+    assert told["text"] == wanted
+
+
+def test_tilelang_outputs_of_what_is_compiled_only_have_their_shapes() -> None:
+    def parameter(*shape: Any) -> Any:
+        return SimpleNamespace(shape=shape, torch_dtype=lambda: torch.float16)
+
+    params = [parameter(6), parameter("n", 3), parameter("n * 2", 3, 6)]
+    adapter = SimpleNamespace(params=params, result_idx=[2])
+    made = tilelang._outputs(adapter, (torch.ones(2, 3), torch.ones(5, 3)))
+    assert made.shape == (10, 3, 6) and made.dtype == torch.float16
+
+
 def test_cute_error_at_a_launch_is_no_compiler_s_complaint() -> None:
     source = (
         "def generate_mlir(error):\n    run_compiled_program(error)\n"

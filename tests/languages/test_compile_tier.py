@@ -97,6 +97,25 @@ def test_sample_is_compiled_for_the_gpu_that_was_asked_for(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("language", "before", "after", "quoted"),
+    [
+        ("cute", "from_dlpack(t.view(-1)).mark_layout_dynamic()", "t.view(-1)", "cute.compile("),
+        ("cute", "fmax(x[i], 0.0)", "fmax(x[i, 3], 0.0)", "fmax(x[i, 3], 0.0)"),
+        ("tilelang", "T.max(", 'T.call_extern("float32", "nosuch", ', '"nosuch" is undefined'),
+    ],
+)
+def test_complaint_without_a_line_of_the_kernel_gets_one(
+    compiler: LocalEvaluator, language: str, before: str, after: str, quoted: str
+) -> None:
+    needs(language)
+    source = LANGUAGES[language].sample.replace(before, after)
+    (told,) = compiler.compile_only(SAMPLE_PROBLEM, Kernel(source, language)).complaints
+    assert quoted in told and "  --> kernel.py:" in told and "warning" not in told
+    assert "untrusted" not in told, "the judge's own code is quoted"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["gluon", "cute", "tilelang"])
 def test_synthetic_kernels_compile_and_a_misspelt_name_is_refused(
     compiler: LocalEvaluator, language: str

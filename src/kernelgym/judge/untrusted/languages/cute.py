@@ -26,6 +26,8 @@ from typing import Any
 import torch
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_WRAPPER = re.compile(rf"^ *--> {re.escape(__file__)}:.*\n(?: *\d* *\|.*\n?)*", re.MULTILINE)
+"""Quotation of the code below that wraps a call, in a complaint about the call's arguments."""
 _COMPILES = frozenset({"generate_mlir", "generate_original_ir", "_prepare_compilation"})
 """Functions of CuTe DSL that trace and compile; an error below them is a compiler's complaint."""
 _CUDA = 2
@@ -227,24 +229,25 @@ def _tensors(value: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
-    """Return an error's text and source lines if CuTe DSL raised it; else nothing.
+    """Return a compile error's text and source lines if CuTe DSL refused a kernel; else nothing.
 
-    Its message quotes the kernel's line. An error of Python while a kernel is traced, such as a
-    function of torch that is given CuTe's numbers, is a compiler's complaint, too.
+    The text quotes the kernel's line: CuTe DSL's messages do, but for some. An error of Python
+    while a kernel is traced, such as a function of torch that is given CuTe's numbers, is a
+    compiler's complaint, too.
     """
     if not _is_complaint(error):
         return {}
     found: dict[str, Any] = {"compile": True}
+    text = str(error)
     if type(error).__module__.startswith("cutlass."):
-        text = _COLOUR.sub("", str(error)).strip().replace(source_file, "kernel.py")
-        found["text"] = text[:8000]
-        lines = re.findall(r"-->\s+kernel\.py:(\d+)", text)
-        if lines:
-            found["where"] = "; ".join(f"line {line}" for line in dict.fromkeys(lines))
+        text = _COLOUR.sub("", text).replace(source_file, "kernel.py")
+        text = found["text"] = _WRAPPER.sub("", text).strip()[:8000]
         found["type"] = type(error).__name__
+    if lines := re.findall(r"-->\s+kernel\.py:(\d+)", text):
+        found["where"] = "; ".join(f"line {line}" for line in dict.fromkeys(lines))
     elif line := _line_in(error, source_file):
         quoted = linecache.getline(source_file, line).rstrip()
-        found["text"] = f"{error}\n  --> kernel.py:{line}\n{quoted}"[:8000]
+        found["text"] = f"{text[:7000]}\n  --> kernel.py:{line}\n{quoted}"
     return found
 
 

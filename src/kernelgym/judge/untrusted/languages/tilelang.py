@@ -22,10 +22,9 @@ from typing import Any
 import torch
 
 _KERNEL = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(")
-_ERROR = re.compile(r"\b(error|Error)\b")
 _LAUNCH = "func"
 """Name of the function of TileLang's adapters that launches a kernel."""
-_LONGEST = 8000
+_LONGEST = 7000
 
 _compiled: list[str] | None = None
 """Names of kernels compiled for a GPU that is not there; None if kernels are launched normally."""
@@ -164,12 +163,12 @@ def _outputs(adapter: Any, args: Any) -> Any:
     inputs = [each for number, each in enumerate(adapter.params) if number not in outputs]
     for parameter, given in zip(inputs, args, strict=False):
         if isinstance(given, torch.Tensor):
-            sizes |= {
-                str(dim): size for dim, size in zip(parameter.shape, given.shape, strict=False)
-            }
+            named = zip(map(str, parameter.shape), given.shape, strict=False)
+            sizes |= {dim: size for dim, size in named if not dim.isdigit()}
     for number in adapter.result_idx:
         parameter = adapter.params[number]
-        shape = [sizes.get(str(dim)) or int(dim) for dim in parameter.shape]
+        texts = map(str, parameter.shape)  # such as 64, n or n * 2
+        shape = [int(sizes.get(text) or eval(text, {}, sizes)) for text in texts]
         made.append(torch.empty(shape, dtype=parameter.torch_dtype()))
     return made[0] if len(made) == 1 else (made or None)
 
@@ -190,11 +189,11 @@ def describe_error(error: BaseException, source_file: str) -> dict[str, Any]:
     # Arguments that do not fit are refused below a launch, in frames named after C++ functions.
     if not (built or (inside and _LAUNCH not in inside)):
         return {}
-    text = str(error) if built else _without_own_frames(str(error))
+    text = (str(error) if built else _without_own_frames(str(error)))[:_LONGEST]
     if lines:
         quoted = linecache.getline(source_file, lines[-1]).rstrip()
         text = f"{text}\n  --> kernel.py:{lines[-1]}\n{quoted}"
-    return {"compile": True, "text": text[:_LONGEST]}
+    return {"compile": True, "text": text}
 
 
 def _without_own_frames(text: str) -> str:
