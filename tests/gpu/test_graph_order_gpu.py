@@ -43,8 +43,8 @@ def test_branches_of_a_graph_run_one_after_the_other_once_ordered():
     torch.cuda.synchronize()
     graph, calls = captured(add_one_on_a_branch)
     assert calls.order(graph.raw_cuda_graph()) == CALLS - 1
-    graph.instantiate()
-    graph.replay()
+    calls.instantiate(graph.raw_cuda_graph())
+    calls.launch(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
     assert value.item() == CALLS
 
@@ -56,17 +56,14 @@ def test_delayed_graph_writes_each_calls_input_after_the_call_before():
     torch.cuda.synchronize()
     graph, calls = captured(lambda: value.mul_(10).add_(place))
     calls.order(graph.raw_cuda_graph())
-    graph.instantiate()
+    calls.instantiate(graph.raw_cuda_graph())
     calls.delay(
         graph.raw_cuda_graph(), [[(place.data_ptr(), each.data_ptr(), 4)] for each in given]
     )
     for launched, wanted in ((False, 0.0), (True, 12345678.0)):
         value.zero_()
         place.zero_()
-        if launched:
-            calls.launch_delayed(torch.cuda.current_stream().cuda_stream)
-        else:
-            graph.replay()
+        calls.launch(torch.cuda.current_stream().cuda_stream, launched)
         torch.cuda.synchronize()
         assert value.item() == wanted
 
@@ -77,7 +74,7 @@ def test_graph_of_one_stream_is_left_as_it_is():
     torch.cuda.synchronize()
     graph, calls = captured(lambda: value.add_(1))
     assert calls.order(graph.raw_cuda_graph()) == 0
-    graph.instantiate()
-    graph.replay()
+    calls.instantiate(graph.raw_cuda_graph())
+    calls.launch(torch.cuda.current_stream().cuda_stream)
     torch.cuda.synchronize()
     assert value.item() == 1 + CALLS

@@ -22,6 +22,7 @@ class Side:
     def __init__(self, call_ms, claims=None, captures=True, device=CUDA, layout_ms=LAYOUT_MS):
         self.device, self.protocol, self.as_layer = device, TimingProtocol(), False
         self.call_ms, self.claims = call_ms, claims or (lambda ms: ms)
+        self.late_ms = None  # time of a call whose inputs are written just before; None: call_ms
         self.captures, self.layout_ms = captures, layout_ms
         self.example = ([torch.empty(SHAPE, device="meta")], torch.empty(SHAPE, device="meta"))
         self.asked, self.kept, self.slots, self.running = [], [], 0, True
@@ -61,7 +62,7 @@ class Side:
     def alike(self, inputs):
         return True
 
-    def capture(self, tells=False, late=False):
+    def capture(self, tells=False, late=False, change_at=0):
         assert self.running
         self.tells = tells
         self.asked.append(("capture", self.captures))
@@ -74,9 +75,10 @@ class Side:
         if self.refuses:
             raise self.refuses
         calls = len(batches)
-        window_ms = OVERHEAD_MS + calls * self.call_ms + next(self.jitter, 0.0)
+        call_ms = self.call_ms if late is None else self.late_ms or self.call_ms
+        window_ms = OVERHEAD_MS + calls * call_ms + next(self.jitter, 0.0)
         on_device = self.device.type == "cuda"
-        claimed_ms = self.claims(calls * self.call_ms) if on_device else 0.0
+        claimed_ms = self.claims(calls * call_ms) if on_device else 0.0
         self.kept.append(list(keep))
         self.must_launch += calls - others
         results = [{"tensor": ["float32", list(SHAPE)]}] * calls
@@ -110,10 +112,14 @@ class Reference:
         self.stateful, self.draws = stateful, draws
         self.seeds, self.drawn, self.kinds = Seeds(secret), [], []
         self.telltales, self.bearable = telltales, True
-        self.state, self.renewals = {}, 0
+        self.usable_kinds = telltales
+        self.state, self.renewals, self.undone = {}, 0, 0
 
     def renew_state(self):
         self.renewals += 1
+
+    def undo_renewal(self):
+        self.undone += 1
 
     def inputs_for_timing(self, seed, kind):
         self.drawn.append(seed)

@@ -12,7 +12,7 @@ from kernelgym.judge.timing import measure
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.judge.timing.windows import Untimed
 from kernelgym.types import Status
-from support.made_up_sides import CUDA, LAYOUT_MS, OVERHEAD_MS, Reference, Side
+from support.made_up_sides import CUDA, LAYOUT_MS, OVERHEAD_MS, Reference, Side, timed
 
 CPU = torch.device("cpu")
 
@@ -180,9 +180,9 @@ def test_wrong_output_of_an_uncaptured_kernel_is_its_fault():
     sides[1].captures = False
     capture = sides[0].capture
 
-    def captured(tells=False, late=False):
+    def captured(tells=False, late=False, change_at=0):
         sides[1].outcome = OutputComparison(False, message="values differ")
-        return capture(tells, late)
+        return capture(tells, late, change_at)
 
     sides[0].capture = captured
     with pytest.raises(Rejected, match="values differ") as failed:
@@ -214,7 +214,7 @@ class Asked(Side):
 
     def put_state(self, reference, later):
         assert self.running
-        self.states.append((reference.renewals, later))
+        self.states.append((reference.renewals, reference.undone, later))
 
     def timed_run(self, batches, forward_seeds, keep, others=0, late=None):
         self.late.append(late)
@@ -232,7 +232,8 @@ def test_kernel_is_called_as_a_layer_at_least_once_and_not_timed_then(device):
     watch = Stopwatch([LiveRun(None, Reference(), kernel)], baseline)
     (measured,) = watch.measure()
     asked = [late for late in kernel.late if late is not None]
-    assert asked and not any(late is not None for late in baseline.late)
+    beside = [late for late in baseline.late if late is not None]
+    assert asked and beside == (asked if device == CUDA else [])  # in a graph its copies are timed
     uncounted = len(kernel.late) - len(asked)
     assert measured.timing.samples < uncounted
     assert measured.timing.speedup == pytest.approx(4.0)
@@ -247,15 +248,42 @@ def test_kernel_that_takes_turns_with_the_reference_is_called_as_a_layer(gpu):
 
 
 @pytest.mark.parametrize("held", [{}, {"weight": torch.ones(3)}])
-def test_state_is_renewed_on_all_sides_before_a_kernel_is_called_as_a_layer(held):
+def test_state_is_renewed_on_all_sides_while_a_kernel_is_called_as_a_layer(held):
     sides, reference = [Asked(ms, device=CUDA) for ms in (1.0, 2.0, 4.0)], Reference()
     reference.state = held
     watch = Stopwatch([LiveRun(None, reference, each) for each in sides[:2]], sides[2])
     watch.measure()
     asked = sum(late is not None for late in sides[0].late)
-    assert reference.renewals == (asked if held else 0)
+    assert reference.renewals == reference.undone == (asked if held else 0)
     for side, later in zip(sides, (True, True, False), strict=True):
-        assert side.states == [(number, later) for number in range(1, reference.renewals + 1)]
+        each = [((n, n - 1, later), (n, n, False)) for n in range(1, reference.renewals + 1)]
+        assert side.states == [put for pair in each for put in pair]
+
+
+def test_kernel_whose_calls_are_slower_once_inputs_are_written_between_them_stays_untimed():
+    kernel, baseline = Asked(0.1, device=CUDA), Asked(0.4, device=CUDA)
+    kernel.late_ms, baseline.late_ms = 0.3, 0.402
+    with pytest.raises(Untimed, match=r"took 0\.3 ms where its inputs are written just before"):
+        timed(kernel, baseline)
+    assert len([late for late in kernel.late if late is not None]) >= 3
+
+
+@pytest.mark.parametrize(("kernel_ms", "baseline_ms"), [(0.105, 0.402), (0.15, 0.45)])
+def test_copies_between_calls_make_no_kernel_untimed(kernel_ms, baseline_ms):
+    kernel, baseline = Asked(0.1, device=CUDA), Asked(0.4, device=CUDA)
+    kernel.late_ms, baseline.late_ms = kernel_ms, baseline_ms
+    measured, _ = timed(kernel, baseline)
+    assert measured.timing.speedup == pytest.approx(4.0)
+
+
+def test_calls_as_layers_are_verified_on_several_kinds_of_inputs():
+    kinds = ("wide", "lattice", "salted", "shifted", "narrow")
+    kernel, reference = Asked(0.1, device=CUDA), Reference(telltales=kinds)
+    timed(kernel, Asked(0.4, device=CUDA), reference)
+    (asked, *_) = [
+        keep for keep, late in zip(kernel.kept, kernel.late, strict=True) if late is not None
+    ]
+    assert len(asked) == 5 and min(asked) > 0
 
 
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])

@@ -64,7 +64,7 @@ def test_much_of_it_is_given_back_before(made, monkeypatch):
 def test_held_back_inputs_hold_one_half_twice_until_they_are_written():
     room = torch.arange(24.0).reshape(3, 8)
     strided, counts, one = room[:, :4], torch.arange(5), torch.ones(2)
-    held = buffers.HeldBack([strided, {"n": [counts, 3, one]}], torch.device("cpu"), unseen.below)
+    held = buffers.HeldBack([strided, {"n": [counts, 3, one]}], unseen.below)
     assert torch.equal(room.flatten(), torch.arange(24.0))
     held.hold()
     assert room.flatten().tolist() == [*range(12, 24), *range(12, 24)]
@@ -79,7 +79,7 @@ def test_few_bytes_of_large_inputs_are_held_back_somewhere(few, sizes):
     starts, seen = set(), set()
     for _ in range(60):
         large = torch.arange(1024.0)
-        held = buffers.HeldBack([large], torch.device("cpu"), unseen.below, 512 if few else 64, few)
+        held = buffers.HeldBack([large], unseen.below, None, 512 if few else 64, few)
         ((place, _, size),) = held.copies()
         start = (place - large.data_ptr()) // 4
         held.hold()

@@ -30,10 +30,9 @@ class Located:
 @pytest.fixture
 def window(monkeypatch):
     """Return a function that makes a state whose six calls run a model on 0, 1, and so on."""
-    for name in ("_sleep_on_device", "_seed_device", "_synchronize"):
-        monkeypatch.setattr(candidate, name, lambda _: None)
-    for name in ("_sleep_on_device", "_synchronize"):
-        monkeypatch.setattr(buffers, name, lambda _: None)
+    monkeypatch.setattr(candidate, "_seed_device", lambda _: None)
+    nothing = dict.fromkeys(("begin", "end", "finish", "delay"), lambda *_, **how: None)
+    monkeypatch.setattr(unseen, "Clock", lambda: SimpleNamespace(**nothing))
 
     def made(model):
         state = candidate._State.__new__(candidate._State)
@@ -44,11 +43,10 @@ def window(monkeypatch):
         state._parts = SimpleNamespace(
             buffers=buffers, outputs=outputs, cuda_ipc=cuda_ipc, unseen=unseen
         )
-        state._unseen = unseen.Unseen
+        state._unseen, state.clock = unseen.Unseen, unseen.Clock()
         state._export, state._copied = outputs.export, outputs.copied
         state._overwrite = functools.partial(outputs.overwrite, below=unseen.below)
         state._touched = torch.zeros(1)
-        state._began = state._ended = SimpleNamespace(record=lambda: None)
         state._kept, state._compared, state._copies = [], 1, False
         state.buffers = Located()
         state._calls = [([torch.full((3,), float(n))], None) for n in range(CALLS)]
@@ -160,3 +158,86 @@ def test_graph_is_asked_with_late_inputs_over_overwritten_outputs(window):
     assert kept[0][0] and kept[0][1].isnan().all() and held == [0]
     assert state.go([0], True) is None
     assert not kept[1][0] and held == [0]
+
+
+class Captured:
+    """A graph that is made up: its calls run once while it is captured, and again when replayed."""
+
+    def __init__(self, calls, order, held_back=()):
+        self.calls, self.held, self.replays = list(calls), list(held_back), []
+        for call in self.calls:
+            call()
+
+    def hold_back(self):
+        for each in self.held:
+            each.hold()
+
+    def replay(self, late):
+        self.replays.append(late)
+        for n, call in enumerate(self.calls):
+            if late:
+                self.held[n].write()
+            call()
+
+
+@pytest.fixture
+def capturing(window):
+    """Return a function that makes a state whose calls multiply by a parameter, and capture it."""
+
+    def made(model, change_at):
+        state = window(model)
+        state._parts.captured_graph, state._parts.graph_order = (
+            SimpleNamespace(CapturedGraph=Captured),
+            None,
+        )
+        state.buffers.forget_blocks = lambda: None
+        send(state, 2.0)
+        state._parameters.copy_to(model)
+        state.capture(False, True, change_at)
+        state._kept = []
+        return state
+
+    return made
+
+
+def send(state, value):
+    coming = [torch.full((3,), value)]
+    state._parameters._views_of_file = lambda *_: coming
+    state._parameters.receive([["weight", {}]], -1, 0)
+
+
+class Multiplies:
+    def __init__(self, once=False):
+        self.weight, self.once, self.kept, self.version = torch.ones(3), once, None, -1
+
+    def __call__(self, x):
+        if self.kept is None or (not self.once and self.version != self.weight._version):
+            self.kept, self.version = self.weight.clone(), self.weight._version
+        return x * (self.kept if self.once else self.weight)
+
+
+def test_parameters_change_inside_a_captured_window_that_is_asked(capturing):
+    state = capturing(Multiplies(), 2)
+    send(state, 5.0)
+    assert state.go([0] * CALLS, False, 3, [True]) is None
+    assert values(state) == [0, 2, 10, 15, 20, 25]  # from the third call on
+    state._kept = []
+    send(state, 2.0)
+    state._parameters.copy_to(state._model)
+    state.go([0] * CALLS, True)
+    assert values(state) == [0, 2, 4, 6, 8, 10]
+    assert state._graph.replays == [True, False]
+
+
+def test_what_the_first_call_of_a_graph_makes_of_parameters_is_old_after_they_change(capturing):
+    state = capturing(Multiplies(once=True), 2)
+    send(state, 5.0)
+    state.go([0] * CALLS, False, 3, [True])
+    assert values(state) == [0, 2, 4, 6, 8, 10]
+
+
+def test_parameters_of_a_stateful_model_stay_in_a_graph(capturing):
+    state = capturing(Multiplies(), -1)
+    send(state, 5.0)
+    state.go([0] * CALLS, False, 3, [True])
+    assert values(state) == [0, 5, 10, 15, 20, 25]  # before the window

@@ -185,6 +185,11 @@ class Reference:
         new = self._varied("state", self._renewals)
         self._put_state(partly(self.state, new, self.seeds.derive("state-share", self._renewals)))
 
+    def undo_renewal(self) -> None:
+        """Replace the state by what it was before it was last renewed."""
+        self._outdated, before = self.state, self._outdated
+        self._put_state(before)
+
     def renewed_at(self) -> int | None:
         """Return the index of the judged call before which the state is renewed; None for none."""
         # Not before the first call: a kernel may keep what it made there.
@@ -226,6 +231,11 @@ class Reference:
             drawn = self._draw_kind(seed, kind)[0]
         self._precisions |= precisions_of(drawn)
         return drawn
+
+    @property
+    def usable_kinds(self) -> tuple[str, ...]:
+        """Kinds of inputs that suit the problem, beside its own."""
+        return tuple(self._conditions.usable)
 
     @property
     def telltales(self) -> tuple[str, ...]:

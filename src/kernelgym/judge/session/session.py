@@ -207,18 +207,21 @@ class CandidateSession:
         claimed_ms = float(said) if type(said) in (int, float) and 0 < said < 1e9 else 0.0
         return TimedWindow(window_ms, claimed_ms, layout_ms, results, kept, (before, after))
 
-    def capture(self, tells: bool = False, late: bool = False) -> bool:
+    def capture(self, tells: bool = False, late: bool = False, change_at: int = 0) -> bool:
         """Capture the reserved calls in a CUDA graph; return False if impossible.
 
         Args:
             late: Whether windows of these calls may be asked for with `timed_run`'s `late`.
+            change_at: Index of the call before which state put `later` takes effect in such
+                windows; below 0 for no such call.
             tells: Whether the answer to every window describes its outputs, as it does without
                 capture. Describing them takes longer than short calls do, and a graph's outputs lie
                 where its capture said. But the overhead of windows must be the same on both sides,
                 so the kernel's side describes them if the reference could not be captured.
         """
         self.buffers.captured = None
-        self.channel.post({"op": "capture", "tells": tells, "late": late})
+        asked = {"tells": tells, "late": late, "change_at": change_at}
+        self.channel.post({"op": "capture", **asked})
         try:
             self.buffers.captured = self._listed(
                 self.channel.answer("go").get("results"), len(self.buffers.slots)

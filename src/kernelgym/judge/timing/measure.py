@@ -37,17 +37,19 @@ from typing import Any
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
 from kernelgym.judge.session.session import CandidateSession
+from kernelgym.judge.tensors import tensors_of
 from kernelgym.judge.timing import host, speedup
 from kernelgym.judge.timing.speedup import WindowPair
 from kernelgym.judge.timing.windows import TimingWindows, Untimed
 from kernelgym.types import Finding, Severity, Status, Timing
-from kernelgym.verdict import CLOCK_MISMATCH
+from kernelgym.verdict import CLOCK_MISMATCH, UNCONFIRMED_SPEED
 
 _MIN_PAIRS = 3  # pairs of windows before a timing may end because its time is up
 _CLEAN_WINDOWS = 9
 _AS_ALONE = 1.003
 _SETTLING_ROUNDS = 3
 _ASKED_AGAIN = 0.05  # chance before each round; one round is always asked
+_ASKED_MORE = 2
 _ENOUGH_CALLS = 1.5
 _ROUNDS = 3
 _SLACK_MS = 0.1
@@ -96,6 +98,7 @@ class Stopwatch:
         self._eager_costs: list[float] = []
         self._secret = random.SystemRandom()
         self._first: _Rounds = []
+        self._asked: _Rounds = []  # whose inputs were written between the calls
         self._threads = [0 for _ in runs]
         # A kernel that names another process's memory as its output would take no time.
         for kernel in self._kernels:
@@ -141,6 +144,9 @@ class Stopwatch:
             if not any(measured is None or measured.disputed for measured in found):
                 break  # noise goes away when measured again; a falsified clock stays false
             begun = []
+        if complaint := self._hastened(rounds, captured):
+            finding = Finding(UNCONFIRMED_SPEED, complaint, Severity.SOFT)
+            raise Untimed(complaint, (finding,))
         measurements = []
         for number, measured in enumerate(found):
             if measured is None:
@@ -288,9 +294,34 @@ class Stopwatch:
             if time.monotonic() > deadline and len(rounds) >= _MIN_PAIRS:
                 break
             if len(rounds) == asks or self._secret.random() < _ASKED_AGAIN:
-                self._windows.ask()
+                self._ask()
             rounds.append(self._windows.pairs())
         return rounds
+
+    def _ask(self) -> None:
+        if pairs := self._windows.ask():
+            self._asked.append(pairs)
+
+    def _hastened(self, rounds: _Rounds, captured: Collection[int]) -> str:
+        """Return what makes a kernel's captured calls faster than a layer's would be, or ''.
+
+        Where it seems so, further windows are asked: the device may have been slow in one.
+        """
+        copies = len(tensors_of(self._kernels[0].buffers.example[0]))
+        complaint = ""
+        for number in range(len(self._kernels)):
+            if 1 + number not in captured:
+                continue
+            pairs = [each[number] for each in rounds]
+            for again in range(_ASKED_MORE + 1):
+                asked = [each[number] for each in self._asked]
+                complaint = speedup.hastened(pairs, asked, copies, 0 in captured)
+                if not complaint or again == _ASKED_MORE:
+                    break
+                self._ask()
+            if complaint:
+                break
+        return complaint
 
     def _settle(self) -> tuple[set[int], _Rounds]:
         """Find the number of calls of a window; capture short calls.

@@ -29,6 +29,8 @@ _FLOOR_SLACK = 0.85  # kernels that mostly read reach more bandwidth than the co
 _STANDARD_ERRORS = 4.0
 _MOST_NOISE = 0.1  # of a window's time
 _OCCUPIED_FACTOR, _OCCUPIED_MS = 1.5, 0.5
+_COPY_MS = 0.004  # of a few bytes between two kernels of a graph, with room to spare
+_NO_SLOWER, _COPIES_MORE = 1.3, 2.0
 _NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 
 
@@ -249,6 +251,38 @@ def disbelief(
         return ""
     return (
         f"its process reported {claimed:.4g} ms a call where at least {bound:.4g} ms passed outside"
+    )
+
+
+def hastened(
+    pairs: Sequence[WindowPair], asked: Sequence[WindowPair], copies: int, reference_too: bool
+) -> str:
+    """Return how calls are slower once their inputs are written between them, or ''.
+
+    Such calls cannot be computed by an earlier one, nor rely on what an earlier window left.
+    Copying a few bytes of each input before a call takes as long in the reference's graph. Of
+    several windows the fastest counts.
+
+    Args:
+        pairs: Pairs of windows whose inputs were there before.
+        asked: Pairs of windows of the same graphs, whose inputs were written between the calls.
+        copies: Number of copies before each call.
+        reference_too: Whether the reference's calls are captured in a graph, too.
+    """
+    if not asked:
+        return ""
+    before = statistics.median(pair.kernel_ms for pair in pairs)
+    between = min(pair.kernel_ms for pair in asked)
+    cost = copies * _COPY_MS
+    if reference_too:
+        usual = statistics.median(pair.reference_ms for pair in pairs)
+        cost = max(cost / 2, min(pair.reference_ms for pair in asked) - usual)
+    if between <= before * _NO_SLOWER + _COPIES_MORE * cost:
+        return ""
+    return (
+        f"a call took {between:.4g} ms where its inputs are written just before it, and "
+        f"{before:.4g} ms where they are all there at the start: a kernel that computes for later "
+        "calls, or looks whether something was written, cannot be timed"
     )
 
 

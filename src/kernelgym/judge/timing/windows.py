@@ -42,6 +42,7 @@ _MAX_DEVICE_CALLS = 256
 _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
 _HALF = 2
+_KINDS_AT_ONCE, _CALLS_PER_KIND = 4, 16
 _NO_OTHERS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -81,6 +82,8 @@ class TimingWindows:
         self._alternating = False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
+        self._captured = set[int]()
+        self._change_at = 1  # where parameters change in a captured window that is asked
 
     def reserve(self, calls: int) -> None:
         """Lay out windows of `calls` calls; on the CPU, time empty ones.
@@ -88,7 +91,7 @@ class TimingWindows:
         Raises:
             Untimed: If the device cannot hold the buffers of several kernels and the baseline.
         """
-        self.calls = calls
+        self.calls, self._captured, self._change_at = calls, set(), 1
         self._alternating = self._too_large_together()
         if self._alternating and len(self._sides) > 2:
             raise Untimed("the device does not hold the calls of all kernels at once")
@@ -158,9 +161,14 @@ class TimingWindows:
         """
         if self._reference.draws:
             return set()  # the host seeds random numbers before each call: no graph can
-        captured = {0} if self._awake(0, self._sides[0].capture) else set()
-        asked = not captured, self._as_layer
-        return captured | {k for k in kernels if self._awake(k, self._sides[k].capture, *asked)}
+        self._change_at = 1 + self._secret.randrange(max(1, self.calls // 2))
+        # The calls of a stateful model change its state themselves.
+        how = self._as_layer, -1 if self._reference.stateful else self._change_at
+        captured = {0} if self._awake(0, self._sides[0].capture, False, *how) else set()
+        tells = not captured
+        captured |= {k for k in kernels if self._awake(k, self._sides[k].capture, tells, *how)}
+        self._captured = captured
+        return set(captured)
 
     def graph_kernels(self, which: int) -> tuple[dict[str, Any], int]:
         """Return what a side says of the kernels in its captured graph, and of how many calls."""
@@ -176,43 +184,56 @@ class TimingWindows:
             raise
         return None
 
-    def ask(self) -> None:
-        """Make and verify calls of the kernels as layers of a model; time nothing.
+    def ask(self) -> tuple[WindowPair, ...]:
+        """Make and verify calls of the kernels as layers of a model.
 
         A kernel cannot tell these windows from timed ones. It is wrong there if it does not wait
         for the current stream, or relies on what earlier calls left in the outputs' memory, or on
-        what it made of parameters: those that are not drawn freely change before.
+        what it made of parameters: those that are not drawn freely change in the window. Afterwards
+        they are as they were, since a graph holds what a kernel made of them before its capture.
+
+        Returns:
+            The kernels' pairs of windows; empty if no window was run.
         """
         if not self._as_layer:
-            return
+            return ()
         if self._reference.state:
             self._reference.renew_state()
-            for which, side in enumerate(self._sides):
-                # In the middle of a window, so that a kernel cannot read parameters once a window.
-                # Not with a stateful reference, whose calls before that one are verified, too.
-                later = bool(which) and not self._reference.stateful
-                self._awake(which, side.put_state, self._reference, later)
+            # In the middle of a window, so that a kernel cannot read parameters once a window.
+            # Not with a stateful reference, whose calls before that one are verified, too.
+            self._put_state(later=not self._reference.stateful)
         try:
-            self.pairs(as_layer=True)
+            pairs = self.pairs(as_layer=True)
         except Rejected as end:
             if end.status is not Status.WRONG:
                 raise
             message = f"{end}; {AS_LAYER}"
             raise Rejected(end.status, message, mismatch=end.mismatch, kernel=end.kernel) from None
+        if self._reference.state:
+            self._reference.undo_renewal()
+            self._put_state(later=False)
+        return pairs
+
+    def _put_state(self, later: bool) -> None:
+        """Give all sides the reference's present state.
+
+        Args:
+            later: Whether the kernels get it in the middle of the next window.
+        """
+        for which, side in enumerate(self._sides):
+            self._awake(which, side.put_state, self._reference, later and bool(which))
 
     def pairs(self, as_layer: bool = False) -> tuple[WindowPair, ...]:
         """Run one window of each side on the same fresh inputs; return each kernel's pair.
 
         Args:
-            as_layer: Whether the kernels' calls are made as `Ruleset.as_layer` says; their times
-                mean nothing then.
+            as_layer: Whether the kernels' calls are made as `Ruleset.as_layer` says; times of
+                windows that are not captured mean nothing then.
         """
-        chosen, kinds = self._choose()
-        while as_layer and self.calls > 1 and not chosen:  # what comes before the first call shows
-            chosen, kinds = self._choose()
+        keep, kinds = self._choose_as_layers() if as_layer else self._choose()
         numbers = self._number_calls()
         forward_seeds = self._forward_seeds(numbers)
-        keep = [chosen]
+        first = min(keep)
         if self._reference.stateful:
             keep = list(range(self.calls))
         run, batches = {}, []
@@ -222,7 +243,7 @@ class TimingWindows:
             if self._alternating:
                 self._take_turn(which)
                 batches = self._draw_window(numbers, kinds)
-            late = chosen if which and as_layer else None
+            late = first if as_layer and (which or 0 in self._captured) else None
             run[which] = self._window(which, batches, forward_seeds, keep, len(kinds), late)
             if self._alternating:  # verify now: the other side's turn frees these slots
                 if which:
@@ -291,7 +312,23 @@ class TimingWindows:
             numbers = self._number_calls()
             self._window(which, self._draw_window(numbers), self._forward_seeds(numbers), [])
 
-    def _choose(self) -> tuple[int, dict[int, str]]:
+    def _choose_as_layers(self) -> tuple[list[int], dict[int, str]]:
+        """Choose several verified calls, on the problem's own inputs and on other kinds.
+
+        A kernel that is right only on some kinds, once it is timed, is wrong here. What comes
+        before the first call, or before parameters change, shows.
+        """
+        if self.calls == 1:
+            return self._choose()
+        usable = self._reference.usable_kinds
+        # Few of the calls: on some kinds they may take longer.
+        most = min(_KINDS_AT_ONCE, max(1, self.calls // _CALLS_PER_KIND))
+        kinds = self._secret.sample(usable, min(most, len(usable)))
+        calls = range(self._change_at, self.calls)
+        places = self._secret.sample(calls, min(len(calls), 1 + len(kinds)))
+        return places, dict(zip(places[1:], kinds, strict=False))
+
+    def _choose(self) -> tuple[list[int], dict[int, str]]:
         """Choose the next verified call, and calls on other kinds of inputs.
 
         Where the problem tolerates other kinds of inputs, one of every two pairs is verified on
@@ -300,15 +337,15 @@ class TimingWindows:
         """
         telltales = self._reference.telltales
         if not telltales:
-            return self._secret.randrange(self.calls), {}
+            return [self._secret.randrange(self.calls)], {}
         if not self._turns:
             self._turns = [True, False]
             self._secret.shuffle(self._turns)
         on_other, kind = self._turns.pop(), self._secret.choice(telltales)
         if self.calls == 1:
-            return 0, {0: kind} if on_other else {}
+            return [0], {0: kind} if on_other else {}
         other, own = self._secret.sample(range(self.calls), 2)
-        return other if on_other else own, {other: kind}
+        return [other if on_other else own], {other: kind}
 
     def forget_kernels(self) -> None:
         """Run only the reference from now on: the kernels' processes are gone."""

@@ -23,7 +23,6 @@ import torch
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _frombuffer = torch.frombuffer
 _synchronize = torch.cuda.synchronize
-_sleep_on_device = torch.cuda._sleep
 _copy, _fill, _as_strided = torch.Tensor.copy_, torch.Tensor.fill_, torch.Tensor.as_strided
 _empty_like, _equal, _address = torch.empty_like, torch.equal, torch.Tensor.data_ptr
 _DELAY_CYCLES = 6_000_000  # about 3 ms: longer than a window of calls that are already queued
@@ -186,8 +185,8 @@ class HeldBack:
 
     Args:
         arguments: The call's arguments on the device.
-        device: The device.
         below: Draws a secret number below the given one.
+        clock: The device's clock, a `Clock` of `unseen.py`; None on the CPU.
         most_bytes: Bytes of each tensor that are held back, at most.
         few: Whether it is mostly few elements, whose place is drawn in secret: a kernel that has
             computed a call's output ahead may look at a sample of its inputs, and compute it anew
@@ -197,12 +196,13 @@ class HeldBack:
     def __init__(
         self,
         arguments: Any,
-        device: torch.device,
         below: Callable[[int], int],
+        clock: Any = None,
         most_bytes: int = _HELD_BYTES,
         few: bool = False,
     ) -> None:
-        self._device, self._held = device, []
+        self._clock = clock
+        self._held: list[tuple[torch.Tensor, torch.Tensor]] = []
         for tensor in _tensors_in(arguments):
             count = tensor.untyped_storage().nbytes() // tensor.element_size()
             held = min(count, most_bytes // tensor.element_size())
@@ -221,13 +221,13 @@ class HeldBack:
                 _copy(flat[:half], later)
             else:
                 _fill(flat, 0)
-        if self._device.type == "cuda":
-            _synchronize(self._device)
+        if self._clock is not None:
+            self._clock.finish()
 
     def write(self) -> None:
         """Write the values; on a GPU the current stream waits for about 3 ms before it does so."""
-        if self._device.type == "cuda":
-            _sleep_on_device(_DELAY_CYCLES)
+        if self._clock is not None:
+            self._clock.delay(_DELAY_CYCLES)
         for place, values in self._held:
             _copy(place, values)
 

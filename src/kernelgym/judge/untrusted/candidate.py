@@ -47,13 +47,9 @@ import torch
 SOURCE_NAME = "kernel.py"
 
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
-_copy = torch.Tensor.copy_
 # Seeds the CPU only: torch.manual_seed asks every backend and takes 100 times as long.
 _seed_all = torch.default_generator.manual_seed
 _no_grad = torch.no_grad
-_synchronize = torch.cuda.synchronize
-_sleep_on_device = torch.cuda._sleep
-_LEAD_CYCLES = 600_000  # about 0.3 ms
 _LATE_BYTES = 64 << 10  # of each input of a captured call
 _seed_device = torch.cuda.manual_seed
 
@@ -155,8 +151,8 @@ def serve(
                     reply["results"] = state.go(request["seeds"], request["timed"], *asked)
                     reply["launches"] = state.launched
                     reply["untried"] = parts.untried_configs()
-                    if request["timed"] and device != "cpu":
-                        reply["device_ms"] = state.device_ms()
+                    if device != "cpu":
+                        reply["device_ms"] = state.clock.ms
                 case "trace":
                     reply["seen"] = state.trace(request["mode"])
                 case "compiled":
@@ -168,7 +164,8 @@ def serve(
                     given = request["record"], request["target"], parts.error_report.describe_error
                     reply["refused"] = parts.front_end.refusals(*given, request["whole"])
                 case "capture":
-                    reply["results"] = state.capture(request["tells"], request["late"])
+                    how = request["tells"], request["late"], request["change_at"]
+                    reply["results"] = state.capture(*how)
                 case "graph_kernels":
                     reply["seen"] = state.graph_kernels()
                 case "compilation":
@@ -187,6 +184,7 @@ class _State:
         self.source_file = os.path.join(scratch, SOURCE_NAME)
         self._parts, self._device = parts, device
         self._unseen = parts.unseen.Unseen
+        self.clock: Any = None  # of a CUDA device
         self.buffers = parts.buffers.Buffers(parts.cuda_ipc, parts.outputs.describe, device)
         self._export, self._copied = parts.outputs.export, parts.outputs.copied
         self._overwrite = partial(parts.outputs.overwrite, below=parts.unseen.below)
@@ -215,8 +213,8 @@ class _State:
         """Make this process's CUDA context."""
         torch.cuda.set_device(self._device)
         self._touched = torch.zeros(1, device=self._device)
-        self._began, self._ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        _synchronize(self._device)
+        self.clock = self._parts.unseen.Clock()
+        self.clock.finish()
 
     def open(self, handle: str, number: int) -> None:
         """Open one of the trusted side's allocations on the device."""
@@ -323,8 +321,7 @@ class _State:
                 fit.
         """
         before = self._launches.count
-        replayed = self._graph is not None and bool(seeds)
-        held = None
+        replayed, held = self._graph is not None and bool(seeds), None
         single = len(seeds) == 1 and self._calls[0][1] is None and not self._copies
         with self._unseen():
             if spoil and (replayed or single):
@@ -341,20 +338,16 @@ class _State:
             return found
         with self._unseen():
             if replayed and late is not None:
-                self._parameters.copy_to(self._model)
+                self._parameters.arrive(self._model)
                 self._graph.hold_back()
             self._touched.add_(1)  # so that an empty window, too, switches to this context
-        if timed:
-            # Give the host a lead: the first call's launch time on the host is not device time.
-            _sleep_on_device(_LEAD_CYCLES)
-        self._began.record()
+        self.clock.begin(lead=timed or replayed)
         results: list[Any] = []
         if replayed:
             self._graph.replay(late is not None)
         else:
             results = self._run(seeds, held, late, spoil)
-        self._ended.record()
-        _synchronize(self._device)
+        self.clock.end()
         if self._kept and not replayed:
             self.buffers.forget_freed_blocks()
         self.launched = self._in_graph if replayed else self._launches.count - before
@@ -363,9 +356,7 @@ class _State:
         return results or self._kept_outputs()
 
     def _held_back(self, arguments: list[Any], **how: Any) -> Any:
-        return self._parts.buffers.HeldBack(
-            arguments, self._device, self._parts.unseen.below, **how
-        )
+        return self._parts.buffers.HeldBack(arguments, self._parts.unseen.below, self.clock, **how)
 
     def _exported(self, seed: int, arguments: list[Any], places: Any, spoil: Sequence[bool]) -> Any:
         """Make one call, and copy its output to its places; return its description."""
@@ -404,7 +395,9 @@ class _State:
                     self._kept.append(self._copied(output) if copies else output)
                     if spoil:
                         self._overwrite(output, spoil)
-                if compares and not spoil:
+                if spoil:
+                    continue
+                if compares:
                     outputs.append(output)
         if outputs:
             self._compared = len(seeds)
@@ -417,7 +410,7 @@ class _State:
         found = self._located(self._kept)
         if found is None:
             self._copies, self._kept = True, [self._copied(output) for output in self._kept]
-            _synchronize(self._device)
+            self.clock.finish()
             found = [self.buffers.locate(output) for output in self._kept]
         return found
 
@@ -430,10 +423,6 @@ class _State:
             return [self.buffers.locate(output) for output in outputs]
         except self._parts.cuda_ipc.DriverError:
             return None
-
-    def device_ms(self) -> float:
-        """Return the device time of the last calls, by the device's clock."""
-        return float(self._began.elapsed_time(self._ended))
 
     def _call(self, seed: int, arguments: list[Any]) -> Any:
         _seed_all(seed)
@@ -460,12 +449,14 @@ class _State:
             self._tracer = self._new_tracer()
         return self._tracer.mode(mode)
 
-    def capture(self, tells: bool, late: bool) -> list[Any]:
+    def capture(self, tells: bool, late: bool, change_at: int) -> list[Any]:
         """Capture all prepared calls, in order, in one CUDA graph.
 
         Args:
             tells: True to describe the outputs again in the answer to every window.
             late: Whether the graph may be asked for with inputs that are written late.
+            change_at: Index of the call before which parameters that were replaced by name change
+                in the graph; below 0 if they do not.
 
         Returns:
             A description of each output, with its place on the device.
@@ -474,18 +465,27 @@ class _State:
         before = self._launches.count
         self._kept = []
         arguments = [each for each, _ in self._calls]
-        hold = partial(self._held_back, most_bytes=_LATE_BYTES, few=True)
-        graph = self._parts.captured_graph.CapturedGraph(
-            [partial(self._keep, each) for each in arguments],
-            self._parts.graph_order,
-            [hold(each) for each in arguments] if late else (),
-        )
+        self._parameters.stage(self._model if change_at >= 0 else None)
+        hold = partial(self._held_back, few=True, most_bytes=_LATE_BYTES)
+        with self._unseen():
+            held = [hold(each) for each in arguments] if late else ()
+        try:
+            graph = self._parts.captured_graph.CapturedGraph(
+                [partial(self._keep, n == change_at, each) for n, each in enumerate(arguments)],
+                self._parts.graph_order,
+                held,
+            )
+        finally:
+            # What a kernel made of parameters in the capture holds no values yet.
+            self._parameters.change()
         results = [self.buffers.locate(output) for output in self._kept]
         self._graph_results = results if tells else None
         self._graph, self._in_graph = graph, self._launches.count - before
         return results
 
-    def _keep(self, arguments: list[Any]) -> None:
+    def _keep(self, changed: bool, arguments: list[Any]) -> None:
+        if changed:
+            self._parameters.change()
         output = self._model(*arguments)
         self._kept.append(self._copied(output) if self._copies else output)
 

@@ -18,6 +18,7 @@ _Graph, _capturing, _current_stream = (
     torch.cuda.graph,
     torch.cuda.current_stream,
 )
+_handle_of: Any = getattr(_Graph, "raw_cuda_graph", None)
 
 
 class CapturedGraph:
@@ -45,9 +46,10 @@ class CapturedGraph:
             for call in calls:
                 call()
                 self._calls.end_call()
-        handle = self._graph.raw_cuda_graph()
+        handle = _handle_of(self._graph)
         self._calls.order(handle)
-        self._graph.instantiate()
+        # Not by torch's functions, which a kernel could replace.
+        self._calls.instantiate(handle)
         if held_back:
             self._calls.delay(handle, [each.copies() for each in held_back])
 
@@ -62,7 +64,4 @@ class CapturedGraph:
         Args:
             late: Whether inputs are written before each call, after the one before it.
         """
-        if late:
-            self._calls.launch_delayed(_current_stream().cuda_stream)
-        else:
-            self._graph.replay()
+        self._calls.launch(_current_stream().cuda_stream, late)

@@ -14,6 +14,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+_FREE_ON_LAUNCH = 1  # memory that a graph allocates and does not free: its next launch frees it
+
 
 class Gap(NamedTuple):
     """A call that may begin before all earlier ones have ended."""
@@ -103,6 +105,10 @@ class CapturedCalls:
             _check(code, "adding dependencies to a graph")
         return len(found)
 
+    def instantiate(self, graph: int) -> None:
+        """Instantiate the graph, for `launch`."""
+        self._ready = _instantiated(ctypes.c_void_p(graph))
+
     def delay(self, graph: int, copies: Sequence[Sequence[tuple[int, int, int]]]) -> None:
         """Instantiate the ordered graph with copies on the device before each call.
 
@@ -125,13 +131,20 @@ class CapturedCalls:
                 code = _driver().cuGraphAddDependencies(handle, before, firsts, len(firsts))
                 _check(code, "adding dependencies to a graph")
             ends = call.ends or added or ends
-        self._delayed = ctypes.c_void_p()
-        code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(self._delayed), handle, 0)
-        _check(code, "instantiating a graph a second time")
+        self._delayed = _instantiated(handle)
 
-    def launch_delayed(self, stream: int) -> None:
-        """Launch the graph that `delay` made."""
-        _check(_driver().cuGraphLaunch(self._delayed, ctypes.c_void_p(stream)), "launching a graph")
+    def launch(self, stream: int, delayed: bool = False) -> None:
+        """Launch the graph that `instantiate` made, or the one that `delay` made."""
+        graph = self._delayed if delayed else self._ready
+        _check(_driver().cuGraphLaunch(graph, ctypes.c_void_p(stream)), "launching a graph")
+
+
+def _instantiated(graph: ctypes.c_void_p) -> ctypes.c_void_p:
+    """Return a new executable graph."""
+    made = ctypes.c_void_p()
+    code = _driver().cuGraphInstantiateWithFlags(ctypes.byref(made), graph, _FREE_ON_LAUNCH)
+    _check(code, "instantiating a graph")
+    return made
 
 
 def _add_copy(
