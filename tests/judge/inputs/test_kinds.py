@@ -24,7 +24,9 @@ KINDS = tuple(kind for kind in STRICT.distributions if kind not in FOR_RANKS)
 NO_ZEROS = tuple(kind for kind in KINDS if kind != "lattice")
 LOGARITHM = tuple(f"{kind}:positive" for kind in NO_ZEROS)
 VARIANTS = [
-    variant for kind in (*STRICT.distributions, "spiked:mild") for variant in variants(kind)
+    variant
+    for kind in (*STRICT.distributions, "spiked:mild", "balanced")
+    for variant in variants(kind)
 ]
 SAMPLERS = {
     "rand": lambda: torch.rand(40, 500),
@@ -94,6 +96,8 @@ def test_samplers_draw_what_the_kind_says(name, variant):
             rows = values.reshape(-1, values.shape[-1]) / scale
             places = ((rows > 2).float().mean(0) > 0.6).nonzero().flatten()
             assert places.numel() == 64 and bool((places.diff() == 1).all())
+        case "balanced":
+            assert set(values.abs().flatten().tolist()) == {0.5, 1.0, 2.0}
         case "spiked:mild":
             assert int((sizes > 3.9).sum()) == 10 and float(sizes.max()) <= 8.1
 
@@ -368,6 +372,15 @@ def test_a_ruleset_without_kinds_judges_the_own_inputs_only():
 def test_tied_inputs_go_to_problems_that_take_the_first_of_equals(body, tied):
     reference = _prepared(body, "torch.randn(12, 40)")
     assert ("lattice" in reference.plan) == tied
+
+
+@pytest.mark.parametrize("columns", [7, 4096, 30000])
+def test_long_products_of_balanced_inputs_neither_vanish_nor_overflow(columns):
+    reference = _prepared("return x.cumprod(1)", f"torch.rand(8, {columns})")
+    assert "balanced" in reference.plan
+    found = reference.expect(reference.inputs(3, "balanced"), 0, "balanced").output
+    assert bool(found.isfinite().all()) and bool((found != 0).all())
+    assert "balanced" not in _prepared("return x.cumsum(1)", "torch.rand(8, 64)").plan
 
 
 @pytest.mark.parametrize(

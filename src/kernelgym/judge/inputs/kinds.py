@@ -14,6 +14,8 @@ or a softmax stays so. Integers and permutations are drawn as the problem draws 
 ``clustered``  the largest values next to each other, and the smallest, along the last two axes
 ``salted``     the problem's own, except one to three elements 8 to 16 times as far out; at least
                one of these has a sign that the problem's own values lack
+``balanced``   ones, among them a few of plus or minus 2 or 1/2: long products neither vanish nor
+               overflow, and are exact in any order
 =============  ==================================================================================
 
 ``lattice`` is for kernels that divide by what may be zero, or that take the first of equal values
@@ -21,6 +23,9 @@ for the only one: a sign as ``x / abs(x)``, a norm without its eps.
 
 ``clustered`` is for kernels that sort or select: one that takes the largest value of each block for
 the largest ones is right if these lie apart. Other problems do not get it.
+
+``balanced`` is for kernels that stop multiplying where products of the problem's own values have
+become zero. Only problems that take products along an axis get it.
 
 ``salted`` is for kernels that sample their input and take a short cut if it looks like the
 problem's own: a kernel that does not read every element cannot tell the two apart.
@@ -56,6 +61,8 @@ FOR_RANKS = frozenset(("clustered",))
 TIED = "lattice"
 """Name of the kind with many equal values."""
 _POSITIVE = ":positive"
+BALANCED = "balanced"
+"""The kind for problems that take products along an axis, and for no others."""
 SALTED = "salted"
 """Name of the kind that differs from the problem's own inputs in few elements."""
 NONFINITE = ("salted:nonfinite", "salted:nan")
@@ -68,6 +75,7 @@ _ELEMENTS_PER_SPIKE = 2048
 _MOST_SALTED = 3
 _SALT = 8.0  # times the scale, at least
 _RUN = 64
+_POWERS = 16
 
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
@@ -180,6 +188,8 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
             case "lattice":
                 values.div_(scale).mul_(2).round_().clamp_(-4, 4).mul_(scale * 0.5)
                 self._tie_rows(values)
+            case "balanced":
+                self._put_powers(values)
             case "clustered":
                 for dim in range(-min(2, values.dim()), 0):
                     self._gather_extremes(values, dim, scale)
@@ -201,6 +211,17 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         if rows > 2 and not self._positive:
             copied = values.reshape(-1)[chosen[1] * width + across]
             _put(values, chosen[2] * width + across, -copied)
+
+    def _put_powers(self, values: torch.Tensor) -> None:
+        """Make all values one, but some 16 along the longest axis 2 or 1/2 of either sign."""
+        values.fill_(1.0)
+        longest = max(values.shape, default=1)
+        count = min(max(_POWERS * values.numel() // longest, 2), values.numel())
+        drawn = torch.randint(4, (count,), device=values.device).float()
+        powers = (drawn % 2 * 3 + 1) / 2
+        if not self._positive:
+            powers = powers * torch.where(drawn < 2, -1.0, 1.0)
+        _put(values, _places(count, values), powers)
 
     def _gather_extremes(self, values: torch.Tensor, dim: int, scale: Any) -> None:
         """Raise a run of neighbouring values and lower another, so that extremes are clustered."""

@@ -10,8 +10,9 @@
 
 `OperatorWatch` finds the class from the names of the torch functions that one run calls. The class
 chooses a ruleset's error factors and the variant of ``spiked`` inputs, and decides nothing else.
-Whether elements are ranked decides on ``clustered`` inputs, and whether values that are not finite
-are treated apart on inputs that hold some.
+Whether elements are ranked decides on ``clustered`` inputs, whether they are multiplied along an
+axis on ``balanced`` ones, and whether values that are not finite are treated apart on inputs that
+hold some.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _PATTERNS = {
 _NONFINITE = re.compile(
     r"(^|_)nan(_to_num|sum|mean|median|quantile)|(^|_)is(nan|(pos|neg)?inf|finite)"
 )
+_MULTIPLIES = re.compile(r"(^|_)(cum)?prod($|_)")
 _RANKS = re.compile(r"(^|_)(arg|m)?sort($|_)|topk|kthvalue|median|quantile")
 
 
@@ -59,6 +61,8 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
         self.ties_differ = False
         """Whether one did so without promising an order of equal elements."""
 
+        self.multiplies = False
+        """Whether a function took products along an axis."""
         self.asks_finite = False
         """Whether a function treated values that are not finite apart."""
 
@@ -69,6 +73,7 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
         name = getattr(func, "__name__", "")
         operation = _class_of(name)
         self.asks_finite = self.asks_finite or bool(_NONFINITE.search(name))
+        self.multiplies = self.multiplies or bool(_MULTIPLIES.search(name))
         if _RANKS.search(name):
             self.ranks = True
             self.ties_differ = self.ties_differ or (kwargs or {}).get("stable") is not True
