@@ -157,10 +157,9 @@ SECTIONS = (
             "redteam_gpu.json",
             "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
             verdicts.red_team,
-            "591 kernels on two H200s and 37 on an H100, 18 of them of a fresh attack, which got "
-            "through ten times. Four of its kernels are caught since, on the CPU: the column "
-            "'others not caught'. `layernorm_keeps_while_unchanged.triton` is honest, and was "
-            "refused on both.",
+            "582 kernels on three H100s of one host, and 47 earlier on H200s, mostly models and "
+            "kernels in other languages. `C8_short_products_in_graphs.triton` got through; it has "
+            "not run since the judge draws inputs whose long products do not vanish.",
         ),
         ResultTable(
             "soak_cpu.json",
