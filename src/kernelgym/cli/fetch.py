@@ -35,7 +35,9 @@ class FetchCommand(Command):
         problems = chosen_problems(self.targets)
         names = tuple(dict.fromkeys(name for each in problems for name in models_of(each)))
         if not names:
-            print_text(f"none of the {len(problems)} problems loads a pretrained model")
+            print_text(
+                f"none of the {len(problems)} problems loads a pretrained model that its text names"
+            )
             return 0
         rows, failed = [], 0
         for name in names:

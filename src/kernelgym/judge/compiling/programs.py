@@ -10,6 +10,8 @@ at once.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import os
 import shutil
 import tempfile
 import time
@@ -171,6 +173,18 @@ def _reported(report: Path | None) -> MachineCode:
     except (OSError, ValueError):
         return NO_CODE
     return code if code.functions else NO_CODE
+
+
+def package_folder(name: str, title: str) -> Path:
+    """Return an installed package's folder, without importing it.
+
+    Raises:
+        ProgramRefused: If it is not installed.
+    """
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise ProgramRefused(f"a kernel asks for {title}'s tools, but {name} is not installed")
+    return Path(os.path.realpath(found.origin)).parent
 
 
 def text_of(arguments: Mapping[str, Any], key: str) -> str:

@@ -6,20 +6,17 @@ side of a launch, into which it packs the compiled kernel.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.cuda_toolkit import cuda_toolkit, find_nvcc
-from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, text_of
+from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, package_folder, text_of
 from kernelgym.judge.compiling.request import BadRequest, nvcc_flags
 
-_NAME = "tilelang"
+_NAME, _TITLE = "tilelang", "TileLang"
 _FORMATS = ("cubin", "fatbin")
 _ARCHITECTURE = re.compile(r"(?:sm|compute)_(\d{2,3})([af]?)")
 _MOST_SOURCES = 8
@@ -47,7 +44,7 @@ def device_code(arguments: Mapping[str, Any]) -> ProgramRun:
     if found is None:
         raise ProgramRefused("error: the options name no architecture")
     toolkit = cuda_toolkit(find_nvcc(), divmod(int(found[1]), 10), found[2])
-    package = _package(_NAME)
+    package = package_folder(_NAME, _TITLE)
     folders = [package / "src", package / "3rdparty" / "cutlass" / "include"]
     made = f"kernel.{kind}"
     command = [toolkit.nvcc, "-ccbin", find_compiler(), f"--{kind}", "-O3", "-lineinfo"]
@@ -82,7 +79,10 @@ def host_library(arguments: Mapping[str, Any]) -> ProgramRun:
     texts = {f"lib{number}.c": text for number, text in enumerate(sources)}
     if not all(isinstance(text, str) for text in sources):
         raise ProgramRefused("error: 'sources' holds something that is no text")
-    folders = [_package(_NAME) / "3rdparty" / "tvm" / "include", _package("tvm_ffi") / "include"]
+    folders = [
+        package_folder(_NAME, _TITLE) / "3rdparty" / "tvm" / "include",
+        package_folder("tvm_ffi", _TITLE) / "include",
+    ]
     command = [find_compiler(), "-shared", "-fPIC", "-o", "library.so", *texts]
     command += [f"-I{folder}" for folder in folders]
     return ProgramRun(
@@ -95,11 +95,3 @@ def host_library(arguments: Mapping[str, Any]) -> ProgramRun:
         readable=tuple(map(str, folders)),
         seen=(version(_NAME),),
     )
-
-
-def _package(name: str) -> Path:
-    """Return an installed package's folder, without importing it."""
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None:
-        raise ProgramRefused(f"a kernel asks for TileLang's compiler, but {name} is not installed")
-    return Path(os.path.realpath(found.origin)).parent

@@ -6,7 +6,6 @@ steps of compiling a kernel together.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sysconfig
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
-from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, text_of
+from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, package_folder, text_of
 from kernelgym.judge.sandbox.paths import driver_libraries
 
 _FLAGS = ("-O2", "-shared", "-fPIC", "-Wno-psabi", "-w")
@@ -85,7 +84,4 @@ def _assembler(newer: bool) -> str:
 
 
 def _backend() -> Path:
-    triton = importlib.util.find_spec("triton")
-    if triton is None or triton.origin is None:
-        raise ProgramRefused("a kernel asks for Triton's tools, but Triton is not installed")
-    return Path(triton.origin).parent / "backends" / "nvidia"
+    return package_folder(_MODULE, "Triton") / "backends" / "nvidia"
