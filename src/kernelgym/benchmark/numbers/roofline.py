@@ -57,8 +57,8 @@ def roofline_ms(
     if not bytes_per_s > 0.0 or min(moved_bytes, operations, operations_per_s) < 0.0:
         raise UsageError(
             "a roofline needs a positive bandwidth and no negative number, "
-            "got {bytes_per_s} B/s, {moved_bytes} B, {operations} operations "
-            "at {operations_per_s}/s"
+            f"got {bytes_per_s} B/s, {moved_bytes} B, {operations} operations "
+            f"at {operations_per_s}/s"
         )
     computing = operations / operations_per_s if operations and operations_per_s else 0.0
     return 1000.0 * max(moved_bytes / bytes_per_s, computing)
