@@ -31,6 +31,8 @@ class Side:
         self.graph, self.graph_is_empty = False, False
         self.around, self.near, self.lesson = {}, True, None
         self.jitter, self.must_launch = iter(()), 0
+        self.waking_ms = self.fresh_ms = self.copied_ms = 0.0
+        self.is_fresh = False
         self.waits = iter(())  # share of each window that its only thread waits; None: not told
         self.channel = self.buffers = self  # it plays its parts itself
 
@@ -39,8 +41,11 @@ class Side:
 
     def reserve(self, inputs, output, count, timed=False):
         assert self.running and timed
-        self.slots, self.graph = count, False
+        self.slots, self.graph, self.is_fresh = count, False, True
         self.asked.append(("reserve", count))
+
+    def copy_ms(self):
+        return self.copied_ms
 
     def vacate(self):
         assert self.running
@@ -77,6 +82,9 @@ class Side:
         calls = len(batches)
         call_ms = self.call_ms if late is None else self.late_ms or self.call_ms
         window_ms = OVERHEAD_MS + calls * call_ms + next(self.jitter, 0.0)
+        if calls:  # what no empty window takes, and what calls on new slots take
+            window_ms += self.waking_ms + calls * (self.fresh_ms if self.is_fresh else 0.0)
+            self.is_fresh = False
         on_device = self.device.type == "cuda"
         claimed_ms = self.claims(calls * call_ms) if on_device else 0.0
         self.kept.append(list(keep))

@@ -55,9 +55,10 @@ _ROUNDS = 3
 _SLACK_MS = 0.1
 _EAGER_PAIRS = 4
 _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
-# Length of the windows of several kernels on the CPU, in windows of a single one. On a host with
-# other work, the first call of a window takes up to 5 ms, as the caches hold the others' data.
-_TURN_WINDOWS = 2.0
+# Length of the windows of several kernels on the CPU, in windows of a single one. A window takes
+# about 0.5 ms more than an empty one, and its first call up to 5 ms on a host with other work, as
+# the caches hold the others' data: with 4 to 7 calls a window, a gain of 7.6x was measured as 1.6x.
+_TURN_WINDOWS = 4.0
 _SLOW_REFERENCE = 10.0  # times slower than the kernels: its windows would take most of the time
 
 _Rounds = list[tuple[WindowPair, ...]]  # rounds of windows, each with one pair a kernel
@@ -347,8 +348,11 @@ class Stopwatch:
             run = []
             windows.reserve(calls)
             if not self._on_device:
-                # A first call takes several times as long as later ones. Windows of too few calls
-                # would mostly hold the time in which a process wakes up.
+                # A first call takes several times as long as later ones, and the first window on
+                # new slots maps their pages. Windows of too few calls would mostly hold the time
+                # in which a process wakes up.
+                if self._in_turns:
+                    windows.pairs()
                 single_ms = self._single_ms(windows.pairs())
                 continue
             windows.pairs()  # without this, a graph would capture the set-up of a first call
