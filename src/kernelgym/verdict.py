@@ -175,9 +175,9 @@ class KernelTime:
     name: str
     """Name of the Triton function, the extension's function or the operator."""
     launches: int
-    """Number of its launches in one call."""
+    """Number of launches of this kernel in one call."""
     ms: float
-    """Milliseconds of all its launches in one call."""
+    """Milliseconds of all launches of this kernel in one call, added up."""
 
 
 @dataclass(frozen=True, slots=True)

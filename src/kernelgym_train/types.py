@@ -106,7 +106,9 @@ class Rollout:
                 f"{len(self.completions)} completions for {len(self.trajectory.turns)} turns"
             )
         if self.key.turn:
-            raise ValueError(f"a rollout has the key of its first turn, got {tuple(self.key)}")
+            raise ValueError(
+                f"the key of a rollout must be that of its first turn, 0; got {tuple(self.key)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

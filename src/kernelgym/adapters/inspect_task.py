@@ -106,7 +106,7 @@ def judged() -> Scorer:
 
 
 def _summary(episode: LiveEpisode, info: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an episode's score."""
+    """Return the fields of an episode's score for Inspect."""
     played = episode.trajectory
     right = [turn for turn in played.turns if turn.verdict.correct]
     best = played.best

@@ -98,7 +98,7 @@ def _judged(evaluator: Evaluator, problem: Problem, kernel: Kernel) -> Verdict:
 
 
 def _metrics(verdict: Verdict, is_timed: bool) -> dict[str, float]:
-    """Return numbers that are higher for better kernels."""
+    """Return OpenEvolve's metrics of a verdict, each higher for better kernels."""
     untimed = 0.0 if is_timed else 1.0
     score = verdict.speedup_low if verdict.timed else untimed
     return {

@@ -106,7 +106,7 @@ class KernelRolloutEnvironment(vf.Env[KernelEnvConfig]):
 
 
 async def _in_one_run(task: KernelTask, agents: vf.Agents, episode: LiveEpisode) -> vf.Trace:
-    """Play an episode as one conversation; return its trace."""
+    """Play an episode as one conversation of verifiers; return its trace."""
     async with agents.player.interaction(task) as interaction:
         segment = await interaction.turn()
         while not segment.terminated:
@@ -131,7 +131,7 @@ async def _run_a_turn(
 
 
 def _prompt(messages: tuple[Message, ...]) -> dict[str, Any]:
-    """Return system prompt and prompt as task data has them."""
+    """Return system prompt and prompt as task data of verifiers has them."""
     system, *shown = messages
     prompt = [{"role": each.role, "content": each.content} for each in shown]
     return {"system_prompt": system.content, "prompt": _MESSAGES.validate_python(prompt)}

@@ -154,7 +154,7 @@ def _bare(text: str, start: int) -> Iterator[CodeBlock]:
 
 
 def _end(text: str, start: int, marker: str | None) -> re.Match[str] | None:
-    """Return the first closing marker outside strings and comments.
+    """Return the first marker that closes a block of code, outside strings and comments.
 
     Args:
         text: The text.
@@ -242,7 +242,7 @@ def _inner(body: str) -> tuple[str, tuple[int, int] | None]:
 
 
 def _opener_in_code(body: str, position: int) -> re.Match[str] | None:
-    """Return the next opening fence outside strings."""
+    """Return the next marker in code, outside strings, that opens a fence."""
     for found in _OPENER_IN_CODE.finditer(body, position):
         if found["marker"] and "`" not in found["rest"]:
             return found

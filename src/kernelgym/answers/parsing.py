@@ -173,7 +173,7 @@ def _split_thought(
 
 
 def _find_answer(text: str) -> tuple[str | None, list[str]]:
-    """Return (source of the answer or None, defects)."""
+    """Return the source of the kernel in an answer, or None; and the defects of its form."""
     blocks, is_open = code_blocks(text)
     defects = ["unclosed_kernel"] if is_open else []
     tagged = any(block.tagged and block.closed for block in blocks)

@@ -63,7 +63,7 @@ class DeviceRates:
 def limits_of(
     run: RecordedRun, rates: DeviceRates, baselines: Sequence[str | Path] = ()
 ) -> dict[str, RooflineLimit]:
-    """Return the limits of a run's problems, by id.
+    """Return the roofline limits of a run's problems, by id.
 
     Args:
         run: The run.

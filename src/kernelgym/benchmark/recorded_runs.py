@@ -410,7 +410,7 @@ def _machine(path: Path) -> Mapping[str, Any]:
 
 
 def _object(path: Path) -> Mapping[str, Any]:
-    """Return the JSON object of a file.
+    """Return the JSON object of a file of a recorded run.
 
     Raises:
         UsageError: If the file cannot be read, or holds no JSON object.

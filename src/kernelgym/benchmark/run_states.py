@@ -148,7 +148,7 @@ class _Progress:
     steps: int | None = None
     figures: dict[str, float] = field(default_factory=dict)
     end: Condition | None = None
-    """Condition that the files name as the end; None if they name none."""
+    """How the run ended, as its files tell; None if they do not say."""
     note: str = ""
 
 

@@ -333,7 +333,7 @@ def _ended_before(folder: Path) -> int:
 
 
 def _tell(done: EvalSummary, folder: Path) -> None:
-    """Print the counts of a run."""
+    """Print the counts of an eval run."""
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items()))
     more = f" ({done.answers_there} were on disk)" if done.answers_there else ""
     print_text(

@@ -73,7 +73,7 @@ class RunsCommand(Command):
 
 
 def _folder(name: str) -> Path:
-    """Return a folder that was given.
+    """Return a folder that was given to `kernelgym runs`.
 
     Raises:
         UsageError: If there is no such folder.

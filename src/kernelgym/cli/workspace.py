@@ -160,7 +160,7 @@ class McpCommand(AgentOptions):
 
 
 def _need(command: str, extra: str, *modules: str) -> None:
-    """Refuse a command whose packages are not installed."""
+    """Refuse a command of the workspace whose packages are not installed."""
     from importlib.util import find_spec
 
     missing = [name for name in modules if find_spec(name) is None]

@@ -472,7 +472,7 @@ class KernelEnv(gym.Env[str, str]):
 
 
 def with_budget(spec: EnvSpec | None, memory_bytes: int | None) -> EnvSpec | None:
-    """Return a specification that names a memory budget.
+    """Return an environment's specification that names a memory budget.
 
     An environment made of it draws the same problems again.
 

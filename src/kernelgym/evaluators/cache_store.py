@@ -120,7 +120,7 @@ def _write(key: str, verdict: Verdict) -> bytes:
 
 
 def _read(data: bytes, key: str) -> Verdict:
-    """Return the verdict in a file's data.
+    """Return the verdict in the data of a file of the verdict cache.
 
     Raises:
         ValueError: If the data is damaged; or another exception of JSON and `Verdict.from_dict`.

@@ -164,7 +164,7 @@ def _exp(log: float) -> float:
 
 
 def _failed(verdict: Verdict) -> bool:
-    """Return True if a verdict shows that its kernel failed."""
+    """Return True if a verdict of a duel shows that its kernel failed."""
     return verdict.valid and not verdict.correct
 
 

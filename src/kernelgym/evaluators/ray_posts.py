@@ -85,7 +85,7 @@ class ActorPost:
 
 
 def give(answer: Future[Any], outcome: Any) -> None:
-    """Settle a future that another thread may have settled."""
+    """Settle an actor's future that another thread may have settled."""
     try:
         if isinstance(outcome, ActorLost | JudgeError):
             answer.set_exception(outcome)

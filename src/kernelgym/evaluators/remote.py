@@ -474,7 +474,7 @@ def _settle_all(asked: Iterable[_Asked], outcome: Verdict | BaseException) -> No
 
 
 def _size(kernel: Kernel) -> int:
-    """Return the bytes that a kernel takes in a request."""
+    """Return the bytes that a kernel takes in a request to the verdict service."""
     return len(json.dumps(kernel.source))
 
 

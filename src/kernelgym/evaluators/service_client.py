@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 def check_address(url: str) -> None:
-    """Refuse a text that is no http or https address.
+    """Refuse a text that is no http or https address of a service.
 
     Raises:
         UsageError: If it is none.

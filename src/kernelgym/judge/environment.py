@@ -64,7 +64,7 @@ TRUSTED = AllowList(
 
 
 def kept_variables(allowed: AllowList, given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that a process keeps.
+    """Return the environment variables that a process keeps, by its allow-list.
 
     Args:
         allowed: The process's allow-list.

@@ -459,7 +459,7 @@ def _check_standby(standby: int, workers: int, devices: tuple[str, ...]) -> None
 
 
 def _several(devices: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of several GPUs of one kind.
+    """Return the names of several GPUs of one kind, for one evaluator.
 
     Raises:
         UsageError: If one does not exist, is no GPU, or is of another kind.

@@ -72,7 +72,7 @@ def _output_bytes(source: str, name: str) -> int:
 
 @contextmanager
 def _without_weights(source: str) -> Iterator[None]:
-    """Construct transformers models from their configurations alone in a block."""
+    """Construct, in a block, models of transformers from their configurations, without weights."""
     if "from_pretrained" not in source:
         yield
         return

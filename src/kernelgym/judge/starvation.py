@@ -177,7 +177,7 @@ def _tree_times(pids: Iterable[int]) -> dict[str, tuple[int, int]]:
 
 
 def read_small(path: str) -> bytes:
-    """Return the contents of a small file.
+    """Return the contents of a small file, such as one of /proc.
 
     Takes half the time of `open`.
     """

@@ -115,7 +115,7 @@ def _examples(
     wanted: str,
     filled: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the introduction and the text of worked examples."""
+    """Return the introduction and the text of worked examples in KernelBench's prompt."""
     common = data["templates"]["common"]
     pairs = backend.get("few_shot_examples") if wanted == "few_shot" else None
     intro = common["example_intro_few_shot" if pairs else "example_intro_one_shot"]

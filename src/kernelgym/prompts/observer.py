@@ -421,7 +421,7 @@ def render(messages: Sequence[Message]) -> str:
 
 
 def _kernel(turn: Turn) -> str:
-    """Return an earlier answer with its kernel, without its thinking."""
+    """Return an earlier answer for the prompt, with its kernel and without its thinking."""
     if turn.reply.kernel is None:
         return turn.action
     return f"<KERNEL>\n```python\n{turn.reply.kernel.source.rstrip()}\n```\n</KERNEL>"

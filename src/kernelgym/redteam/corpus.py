@@ -173,7 +173,7 @@ def select(
 
 
 def sample(entries: Iterable[CorpusEntry]) -> tuple[CorpusEntry, ...]:
-    """Return the first entry of each style in each language."""
+    """Return a sample of the exploits: the first entry of each style in each language."""
     first: dict[tuple[str, str, str], CorpusEntry] = {}
     for entry in entries:
         first.setdefault((entry.kind, entry.style, entry.language), entry)

@@ -32,7 +32,7 @@ def archive_digest(entries: Iterable[IndexEntry]) -> str:
 
 
 def keep_archive(entries: Iterable[IndexEntry]) -> str:
-    """Keep entries for prompts to show; return their digest.
+    """Keep entries of an archive for prompts to show; return their digest.
 
     Args:
         entries: Entries that can be shown, in any order.

@@ -78,7 +78,7 @@ class Many:
 
 
 def is_tensor(value: object) -> bool:
-    """Return True for a tensor, or a container with one."""
+    """Return True for the kind of a tensor, or of a container with one."""
     todo, seen = [value], set[int]()
     while todo:
         here = todo.pop()

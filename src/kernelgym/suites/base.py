@@ -129,7 +129,7 @@ def problem_keys(problem: Problem) -> frozenset[str | int]:
 
 
 def select_ids(problems: Sequence[Problem], ids: Ids) -> tuple[Problem, ...]:
-    """Pick problems in the order of `ids`, each once.
+    """Pick problems of a suite in the order of `ids`, each once.
 
     An entry is a full id (``KernelBench/L1/23``), an id without its suite (``L1/23``), a name
     (``23_Softmax``) or a number, which picks that number in every level present. A number
@@ -169,7 +169,7 @@ def find_problem(problems: Iterable[Problem], problem_id: str) -> Problem:
 def check_choice(
     what: str, given: int | str | None, known: Sequence[int | str], hint: str = ""
 ) -> None:
-    """Make sure that `given` is None or one of `known`.
+    """Make sure that a choice of a suite, `given`, is None or one of `known`.
 
     Raises:
         UnknownName: If it is not.

@@ -110,7 +110,7 @@ class DirectorySuite:
 
 
 def problem_from_file(path: str | Path) -> Problem:
-    """Read one problem file.
+    """Return the problem in one problem file.
 
     The id is the file's stem; the suite is ``file``.
 

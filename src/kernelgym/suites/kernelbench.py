@@ -227,7 +227,7 @@ def _small_form(problem: Problem) -> Problem | None:
 def _chosen_forms(
     problems: tuple[Problem, ...], forms: tuple[Problem, ...], ids: Ids | None
 ) -> tuple[Problem, ...]:
-    """Return the small forms that ids pick.
+    """Return the small forms of KernelBench's problems that ids pick.
 
     Raises:
         UnknownName: If an id picks no problem.

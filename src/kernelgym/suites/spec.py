@@ -277,7 +277,7 @@ class SpecReference:
     """Source that defines the function ``run``, whose parameters are named as tensors, scalars or
     axes."""
     path: str = ""
-    """File that holds such a source, relative to the spec."""
+    """File with a source that defines ``run``, relative to the spec."""
     problem: str = ""
     """Id of a problem of a suite, or a problem file in the spec's folder."""
 
@@ -398,5 +398,5 @@ class KernelSpec:
 
 
 def names_used(expressions: tuple[int | str, ...]) -> tuple[str, ...]:
-    """Return the names that several expressions use."""
+    """Return the names that several expressions of a kernel spec use."""
     return tuple(dict.fromkeys(name for each in expressions for name in names_in(each)))

@@ -62,7 +62,7 @@ def names_in(expression: int | str) -> tuple[str, ...]:
 
 
 def evaluate(expression: int | str, values: Mapping[str, int]) -> int:
-    """Return an expression's value.
+    """Return the value of an expression in a kernel spec.
 
     Args:
         expression: The expression; a number stands for itself.
@@ -150,7 +150,7 @@ def _cpp(node: ast.expr, names: Mapping[str, str]) -> str:
 
 
 def _tree(expression: int | str) -> ast.expr:
-    """Return a checked syntax tree."""
+    """Return the checked syntax tree of an expression in a kernel spec."""
     if isinstance(expression, bool) or not isinstance(expression, int | str):
         raise UsageError(f"{expression!r} is no arithmetic; give a whole number or an expression")
     if len(str(expression)) > _MOST_TEXT:

@@ -116,7 +116,7 @@ def _check_names(spec: KernelSpec) -> None:
 
 
 def _taken(spec: KernelSpec, kind: str, name: str) -> str | None:
-    """Return why generated modules, or C++, cannot use a name."""
+    """Return why modules generated from a kernel spec, or C++, cannot use a name."""
     if name in _GENERATED:
         return "the generated modules use it themselves"
     if name in FUNCTIONS:

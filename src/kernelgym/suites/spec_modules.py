@@ -46,7 +46,7 @@ from kernelgym.text_templates import filled
 
 
 def _filled(template: str, spec: KernelSpec, **values: object) -> str:
-    """Return a template of the folder ``templates``, filled with values."""
+    """Return a template of a kernel spec's modules, filled with values."""
     names, held, copied = _constructed(spec), [*spec.inputs], _copied(spec)
     return filled(
         "kernelgym.suites", template, spec=spec, names=names, held=held, copied=copied, **values

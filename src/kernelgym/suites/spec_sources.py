@@ -27,7 +27,7 @@ _LONGEST_PARAMETERS = 5000
 
 
 def run_parameters(source: str) -> tuple[str, ...]:
-    """Return the parameters of a reference's ``run``.
+    """Return the parameters of the function ``run`` of a kernel spec's reference.
 
     Raises:
         UsageError: If the source is no Python, has no `run`, or one that takes other arguments.
@@ -151,7 +151,7 @@ def parameter_type(parameter: str) -> str:
 
 
 def declaration(source: str, entry: str) -> str:
-    """Return a C++ function's declaration.
+    """Return the declaration of a C++ function.
 
     Raises:
         UsageError: If the source does not define the function.

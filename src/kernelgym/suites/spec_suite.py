@@ -20,7 +20,7 @@ from kernelgym.types import Kernel, Problem
 
 
 def problem_of(spec: KernelSpec, shape: SpecShape) -> Problem:
-    """Return the problem of one shape.
+    """Return the problem of one shape of a kernel spec.
 
     Raises:
         UsageError: If the problem that a spec refers to cannot be found, or a file be read.

@@ -77,7 +77,7 @@ def serve_tools(session: ToolSession, keys: KeyRing, started: Callable[[str], No
 
 
 def _source_of(body: bytes, session: ToolSession) -> str:
-    """Return the kernel's source in a request's body.
+    """Return the kernel's source in the body of a request to the workspace's server.
 
     Raises:
         Refusal: If the body holds none, or names another problem.

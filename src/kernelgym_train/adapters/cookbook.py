@@ -250,7 +250,7 @@ class EpisodeDatasetBuilder(RLDatasetBuilder):  # type: ignore[misc]
 
 
 def _rounds(problems: tuple[Problem, ...], seed: int) -> Iterator[Problem]:
-    """Yield problems without end; each round has all problems once."""
+    """Yield problems for the Cookbook without end; each round has all problems once."""
     for number in itertools.count():
         yield from random.Random(f"{seed}/{number}").sample(problems, len(problems))
 

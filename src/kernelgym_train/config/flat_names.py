@@ -41,7 +41,7 @@ _RAICL = (f"{_BUILDER}.prompt_option", "raicl")
 
 @dataclass(frozen=True, slots=True)
 class FlatSettings:
-    """Settings of a file and of a command line, flat names replaced by those of kernelgym."""
+    """Settings of a file and of a command line, under this package's names and no flat ones."""
 
     data: dict[str, Any]
     """Settings of the file, as sections and their keys."""

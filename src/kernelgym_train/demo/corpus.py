@@ -74,7 +74,8 @@ class Example:
     messages: tuple[Message, ...]
     answer: str
     label: str
-    """``right``, a `kernelgym.suites.synthetic.Defect`, ``not_composed``, ``torch``, ``decoy``."""
+    """Kind of answer: ``right``, a `kernelgym.suites.synthetic.Defect`, ``not_composed``, ``torch``
+    or ``decoy``."""
     expected: Status
     """Status of its verdict under the ruleset ``strict``, on the device that it was written for."""
 

@@ -113,7 +113,7 @@ def _model_of(problem: Problem) -> str:
 
 
 def _cpp_of(kernel: Kernel) -> str:
-    """Return the C++ function in an answer's source."""
+    """Return the C++ function in the source of an answer of the demonstration."""
     text = kernel.source
     start = text.index("torch::Tensor ")
     return text[start : text.index('"""', start)].rstrip()

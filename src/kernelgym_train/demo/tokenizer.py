@@ -81,7 +81,7 @@ def holds_operator(line: str) -> bool:
 
 
 def texts_of(examples: Iterable[Example]) -> tuple[str, ...]:
-    """Return the texts of examples, each once, in their order."""
+    """Return the texts of examples for the tokenizer, each once, in their order."""
     texts: dict[str, None] = {}
     for example in examples:
         for message in example.messages:

@@ -96,7 +96,7 @@ def encode(text: ChatText, example: Example) -> tuple[tuple[int, ...], tuple[int
 def batches_of(
     lengths: Sequence[int], batch_tokens: int, rng: random.Random
 ) -> Iterator[list[int]]:
-    """Yield the example indices of every batch of one epoch.
+    """Yield the example indices of every batch of one epoch of the warm start.
 
     Lengths are jittered before they are sorted, so that the same examples do not always meet.
     """

@@ -55,7 +55,7 @@ def training_problems(config: Config) -> tuple[Problem, ...]:
 
 
 def held_out_problems(config: Config) -> tuple[Problem, ...]:
-    """Return the problems to evaluate on.
+    """Return the held-out problems that a training run evaluates on.
 
     Raises:
         UsageError: If there are none, one is trained on, or the suite cannot be read.
@@ -299,7 +299,7 @@ def training_retrieval(config: Config, device: str) -> Retrieval:
 
 
 def run_archive(config: Config) -> RunArchive | None:
-    """Return a run's empty archive; None if it keeps none."""
+    """Return a training run's empty archive; None if it keeps none."""
     return RunArchive() if config.retrieval.on and config.retrieval.archive else None
 
 

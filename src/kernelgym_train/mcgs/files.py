@@ -215,7 +215,7 @@ class SearchFolder:
 
 
 def write_result_of_all(outdir: Path, result: Mapping[str, Any]) -> None:
-    """Write the result of all kernels of a folder of results."""
+    """Write result.json of a run that optimised several kernels."""
     write_whole(outdir / "result.json", _json(result))
 
 

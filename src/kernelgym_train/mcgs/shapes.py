@@ -150,7 +150,7 @@ class ShapesEvaluator(EvaluatorWrapper):
             self._turns[kernels[first].digest, kernels[second].digest].append(times)
 
     def shown_times(self, first: Kernel, second: Kernel) -> dict[str, tuple[float, float]]:
-        """Return milliseconds a call of two kernels in their last round, by shape not hidden."""
+        """Return the times (ms) of two kernels in their last comparison; no hidden shapes."""
         last = self._turns[first.digest, second.digest][-1:]
         kept = {shape.name for shape in self._shapes if shape.kept}
         return {name: pair for each in last for name, pair in each.items() if name not in kept}
@@ -199,7 +199,7 @@ def times_by_shape(
     kernels: tuple[Kernel, Kernel],
     verdicts: tuple[Verdict, Verdict],
 ) -> dict[str, tuple[float, float]]:
-    """Return milliseconds a call of two kernels in a round in turns, by shape not hidden.
+    """Return the times (ms) of two kernels that ran in turns, by shape; no hidden shapes.
 
     Args:
         evaluator: The evaluator that judged the round.

@@ -308,7 +308,7 @@ class SearchState:
             self._find_leader()
 
     def _duelled(self, given: Mapping[str, Any]) -> None:
-        """Take in a comparison with the best so far."""
+        """Apply the event of a kernel's timed comparison with the best kernel so far."""
         key = given["second"]
         # If the first kernel failed, it loses without a measured time, and low is 0.
         if given["decided"] == "second" and given["low"] > 1.0:

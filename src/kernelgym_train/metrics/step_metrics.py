@@ -101,7 +101,7 @@ def distributions(
 
 
 def _found(code: str, played: Iterable[Trajectory]) -> float:
-    """Return the number of verdicts that have a given finding."""
+    """Return the number of verdicts of a step that have a given finding."""
     turns = [turn for each in played for turn in each.turns]
     return float(sum(any(each.code == code for each in t.verdict.findings) for t in turns))
 

@@ -285,7 +285,7 @@ def batch_seed(seeds: Sequence[int]) -> int:
 
 
 def by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
-    """Yield indices in batches, the longest first.
+    """Yield indices of prompts in batches, the longest first.
 
     If the longest prompts do not fit into memory, the first batch fails.
     """

@@ -481,7 +481,7 @@ def _kept(folder: Path) -> list[dict[str, Any]]:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file to the disk."""
+    """Flush a file of a training run to the disk."""
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

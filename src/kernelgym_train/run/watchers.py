@@ -208,7 +208,7 @@ class LiveTable(Watcher):
 
 
 def _told(step: int, steps: int, values: Mapping[str, float]) -> str:
-    """Return the line that tells the numbers of a step."""
+    """Return the line that tells the numbers of a training step."""
     told = [f"{name} {_number(values.get(key))}" for name, key in _columns([values]).items()]
     return f"step {step + 1}/{steps}  {'  '.join(told)}"
 

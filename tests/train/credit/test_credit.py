@@ -258,7 +258,7 @@ def test_records_check_their_own_form() -> None:
         Completion("", (), (1, 2), (0.0,), "stop", 0)
     with pytest.raises(ValueError, match="0 completions for 1 turns"):
         Rollout(Key(0, 0), rollout((1.0,)).trajectory, ())
-    with pytest.raises(ValueError, match="key of its first turn"):
+    with pytest.raises(ValueError, match="that of its first turn"):
         dataclasses.replace(rollout((1.0,)), key=Key(0, 0, 0, 1))
     assert Key(3, 1, 2, 1).group == (3, 1)
     assert sorted([Key(1, 0), Key(0, 9, 9, 9), Key(0, 9, 9)])[0] == Key(0, 9, 9, 0)

@@ -41,7 +41,7 @@ class Function:
     kernel_in: frozenset[str] = frozenset()
     """Languages whose decorator, such as ``triton.jit``, makes a kernel of it."""
     mentions: set[str] = field(default_factory=set)
-    """Names and attribute names it mentions."""
+    """Names and names of attributes that the function mentions."""
 
     @property
     def body(self) -> list[ast.AST]:
@@ -57,7 +57,7 @@ class Function:
 
     @property
     def jitted(self) -> bool:
-        """Whether any language makes a kernel of it."""
+        """Whether a language makes the function a kernel."""
         return bool(self.kernel_in)
 
 

@@ -187,7 +187,7 @@ def pass_at_k_results(
 
 
 def _sizes(run: RecordedRun) -> str:
-    """Return the sizes of a run's problems.
+    """Return which sizes of KernelBench a run's problems have, for the export.
 
     Raises:
         UsageError: If a problem is not one of KernelBench, or the sizes are mixed.

@@ -44,7 +44,7 @@ class JudgeTime:
 
 
 def spent(answers: Iterable[Generation]) -> TotalSpent:
-    """Return the sums of what answers took."""
+    """Return the sums of tokens and US dollars that answers took."""
     found = list(answers)
     known = [each.usage for each in found if each.usage is not None]
     prices = [each.usd for each in found if each.usd is not None]

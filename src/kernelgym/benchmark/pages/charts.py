@@ -171,7 +171,7 @@ def bars(pairs: Mapping[str, tuple[float, float]], names: tuple[str, str]) -> st
 
 
 def histogram(values: Sequence[float], *, name: str) -> str:
-    """Return a histogram; empty without values.
+    """Return a histogram as a chart of the report; empty without values.
 
     Args:
         values: Finite numbers.

@@ -58,7 +58,7 @@ def failure(played: PlayedEpisode, turn: Turn) -> str:
 
 
 def status_table(view: RunView) -> tuple[list[str], list[list[object]]]:
-    """Return columns and rows of the statuses, turn by turn."""
+    """Return columns and rows of the report's table of failures: statuses, turn by turn."""
     found = statuses_by_turn(played.record.trajectory for played in view.episodes)
     names = [status.value for status in Status if any(each[status.value] for each in found)]
     rows: list[list[object]] = [

@@ -20,7 +20,7 @@ from kernelgym.verdict import Profile
 
 
 def shown_samples(group: Sequence[PlayedEpisode]) -> list[PlayedEpisode]:
-    """Return the first sample and the best one."""
+    """Return the samples that a problem's page shows: the first and the best."""
     played = [each for each in group if each.turns]
     if not played:
         return []

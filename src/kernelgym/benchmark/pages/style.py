@@ -23,7 +23,7 @@ def style_sheet() -> str:
 
 @functools.cache
 def script() -> str:
-    """Return the script."""
+    """Return the script of the report's pages."""
     return files("kernelgym.benchmark.pages").joinpath("report.js").read_text("utf-8")
 
 

@@ -287,7 +287,7 @@ class _Episode:
 
 
 def _is_noted(folder: RunFolder, key: AnswerKey, turn: Turn) -> bool:
-    """Return True if a turn's verdict is on disk already."""
+    """Return True if an eval run's folder already holds a turn's verdict."""
     if turn.reply.kernel is None:
         return folder.has_verdict(key)
     return folder.verdict(key, turn.reply.kernel) is not None

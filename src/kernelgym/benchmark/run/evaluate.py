@@ -223,7 +223,7 @@ def _begin(folder: Path, plan: EvalPlan, *, judges: bool) -> None:
 
 
 def _is_recorded(path: Path, judges: bool) -> bool:
-    """Return True if a readable file records the machine."""
+    """Return True if a readable file of an eval run records the machine."""
     try:
         there = json.loads(path.read_text("utf-8"))
         return bool(there["judges"]) or not judges

@@ -69,7 +69,7 @@ class ScriptedPolicy(EvalPolicy):
 
 
 def _kernel(kind: str, problem: Problem, language: str, seed: int) -> tuple[str, Kernel]:
-    """Return the thought and the kernel of an answer."""
+    """Return the thought and the kernel of an answer of the scripted policy."""
     from kernelgym.suites.synthetic import Target, broken_variants, solve
 
     target = cast(Target, language)  # the suite refuses others by name

@@ -71,7 +71,7 @@ class ErrorDifference:
     count: int = 0
     """Number of elements that differ by more than the bound."""
     first: int = -1
-    """Number of the first such element; -1 if there is none."""
+    """Number of the first element whose error exceeds the bound; -1 if there is none."""
     strange: int = 0
     """Number of elements outside the bound that are not finite where the reference is."""
     worst_abs: float = 0.0

@@ -172,7 +172,7 @@ def _loaded_runtime() -> str | None:
 
 
 def _library(name: str, folders: tuple[str, ...]) -> str | None:
-    """Return the path of a shared library, or None.
+    """Return the path of a shared library of the CUDA toolkit, or None.
 
     The linker's `-l` does not find libraries in pip's packages: they lack the unversioned links.
     """

@@ -76,7 +76,7 @@ class HipCompiler:
     headers: str
     """Folder that has HIP's headers."""
     version: str
-    """Version of the headers, such as ``5.2.21153``."""
+    """Version of HIP's headers, such as ``5.2.21153``."""
     architecture: str
     """Name of the GPU, such as ``gfx942``."""
     has_thrust: bool

@@ -233,7 +233,7 @@ def _needed(data: bytes) -> frozenset[str]:
         for kind, place, first, length in segments:
             if kind == 1 and first <= address < first + length:
                 return place + address - first
-        raise ValueError("a table's address lies in no segment")
+        raise ValueError("the address of a table lies in no segment of the ELF file")
 
     names = _part(data, place_of(entries[_DT_STRTAB]), entries[_DT_STRSZ])
     symbols = place_of(entries[_DT_SYMTAB])

@@ -188,7 +188,7 @@ def package_folder(name: str, title: str) -> Path:
 
 
 def text_of(arguments: Mapping[str, Any], key: str) -> str:
-    """Return a text field of a candidate's request.
+    """Return a text field of a candidate's request for a program.
 
     Raises:
         ProgramRefused: If it is none.

@@ -48,7 +48,7 @@ class SourceUnit:
 
     @property
     def can_be_thin(self) -> bool:
-        """Whether thin headers may suffice for the unit."""
+        """Whether the unit may be compiled with the short stand-ins for torch's headers."""
         return not any(_WANTS_ALL.search(text) for text in self.sources)
 
     @property
@@ -73,7 +73,7 @@ def units(request: BuildRequest) -> tuple[SourceUnit, ...]:
 
 
 def module_name(request: BuildRequest, tabled: bool) -> str:
-    """Return the name under which Python imports the library.
+    """Return the name under which Python imports an extension's library.
 
     Args:
         request: The checked request.

@@ -92,7 +92,7 @@ class Evidence:
 
 
 def prepare(session: CandidateSession) -> None:
-    """Make a process watchable before it holds any kernel code.
+    """Make a candidate's process watchable before it holds any kernel code.
 
     Raises:
         JudgeError: If this fails: without kernel code, it cannot be the kernel's fault.

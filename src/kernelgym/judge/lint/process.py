@@ -213,7 +213,7 @@ def _result(
     found: Sequence[tuple[str, str]],
     untested: str | None,
 ) -> Hygiene:
-    """Return a problem's result.
+    """Return the result of the degeneracy tests of a problem.
 
     Args:
         problem: The problem.

@@ -422,7 +422,7 @@ class Candidate:
 
 
 def _readable(fds: list[int], timeout_s: float) -> set[int]:
-    """Return the descriptors that can be read without waiting longer.
+    """Return the file descriptors of candidates that can be read without waiting longer.
 
     Uses `poll`, since `select` takes no descriptor above 1023.
     """

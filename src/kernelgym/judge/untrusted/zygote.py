@@ -136,7 +136,7 @@ def _cuda_taken_for_available(on_gpu: bool) -> Iterator[None]:
 
 
 def _tracing(launches: Any) -> Callable[[], Any]:
-    """Return a function that gives a child its tracer.
+    """Return a function that gives a child of the zygote its tracer.
 
     Interpreted kernels are never timed, so their tracer is made and warmed up before the fork.
     """
@@ -153,7 +153,7 @@ def _tracing(launches: Any) -> Callable[[], Any]:
 
 
 def _recorder() -> Any:
-    """Return the recorder of interpreted launches; None without an interpreter."""
+    """Return the zygote's recorder of interpreted launches; None without an interpreter."""
     if os.environ.get("TRITON_INTERPRET") != "1" or "triton" not in sys.modules:
         return None
     return _untrusted("triton/launch_record").Recorder()

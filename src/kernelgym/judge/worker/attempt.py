@@ -395,7 +395,7 @@ class Attempt:
 
 @contextmanager
 def _blamed(number: int) -> Iterator[None]:
-    """Have a `Rejected` of the block name its kernel.
+    """Make a `Rejected` that is raised in the block name its kernel.
 
     Args:
         number: Index of the kernel among those that are judged together.

@@ -62,7 +62,7 @@ def simplify(steps: Sequence[ElementStep]) -> tuple[ElementStep, ...]:
 
 
 def _drop_idle(chain: list[ElementStep]) -> bool:
-    """Remove the first step of a chain that changes nothing."""
+    """Remove the first step of an element-wise chain that changes nothing."""
     low, high = -_INF, _INF
     for place, step in enumerate(chain):
         idle = (

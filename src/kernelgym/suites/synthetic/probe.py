@@ -51,7 +51,7 @@ def _pool() -> Array:
 
 
 def sample(draw: str, which: int, spread: Spread = "full") -> Array:
-    """Return sample values of one input.
+    """Return sample values of one input, to probe a chain with.
 
     Args:
         draw: Distribution of the input.
@@ -122,7 +122,7 @@ def _spread_out(value: Array) -> bool:
 
 
 def draw_step(rng: random.Random, op: str, operand: str = "", spread: Spread = "") -> ElementStep:
-    """Draw the constants of a step, and return the step."""
+    """Draw the constants of an element-wise step, and return the step."""
     consts = tuple(round(rng.uniform(*ends), 2) for ends in OPERATORS[op].ranges)
     if op == "scale" and rng.random() < 0.4:
         consts = (round(1.0 / consts[0], 2),)

@@ -50,7 +50,7 @@ def spec_for(seed: int, size: Preset, level: int, index: int) -> Spec:
 
 
 def sizes_of(problem_id: str) -> tuple[int, int, int] | None:
-    """Return the bytes of a problem's inputs, output and weights.
+    """Return the bytes of a Synthetic problem's inputs, output and weights.
 
     None if the text is no id of this suite.
     """

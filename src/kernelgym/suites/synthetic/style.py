@@ -94,7 +94,7 @@ def row_geometry(spec: Spec, stage: RowsStage) -> tuple[int, int, int]:
 
 
 def skeletons(spec: Spec, stage: Stage) -> tuple[Skeleton, ...]:
-    """Return the kernel skeletons that suit a stage."""
+    """Return the kernel skeletons that suit a stage of a Synthetic problem."""
     if isinstance(stage, DotStage):
         if stage.n == "1":
             return ("loop",) if spec.size(stage.m) < 1000 else ("row", "loop")

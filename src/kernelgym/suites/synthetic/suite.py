@@ -111,7 +111,7 @@ class SyntheticSuite:
     def chains(
         self, numbers: Iterable[int], families: Collection[str], longest: int
     ) -> Iterator[Problem]:
-        """Yield the problems of level 2 with such numbers that are of some families and short.
+        """Yield the short problems of some families, among given numbers of level 2.
 
         Most others are passed over before they are drawn.
 

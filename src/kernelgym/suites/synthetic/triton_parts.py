@@ -76,7 +76,7 @@ def arguments(stage: Stage, style: Style) -> list[str]:
 
 
 def indent(lines: Iterable[str], depth: int = 1) -> list[str]:
-    """Return lines indented by `depth` levels."""
+    """Return lines of a kernel indented by `depth` levels."""
     return [f"{'    ' * depth}{line}" if line else line for line in lines]
 
 

@@ -22,7 +22,7 @@ _CALLS = 3
 
 
 def steps_of(stage: Stage) -> tuple[ElementStep, ...]:
-    """Return all element-wise steps of a stage."""
+    """Return all element-wise steps of a stage of a Synthetic problem."""
     return (*stage.before, *stage.after) if isinstance(stage, RowsStage) else stage.after
 
 

@@ -36,7 +36,7 @@ class DatumRow:
 
 
 def datum_row(sample: Sample, penalties: Sequence[float] = ()) -> DatumRow:
-    """Return a sample's row.
+    """Return the row of a datum of Tinker for a training sample.
 
     Args:
         sample: The sample.

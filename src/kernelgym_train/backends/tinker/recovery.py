@@ -47,7 +47,7 @@ def is_final(error: BaseException) -> bool:
 
 
 async def or_lost(asked: Awaitable[_T]) -> _T:
-    """Return the result of a request of training.
+    """Return the result of a training request to Tinker, or raise that its client is lost.
 
     Raises:
         LearnerLost: If the request fails, so that its client can no longer be relied on.

@@ -49,7 +49,7 @@ class KeptWeights:
 
 
 def server_address(base_url: str) -> str:
-    """Return the address of the service.
+    """Return the address of Tinker's service.
 
     Args:
         base_url: Configured address; if empty, TINKER_BASE_URL or the hosted service.

@@ -51,7 +51,7 @@ class LoopCost:
 
 
 def _function(called: str) -> str:
-    """Return the name of a math function's variant for doubles, without its namespace."""
+    """Return the name of a C math function's variant for doubles, without its namespace."""
     name = called.removeprefix("std::")
     return name if name in _DEAR else name.removesuffix("f")
 

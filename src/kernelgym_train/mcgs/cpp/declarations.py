@@ -52,7 +52,7 @@ def types_in(root: Node) -> frozenset[str]:
 
 
 def _is_aggregate(structure: Node) -> bool:
-    """Return True for a structure of numbers without functions."""
+    """Return True for a C++ struct of numbers without functions."""
     body = structure.child_by_field_name("body")
     fields = [] if body is None else children(body)
     return bool(fields) and all(
@@ -66,7 +66,7 @@ def _is_aggregate(structure: Node) -> bool:
 
 
 def fields_in(root: Node) -> dict[str, str]:
-    """Return the types of the numbers in structures and classes, by name; those with one type."""
+    """Return the types of the numbers in C++ structs and classes, by name; those with one type."""
     found: dict[str, set[str]] = {}
     for node in walk(root):
         if node.type == "field_declaration":
@@ -78,7 +78,7 @@ def fields_in(root: Node) -> dict[str, str]:
 
 
 def constants(root: Node) -> dict[str, Known]:
-    """Return the numbers and arrays that the text declares as constants outside of functions."""
+    """Return the numbers and arrays that a C++ text declares as constants outside of functions."""
     found: dict[str, Known] = {}
     for node in children(root):
         if node.type == "namespace_definition":
@@ -101,7 +101,7 @@ def constants(root: Node) -> dict[str, Known]:
 
 
 def text_in(root: Node, numbers: Mapping[str, int]) -> CppText:
-    """Return what a text declares outside of functions.
+    """Return what a C++ text declares outside of functions.
 
     Args:
         root: Root of the text.

@@ -78,10 +78,10 @@ def for_head(kind: str, name: str, lower: str, upper: str, step: int = 1) -> str
 
 
 def lines_at(column: int, lines: Iterable[str]) -> str:
-    """Return lines joined as a text at a given column: all but the first line are indented."""
+    """Return lines of C++ as a text that starts at a column: all but the first are indented."""
     return f"\n{' ' * column}".join(lines)
 
 
 def indent_of(text: str, by: int) -> str:
-    """Return a text whose lines after the first are indented."""
+    """Return a C++ text whose lines after the first are indented."""
     return re.sub(r"\n(?=[^\n])", "\n" + " " * by, text)

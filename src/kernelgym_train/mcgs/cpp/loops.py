@@ -349,7 +349,7 @@ def _step(update: Node, variable: str, scope: CppScope) -> int | None:
 def _statements(
     body: Node, scope: CppScope, path: str, known: Mapping[str, Known], *, returns: bool = False
 ) -> tuple[CppStatement, ...]:
-    """Return a body's statements.
+    """Return the statements of a C++ body.
 
     Args:
         body: The body.

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 
 
 def normal_cpp(text: str) -> str:
-    """Return a text's tokens, separated by blanks.
+    """Return the tokens of a C++ text, separated by blanks.
 
     A directive has its own line.
     """

@@ -33,7 +33,7 @@ def accesses(body: tuple[CppStatement, ...]) -> list[CppElement]:
 def _accesses(
     body: tuple[CppStatement, ...], loops: tuple[CppLoop, ...], numbers: dict[str, Polynomial]
 ) -> Iterator[CppElement]:
-    """Yield the accessed elements, with declared whole numbers substituted in subscripts."""
+    """Yield the elements that C++ code accesses, whole numbers substituted in subscripts."""
     numbers = dict(numbers)
     for statement in body:
         if isinstance(statement, CppLoop):
@@ -69,7 +69,7 @@ def carried(body: tuple[CppStatement, ...], own: frozenset[str] = frozenset()) -
 def has_independent_iterations(
     function: CppFunction, loop: CppLoop, ignoring: frozenset[str] = frozenset()
 ) -> bool:
-    """Return True if iterations may run in any order, or at once.
+    """Return True if iterations of a C++ loop may run in any order, or at once.
 
     No number is carried from one iteration to the next, and each iteration accesses its own range
     of every array that is written: ``stride * variable + offset`` with the offset below
@@ -229,7 +229,7 @@ def _greatest(node: Node) -> tuple[str, str]:
 
 
 def is_guarded(node: Node, value: Node) -> bool:
-    """Return True if a part of an expression is evaluated only under a condition within it."""
+    """Return True if a part of a C++ expression is evaluated only under a condition within it."""
     while node != value and (above := node.parent) is not None:
         if above.type == "conditional_expression":
             return True
@@ -240,7 +240,7 @@ def is_guarded(node: Node, value: Node) -> bool:
 
 
 def expression_type(function: CppFunction, node: Node, known: dict[str, str]) -> str | None:
-    """Return an expression's type: float, double, or int for whole numbers.
+    """Return the type of a C++ expression: float, double, or int for whole numbers.
 
     Args:
         function: Function around the expression.
@@ -286,7 +286,7 @@ def expression_type(function: CppFunction, node: Node, known: dict[str, str]) ->
 
 
 def is_total(function: CppFunction, node: Node, known: dict[str, str]) -> bool:
-    """Return True if an expression is defined for all values of its names.
+    """Return True if a C++ expression is defined for all values of its names.
 
     Whole numbers may overflow or be divided by zero, and a number with a point may be too large for
     the whole number that it becomes; an element may not be there. So an expression with any of

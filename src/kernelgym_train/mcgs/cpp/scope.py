@@ -83,7 +83,7 @@ def vector_of(kind: str) -> str | None:
 
 
 def declared_names(root: Node) -> Counter[str]:
-    """Return how often the text declares each name, wherever that is.
+    """Return how often a C++ text declares each name, wherever that is.
 
     Functions, variables, fields, parameters, types and names that are taken from other namespaces
     are counted; names from ``std`` keep their meaning.
@@ -396,7 +396,7 @@ def calls_of(
 
 
 def _is_made(declarator: Node) -> bool:
-    """Return True if a declared name is a newly created tensor."""
+    """Return True if a name in C++ is declared as a newly created tensor."""
     target, value = (declarator.child_by_field_name(name) for name in ("declarator", "value"))
     if target is None or target.type != "identifier" or value is None:
         return False
@@ -412,7 +412,7 @@ def _parents(node: Node) -> Iterator[Node]:
 
 
 def _written(body: Node, *, steps: bool = True) -> set[str]:
-    """Return the names that are assigned, counted up, or whose address is taken.
+    """Return the names that C++ code assigns, counts up, or takes the address of.
 
     A loop's counter that only the loop's head counts up is left out.
 

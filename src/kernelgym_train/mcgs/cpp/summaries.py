@@ -19,7 +19,7 @@ def elements_of(
     values: Mapping[str, Polynomial],
     constants: frozenset[str],
 ) -> list[CppElement] | None:
-    """Return the elements that a call accesses; None if they lie in memory that was not passed.
+    """Return the elements that a call in C++ accesses; None if they lie in memory not passed.
 
     Args:
         call: The call.

@@ -16,17 +16,17 @@ def parsed(cpp: str) -> Node:
 
 
 def text_of(node: Node | None) -> str:
-    """Return the text of a syntax node; empty without a node."""
+    """Return the text of a node of C++ syntax; empty without a node."""
     return "" if node is None or node.text is None else node.text.decode()
 
 
 def children(node: Node) -> list[Node]:
-    """Return a node's named children without comments."""
+    """Return the named children of a node of C++ syntax, without comments."""
     return [child for child in node.named_children if child.type != "comment"]
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it, from left to right."""
+    """Yield a node of C++ syntax and all below it, from left to right."""
     left = [node]
     while left:
         node = left.pop()
@@ -35,7 +35,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def root_of(node: Node) -> Node:
-    """Return the root of a node's syntax tree."""
+    """Return the root of the C++ syntax tree that a node is in."""
     while node.parent is not None:
         node = node.parent
     return node
@@ -47,13 +47,13 @@ def identifiers(node: Node) -> set[str]:
 
 
 def arguments_of(call: Node) -> list[Node]:
-    """Return the arguments of a call; none if the node is no call."""
+    """Return the arguments of a C++ call; none if the node is no call."""
     given = call.child_by_field_name("arguments")
     return [] if given is None else children(given)
 
 
 def sides_of(node: Node) -> tuple[Node, str, Node] | None:
-    """Return the left side, operator and right side of an operation or assignment; else None."""
+    """Return left side, operator and right side of a C++ operation or assignment; else None."""
     left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
     sign = node.child_by_field_name("operator")
     return None if left is None or right is None else (left, text_of(sign), right)
@@ -105,12 +105,12 @@ def polynomial_of(
 
 
 def plain_text(node: Node | None) -> str:
-    """Return a node's text without blanks."""
+    """Return the text of a node of C++ syntax without blanks."""
     return "".join(text_of(node).split())
 
 
 def declared_name(node: Node | None) -> Node | None:
-    """Return the identifier that a declarator of any form declares, or None."""
+    """Return the identifier that a C++ declarator of any form declares, or None."""
     while node is not None and not node.type.endswith("identifier"):
         node = node.child_by_field_name("declarator") or (
             children(node)[-1] if node.type == "reference_declarator" else None

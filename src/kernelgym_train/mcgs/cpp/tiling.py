@@ -58,7 +58,7 @@ def in_tiles(
     step: int,
     **values: object,
 ) -> str:
-    """Return the text of a nest in tiles.
+    """Return the C++ text of a nest of loops in tiles.
 
     Args:
         template: Name of the template of the computation within a tile.

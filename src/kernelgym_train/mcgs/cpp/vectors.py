@@ -21,7 +21,7 @@ _ARITHMETIC = (
 def is_arithmetic(
     function: CppFunction, node: Node, along: str, kind: str, known: Mapping[str, str]
 ) -> bool:
-    """Return True if an expression can be computed in vectors.
+    """Return True if a C++ expression can be computed in vectors.
 
     Args:
         function: Function around the expression.

@@ -103,7 +103,7 @@ def elements_of(text: CudaText, kernel: CudaKernel) -> CudaElements | None:
 
 
 def written(node: Node) -> set[str]:
-    """Return the names of arrays whose elements a node assigns to."""
+    """Return the names of arrays whose elements a node of CUDA code assigns to."""
     found = set()
     for each in walk(node):
         target = None

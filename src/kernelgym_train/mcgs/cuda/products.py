@@ -75,13 +75,13 @@ class CudaProduct:
     right: CudaOperand
     """Right factor of the product, indexed by ``k`` and ``col``."""
     constants: tuple[Node, ...]
-    """Declarations before the guard, without those of the indices."""
+    """Declarations before the guard, except those of the thread's row and column."""
     after: tuple[Node, ...]
     """Statements after the loop: the last one is the store."""
 
 
 def product_of(text: CudaText, kernel: CudaKernel) -> CudaProduct | None:
-    """Return a kernel as a product of matrices; None if it has another form."""
+    """Return a CUDA kernel as a product of matrices; None if it has another form."""
     indices = global_indices(kernel, text.constants)
     guarded = _guarded(kernel, indices)
     if guarded is None:
@@ -125,7 +125,7 @@ def product_of(text: CudaText, kernel: CudaKernel) -> CudaProduct | None:
 def _guarded(
     kernel: CudaKernel, indices: dict[str, str]
 ) -> tuple[dict[str, str], list[Node], list[Node]] | None:
-    """Return bounds by index, declarations before the guard, and the guarded statements."""
+    """Return a CUDA kernel's bounds by index, declarations before its guard, guarded statements."""
     before: list[Node] = []
     statements = children(kernel.body)
     for number, each in enumerate(statements):
@@ -180,7 +180,7 @@ def _total(before: list[Node]) -> tuple[str, str] | None:
 
 
 def counted_loop(loop: Node) -> tuple[str, Node, Node] | None:
-    """Return the variable, the bound and the body of a loop that counts from 0 by 1."""
+    """Return the variable, the bound and the body of a CUDA loop that counts from 0 by 1."""
     begin, condition, update, body = (
         loop.child_by_field_name(name) for name in ("initializer", "condition", "update", "body")
     )
@@ -201,7 +201,7 @@ def counted_loop(loop: Node) -> tuple[str, Node, Node] | None:
 
 
 def _factors(body: Node, total: str) -> tuple[Node, Node] | None:
-    """Return both factors of the one statement ``total += a * b;`` of a loop."""
+    """Return both factors of the one statement ``total += a * b;`` of a CUDA loop."""
     statements = statements_of(body)
     if len(statements) != 1 or statements[0].type != "expression_statement":
         return None
@@ -257,7 +257,7 @@ def _is_end(after: list[Node], kernel: CudaKernel, operands: set[str]) -> bool:
 
 
 def _near(store: Node, indices: tuple[str, ...]) -> str | None:
-    """Return the index along which a store's elements lie side by side."""
+    """Return the index of a CUDA kernel along which a store's elements lie side by side."""
     target = children(store)[0].child_by_field_name("left")
     index = None if target is None else index_node(target)
     found = None if index is None else polynomial_of(index)

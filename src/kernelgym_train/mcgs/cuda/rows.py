@@ -72,7 +72,7 @@ def rows_of(text: CudaText, kernel: CudaKernel) -> CudaRows | None:
 
 
 def _adds_once(body: tuple[Node, ...], loops: list[CudaRowLoop]) -> bool:
-    """Return True if each sum begins at 0 where its loop begins."""
+    """Return True if each sum of a CUDA kernel begins at 0 where its loop begins."""
     sums = [name for loop in loops for name, how in loop.combined if how == "+"]
     if len(set(sums)) < len(sums):
         return False
@@ -113,7 +113,7 @@ def _own_elements(found: CudaElements, loops: list[CudaRowLoop]) -> bool:
 
 
 def is_store(statement: Node) -> bool:
-    """Return True if a statement assigns to an element of an array."""
+    """Return True if a statement of CUDA code assigns to an element of an array."""
     inner = children(statement)
     target = inner[0].child_by_field_name("left") if inner else None
     plain = statement.type == "expression_statement"
@@ -121,7 +121,7 @@ def is_store(statement: Node) -> bool:
 
 
 def _tells_apart(index: Node, column: str) -> bool:
-    """Return True if a subscript differs from column to column, by its form."""
+    """Return True if a subscript in a CUDA kernel differs from column to column, by its form."""
     if index.type == "identifier":
         return text_of(index) == column
     if index.type == "parenthesized_expression":
@@ -145,7 +145,7 @@ def _renamed(node: Node, names: dict[str, str]) -> str:
 
 
 def _initial(body: tuple[Node, ...]) -> dict[str, str]:
-    """Return the values that numbers are declared with, by name."""
+    """Return the values with which numbers in CUDA code are declared, by name."""
     return {
         text_of(declared_name(part)): plain_text(part.child_by_field_name("value"))
         for statement in body

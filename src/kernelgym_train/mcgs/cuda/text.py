@@ -113,7 +113,7 @@ def read_cuda(text: str) -> CudaText:
 
 
 def index_axis(node: Node, member: str = "") -> tuple[str, str] | None:
-    """Return ``("threadIdx", "x")`` for such an expression; None for any other.
+    """Return ``("threadIdx", "x")`` for ``threadIdx.x``; None for what is no such index.
 
     Args:
         node: The expression.
@@ -159,7 +159,7 @@ def _axis_of(value: Node, constants: Mapping[str, CudaConstant]) -> str:
 
 
 def is_changed(node: Node, name: str) -> bool:
-    """Return True if a name is assigned to, counted, or declared more than once in a node."""
+    """Return True if CUDA code assigns to a name, counts it, or declares it more than once."""
     declared = 0
     for each in walk(node):
         target = None
@@ -253,7 +253,7 @@ def _launch(node: Node) -> CudaLaunch | None:
 
 
 def _dimensions(node: Node, at: Node) -> tuple[Node, ...]:
-    """Return the numbers along x, y and z that an expression of a launch stands for."""
+    """Return the numbers along x, y and z that an expression of a CUDA launch stands for."""
     if node.type == "call_expression":
         if text_of(node.child_by_field_name("function")) != "dim3":
             return (node,)

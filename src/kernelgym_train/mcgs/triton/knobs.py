@@ -49,7 +49,7 @@ class TritonKnob:
 
 
 def appended(module: TritonModule, call: cst.Call, text: str) -> tuple[tuple[int, int], str]:
-    """Return the text change that gives a call one more argument."""
+    """Return the text change that gives a call in a Triton module one more argument."""
     at, sign = place_of_argument(module.source, module.span(call)[1])
     return (at, at), f"{sign}{text}"
 
@@ -70,7 +70,7 @@ def knobs_of(module: TritonModule) -> tuple[TritonKnob, ...]:
 
 
 def values_of(module: TritonModule, function: str) -> dict[str, int]:
-    """Return the values of a function's numbers, except those on which configurations disagree."""
+    """Return the values of a Triton function's numbers, except where configurations disagree."""
     return {
         knob.name: knob.value
         for knob in knobs_of(module)
@@ -81,7 +81,7 @@ def values_of(module: TritonModule, function: str) -> dict[str, int]:
 def _constant(
     module: TritonModule, function: JitFunction, launches: list[KernelLaunch], name: str
 ) -> TritonKnob | None:
-    """Return the knob of a constant parameter; None if a change of the text cannot set it."""
+    """Return the knob of a Triton kernel's constant; None if a change of the text cannot set it."""
     literals: list[cst.CSTNode] = []
     if function.configs and any(name in _config_keys(call) for call in function.configs):
         for call in function.configs:
@@ -109,7 +109,7 @@ def _constant(
 def _option(
     module: TritonModule, function: JitFunction, launches: list[KernelLaunch], name: str
 ) -> TritonKnob:
-    """Return the knob of a launch option."""
+    """Return the knob of a Triton launch's option, such as ``num_warps``."""
     given = [(call, _keyword(call, name)) for call in function.configs] or [
         (launch.call, launch.given[name].value if name in launch.given else None)
         for launch in launches
@@ -150,7 +150,7 @@ def _in_grid(
     name: str,
     literal: cst.Integer,
 ) -> list[cst.CSTNode] | None:
-    """Return the literals by which the grid divides for a block size, as in ``cdiv(n, 128)``.
+    """Return the literals by which a Triton grid divides for a block size: ``cdiv(n, 128)``.
 
     None if the grid would not follow the block size, or if it cannot be told whether a literal
     stands for this block size or for another one.
@@ -200,7 +200,7 @@ def _blocks_by_axis(module: TritonModule, function: JitFunction) -> dict[int, st
 
 
 def _config_keys(call: cst.Call) -> dict[str, cst.BaseExpression]:
-    """Return the values of a configuration's parameters by name."""
+    """Return the values of parameters in a ``triton.Config``, by name."""
     first = call.args[0].value if call.args else None
     if not isinstance(first, cst.Dict):
         return {}

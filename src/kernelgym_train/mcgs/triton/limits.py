@@ -18,7 +18,7 @@ _MOST_VALUES = 512  # values of one vector a thread; more than half are kept in 
 
 
 def fits(module: TritonModule, item_bytes: int = 2) -> bool:
-    """Return False if a kernel of the module cannot run, or would keep its sums in memory.
+    """Return False if a Triton kernel cannot run, or would keep its sums in memory.
 
     Args:
         module: The module.

@@ -48,7 +48,7 @@ class TritonLoop:
 
 
 def loops_of(module: TritonModule, function: JitFunction) -> tuple[TritonLoop, ...]:
-    """Return a function's counted loops, in the order of the text."""
+    """Return the counted loops of a Triton function, in the order of the text."""
     found: list[TritonLoop] = []
     for number, node in enumerate(found_in(function.node, cst.For)):
         call = node.iter
@@ -111,7 +111,7 @@ def only(statement: cst.CSTNode) -> cst.BaseSmallStatement | None:
 
 
 def statements(body: Sequence[cst.BaseStatement]) -> Iterator[cst.BaseStatement]:
-    """Yield statements; after each block statement, those inside the block."""
+    """Yield statements of a Triton function; after each block statement, those inside it."""
     for each in body:
         yield each
         inner = getattr(each, "body", None)

@@ -275,7 +275,7 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield a node and all nodes in it, in the order of the text; spaces and commas left out."""
+    """Yield a Python node and all nodes in it, in the order of the text; no spaces or commas."""
     left = [node]
     while left:
         node = left.pop()
@@ -284,7 +284,7 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def found_in(node: cst.CSTNode, kind: type[Node]) -> list[Node]:
-    """Return the nodes of one type in a node, itself included, in the order of the text."""
+    """Return the nodes of one type in a Python node, itself included, in the order of the text."""
     return [each for each in walk(node) if isinstance(each, kind)]
 
 
@@ -301,7 +301,7 @@ def is_call(node: cst.CSTNode, name: str) -> bool:
 
 
 def integer(node: cst.CSTNode | None) -> int | None:
-    """Return the value of a literal of a whole number; None for anything else."""
+    """Return the value of a Python literal of a whole number; None for anything else."""
     if isinstance(node, cst.Integer):
         return int(node.value, 0)
     return None

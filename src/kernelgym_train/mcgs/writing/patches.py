@@ -72,7 +72,7 @@ def read_patch(text: str, name: str) -> tuple[PatchHunk, ...]:
 
 
 def apply_patch(text: str, hunks: Sequence[PatchHunk]) -> str:
-    """Return a text with all hunks applied.
+    """Return a kernel's text with all hunks of a patch applied.
 
     Args:
         text: The text.

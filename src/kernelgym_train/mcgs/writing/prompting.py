@@ -46,7 +46,7 @@ class WriterTask:
 def writer_messages(
     observer: Observer, problem: Problem, task: WriterTask, spec: KernelSpec | None = None
 ) -> tuple[Message, ...]:
-    """Return the messages of one request.
+    """Return the messages of one request to the writer.
 
     Args:
         observer: Prompts of the language, the device and the ruleset.

@@ -51,7 +51,7 @@ DeviceDraw = Callable[
 
 
 class _Unlike(Exception):
-    """The problem's code may compute other values from tensors on the device than on the CPU."""
+    """Inputs drawn on the device may differ from those drawn on the CPU; draw on the CPU."""
 
 
 def draw_as_on_cpu(get_inputs: Callable[[], Any], seed: int, device: torch.device) -> Any:

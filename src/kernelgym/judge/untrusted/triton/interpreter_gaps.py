@@ -102,7 +102,7 @@ def _as_tuple(grid: Any) -> Any:
 
 
 def _bind_imported_names(interpreter: Any, with_semantic: Callable[[Any, Any], Any]) -> None:
-    """Make builtins callable that a kernel's module imported by name.
+    """Make builtins of Triton that a kernel imported by name callable in the interpreter.
 
     Triton patches its modules at each launch, which leaves such names as they were.
     """

@@ -131,7 +131,7 @@ class HostMemory:
 
 
 def existing(model: Any) -> Iterator[torch.Tensor]:
-    """Yield all tensors that exist before a call of `model`."""
+    """Yield all tensors in host memory that exist before a call of `model`."""
     # The zygote froze its own tensors, so get_objects omits them; no kernel receives those.
     # Test types, not isinstance: an object's __class__ may run code of the kernel.
     yield from _tensors_among(gc.get_objects())

@@ -51,7 +51,7 @@ def _statements(function: CppFunction) -> list[CppStatement]:
 
 
 def _edits(function: CppFunction) -> list[tuple[Node, str]]:
-    """Return edits that make a function compute in floats; none if a constant does not fit."""
+    """Return edits that make a C++ function compute in floats; none if a constant does not fit."""
     statements = _statements(function)
     if any(isinstance(each, CppOther) for each in statements):
         return []
@@ -89,7 +89,7 @@ def _edits(function: CppFunction) -> list[tuple[Node, str]]:
 
 
 def _is_kept(function: CppFunction, statement: CppLet | CppAssign, lowered: set[str]) -> bool:
-    """Return True if a statement's result must keep its type."""
+    """Return True if the result of a C++ statement must keep its type."""
     if isinstance(statement, CppLet):
         return statement.type not in ("float", "double")
     target = statement.target
@@ -100,7 +100,7 @@ def _is_kept(function: CppFunction, statement: CppLet | CppAssign, lowered: set[
 
 
 def _is_no_float(node: Node) -> bool:
-    """Return True for a constant beyond the range of floats."""
+    """Return True for a C++ constant beyond the range of floats."""
     if node.type != "number_literal":
         return False
     text = text_of(node).replace("'", "").rstrip("fFlLuU")

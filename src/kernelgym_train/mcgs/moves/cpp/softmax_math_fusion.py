@@ -59,7 +59,7 @@ def softmax_math_fusion(cpp: str) -> Iterator[ChangedText]:
 
 
 def _is_exp_of_float(function: CppFunction, node: Node, known: dict[str, str]) -> bool:
-    """Return True for a call of ``exp`` that computes in floats."""
+    """Return True for a C++ call of ``exp`` that computes in floats."""
     if node.type != "call_expression":
         return False
     called = text_of(node.child_by_field_name("function"))

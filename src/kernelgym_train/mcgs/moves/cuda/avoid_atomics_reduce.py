@@ -38,7 +38,7 @@ def avoid_atomics_reduce(cpp: str) -> Iterator[ChangedText]:
 
 
 def _addition(found: CudaElements) -> tuple[Node, Node] | None:
-    """Return the target and the value of the atomic addition at the end of a body; or None."""
+    """Return target and value of the atomic addition that ends a CUDA kernel's body; or None."""
     last = found.body[-1]
     calls = [
         each

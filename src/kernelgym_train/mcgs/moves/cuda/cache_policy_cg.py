@@ -40,7 +40,7 @@ def _are_apart(kernel: CudaKernel, launch: CudaLaunch) -> bool:
 
 
 def _restricted(kernel: CudaKernel) -> list[tuple[Node, str]]:
-    """Return edits of the source that declare pointer parameters as ``__restrict__``."""
+    """Return edits of a CUDA source that declare pointer parameters as ``__restrict__``."""
     found = []
     for each in kernel.pointers.values():
         name = declared_name(each.node.child_by_field_name("declarator"))

@@ -42,7 +42,7 @@ def _indices(kernel: CudaKernel) -> list[tuple[Node, str]]:
 
 
 def _sizes(text: CudaText, launch: CudaLaunch) -> list[tuple[Node, str]] | None:
-    """Return edits that swap x and y of a launch; None if other launches share its sizes."""
+    """Return edits that swap x and y of a CUDA launch; None if other launches share its sizes."""
     if len(launch.grid) < 2 or len(launch.block) < 2:
         return None
     others = {

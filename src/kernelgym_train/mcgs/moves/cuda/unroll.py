@@ -15,7 +15,7 @@ _TIMES = (4, 8, 2, 16)
 
 
 def innermost(kernel: CudaKernel) -> list[Node]:
-    """Return a kernel's innermost loops that have no directive."""
+    """Return the innermost loops of a CUDA kernel that have no directive."""
     loops = [each for each in walk(kernel.body) if each.type == "for_statement"]
     return [
         loop

@@ -43,7 +43,7 @@ def vectorize_global_loads(cpp: str) -> Iterator[ChangedText]:
 
 
 def _width(found: CudaElements) -> int | None:
-    """Return the number of elements in 16 bytes; None if the kernel's accesses do not allow it."""
+    """Return how many elements are in 16 bytes; None if the CUDA kernel's accesses forbid it."""
     accesses = found.accesses()
     sizes = {_BYTES.get(found.kernel.pointers[name].element) for name in accesses}
     stored = {name for statement in found.body for name in written(statement)}

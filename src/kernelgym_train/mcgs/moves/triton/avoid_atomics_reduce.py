@@ -47,7 +47,7 @@ def avoid_atomics_reduce(module: TritonModule) -> Iterator[ChangedText]:
 def _two_stages(
     module: TritonModule, function: JitFunction, launch: KernelLaunch, atomic: cst.Call
 ) -> str | None:
-    """Return the module whose sum is computed in two stages; None if the form is not recognised."""
+    """Return the Triton module with a sum in two stages; None if the form is not recognised."""
     statement = module.parent(module.parent(atomic))
     if len(atomic.args) != 2 or statement not in function.body:
         return None
@@ -98,7 +98,7 @@ def _uses(function: JitFunction, name: str) -> int:
 
 
 def _programs(module: TritonModule, launch: KernelLaunch) -> str | None:
-    """Return the number of programs of a grid of one axis, as an expression; None if unknown."""
+    """Return the number of programs of a Triton grid of one axis; None if unknown."""
     grid: cst.BaseExpression | None = launch.grid
     if isinstance(grid, cst.Name):
         grid = module.bound(grid.value, launch.call)

@@ -43,7 +43,7 @@ def cache_policy_cg(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _has_policy(call: cst.Call) -> bool:
-    """Return True if a load or store names a cache policy, perhaps by a positional argument."""
+    """Return True if a load or store of Triton names a cache policy, perhaps by its position."""
     names = {arg.keyword.value for arg in call.args if arg.keyword is not None}
     plain = sum(arg.keyword is None for arg in call.args)
     return bool(names & {"cache_modifier", "eviction_policy"}) or plain > 3

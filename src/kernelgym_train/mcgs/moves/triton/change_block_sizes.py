@@ -65,7 +65,7 @@ def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:
 
 
 def _only_config(module: TritonModule, function: JitFunction, number: int) -> str:
-    """Return the module with one configuration in place of all that autotuning would try."""
+    """Return the Triton module with one configuration instead of all that autotuning would try."""
     first, last = function.configs[0], function.configs[-1]
     span = (module.span(first)[0], module.span(last)[1])
     return module.spliced([(span, module.text(function.configs[number]))])

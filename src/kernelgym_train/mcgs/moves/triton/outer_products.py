@@ -24,7 +24,7 @@ _START = 32  # depth of a block
 
 
 def in_blocks(module: TritonModule, function: JitFunction, loop: TritonLoop) -> str | None:
-    """Return the module with a loop over single columns and rows turned into one over blocks.
+    """Return the Triton module with a loop over single columns and rows turned into blocks.
 
     The loop is ``for k in range(0, K)``, with a load of one column, a load of one row, and ``acc
     += column[:, None] * row[None, :]``. The new block size is a parameter with a default.
@@ -116,7 +116,7 @@ def _load_of_block(
     vectors: set[str],
     shapes: tuple[str, str],
 ) -> str | None:
-    """Return the load of a block of columns or rows, in place of the load of one.
+    """Return the Triton load of a block of columns or rows, in place of the load of one.
 
     Args:
         module: The module.

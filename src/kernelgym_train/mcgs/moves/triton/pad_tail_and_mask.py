@@ -61,7 +61,7 @@ def pad_tail_and_mask(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _heads(loop: TritonLoop) -> tuple[str, str] | None:
-    """Return the arguments of a range over whole blocks and of a range over the rest; or None."""
+    """Return arguments of ``range`` over whole blocks and over the rest, in Triton; or None."""
     if loop.start != "0":
         return None
     if re.fullmatch(r"[A-Za-z_]\w*", loop.step) and re.fullmatch(r"\w+", loop.end):
@@ -81,7 +81,7 @@ def _cdiv(loop: TritonLoop) -> tuple[str, str] | None:
 
 
 def _single_values(module: TritonModule, function: JitFunction) -> dict[str, str]:
-    """Return the values of names that the function assigns once, as texts without spaces."""
+    """Return the values of names that a Triton function assigns once, as texts without spaces."""
     found: dict[str, list[str]] = {}
     for statement in statements(function.body):
         made = assignment(statement)
@@ -93,7 +93,7 @@ def _single_values(module: TritonModule, function: JitFunction) -> dict[str, str
 def _unmasked(
     module: TritonModule, call: cst.Call, loop: TritonLoop, values: dict[str, str]
 ) -> Iterator[Edit]:
-    """Yield the edit that drops, from a mask, comparisons that always hold in whole blocks."""
+    """Yield the edit that drops from a Triton mask comparisons that always hold in whole blocks."""
     given = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
     if "mask" not in given:
         return
@@ -132,7 +132,7 @@ def _conjuncts(mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 def _holds(
     module: TritonModule, part: cst.BaseExpression, loop: TritonLoop, values: dict[str, str]
 ) -> bool:
-    """Return True if a mask's comparison holds for every element of a whole block."""
+    """Return True if a comparison in a Triton mask holds for every element of a whole block."""
     if not isinstance(part, cst.Comparison) or len(part.comparisons) != 1:
         return False
     (right,) = part.comparisons

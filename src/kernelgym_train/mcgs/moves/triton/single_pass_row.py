@@ -78,7 +78,7 @@ def _size(
     loops: tuple[TritonLoop, ...],
     launch: KernelLaunch,
 ) -> str | None:
-    """Return the launch's expression for the length of a row; None if it is not recognised."""
+    """Return a Triton launch's expression for the length of a row; None if not recognised."""
     block, end = loops[0].step, loops[0].end
     if len(found_in(function.node, cst.For)) != len(loops):
         return None
@@ -107,7 +107,7 @@ def _size(
 
 
 def _grid_text(module: TritonModule, launch: KernelLaunch) -> str:
-    """Return the text of a launch's grid, through a name that is assigned once."""
+    """Return the text of a Triton launch's grid, through a name that is assigned once."""
     grid = launch.grid
     if isinstance(grid, cst.Name):
         grid = module.bound(grid.value, launch.call) or grid
@@ -117,7 +117,7 @@ def _grid_text(module: TritonModule, launch: KernelLaunch) -> str:
 def _block(
     module: TritonModule, launch: KernelLaunch, block: str, size: str
 ) -> tuple[tuple[int, int], str]:
-    """Return the edit of a launch that sets the block size."""
+    """Return the edit of a Triton launch that sets the block size."""
     value = f"triton.next_power_of_2({size})"
     if block in launch.given:
         return module.span(launch.given[block].value), value
@@ -174,7 +174,7 @@ class _Repeats:
 def _straight(
     module: TritonModule, function: JitFunction, loops: tuple[TritonLoop, ...]
 ) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield a function's statements with loops replaced by their bodies, and repeats left out."""
+    """Yield the statements of a Triton function, loops replaced by their bodies, no repeats."""
     repeats, heads = _Repeats(module), {loop.node: loop for loop in loops}
     for outer in function.body:
         if outer not in heads:

@@ -59,7 +59,7 @@ def softmax_math_fusion(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _divisions(module: TritonModule, function: JitFunction) -> Iterator[tuple[cst.CSTNode, str]]:
-    """Yield divisions by a name that holds a sum, rewritten as products with its reciprocal."""
+    """Yield divisions by a sum's name in Triton, rewritten as products with its reciprocal."""
     sums = {
         name
         for statement in statements(function.body)
@@ -83,7 +83,7 @@ def _value(statement: cst.CSTNode) -> cst.BaseExpression | None:
 def _online(
     module: TritonModule, function: JitFunction, first: TritonLoop, second: TritonLoop
 ) -> str | None:
-    """Return the module that finds maximum and sum in one pass instead of two; None if it cannot.
+    """Return the Triton module with maximum and sum in one pass, not two; None if it cannot be.
 
     The first pass ends with ``m = tl.maximum(m, tl.max(x, ...))``, the second with ``s +=
     tl.sum(tl.exp(x - m), ...)``; what stands before that is the same in both. Statements between

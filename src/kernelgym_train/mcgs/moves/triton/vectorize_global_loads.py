@@ -29,7 +29,7 @@ def vectorize_global_loads(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def _hints(module: TritonModule, function: JitFunction) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield hints about contiguity and alignment, to insert after assignments of offsets."""
+    """Yield hints on contiguity and alignment for Triton, to insert after offsets are assigned."""
     steps = {loop.variable: loop.step for loop in loops_of(module, function) if loop.start == "0"}
     for statement in statements(function.body):
         made = assignment(statement)
