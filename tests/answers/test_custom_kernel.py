@@ -88,8 +88,31 @@ def test_answer_in_another_language_is_told_which_it_looks_like(asked: str, give
     assert told and f"looks like language {given!r}" in told[0]
 
 
+def test_tilelang_kernel_in_eager_mode_is_a_kernel_of_its_own():
+    source = """
+import tilelang
+import tilelang.language as T
+import torch.nn as nn
+
+@tilelang.jit
+def copied(x):
+    n = T.const("n")
+    x: T.Tensor[[n], T.float16]
+    y = T.empty([n], T.float16)
+    with T.Kernel(1) as bx:
+        T.copy(x, y)
+    return y
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return copied(x)
+"""
+    assert not codes(Kernel(source, "tilelang"))
+    assert "no_custom_kernel" in codes(Kernel(source.replace("@tilelang.jit", ""), "tilelang"))
+
+
 def test_samples_of_languages_with_requirements_have_no_finding() -> None:
-    for name in ("cute", "gluon", "thunderkittens"):
+    for name in ("cute", "gluon", "tilelang", "thunderkittens"):
         findings = screen(Kernel(LANGUAGES[name].sample, name), RULESETS["strict"])
         assert not findings, name
 

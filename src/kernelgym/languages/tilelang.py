@@ -19,7 +19,7 @@ TILELANG = Language(
     sample=kernel_text("tilelang", "sample"),
     own_kernel=OwnKernel(
         decorator="tilelang.language.prim_func",
-        decorator_aliases=r"tvm\.script\.tir\.prim_func",
+        decorator_aliases=r"tvm\.script\.tir\.prim_func|tilelang\.jit",
         takes_plain_functions=True,
     ),
     precisions=("fp16", "bf16"),
