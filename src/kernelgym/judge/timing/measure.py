@@ -232,9 +232,10 @@ class Stopwatch:
             [math.log(pairs[0].kernel_run_ms / pairs[number].kernel_run_ms) for pairs in rounds]
             for number in range(1, len(self._kernels))
         ]
-        return len(rounds) >= self._protocol.max_pairs or all(
-            speedup.enough(each, self._protocol) for each in ratios
-        )
+        # Windows are four times as long as a single kernel's (`_TURN_WINDOWS`), and beside another
+        # program each round of short kernels takes 0.2 s.
+        most = self._protocol.max_pairs // 2
+        return len(rounds) >= most or all(speedup.enough(each, self._protocol) for each in ratios)
 
     def _has_enough(self, pairs: Sequence[WindowPair]) -> bool:
         """Return True if a kernel's timing needs no more pairs."""
