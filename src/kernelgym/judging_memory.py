@@ -138,7 +138,7 @@ def _limits(line: str, groups: Path) -> Iterator[int]:
 
 
 def parse_bytes(text: str) -> int | None:
-    """Return a size such as ``12GB`` in bytes; None if empty.
+    """Return a size of memory such as ``12GB`` in bytes; None if empty.
 
     Raises:
         UsageError: If it is no size above 0.

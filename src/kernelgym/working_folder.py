@@ -58,7 +58,7 @@ def key(name: str, folder: Path = Path()) -> str:
 
 
 def take_working_folder(folder: Path = Path()) -> list[str]:
-    """Set environment variables that a folder's files give; return a line about each.
+    """Set environment variables that the working folder's files give; return lines about them.
 
     Args:
         folder: The working folder.

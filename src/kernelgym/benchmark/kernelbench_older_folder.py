@@ -59,7 +59,7 @@ def older_kernels(path: Path, level: int) -> tuple[dict[tuple[int, int], str], t
 
 
 def older_results(path: Path, level: int) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
-    """Return ``evaluations/`` in the form of ``eval_results.json``, and sentences on odd numbers.
+    """Return an older run's ``evaluations/`` as ``eval_results.json``; sentences on odd numbers.
 
     Args:
         path: The run's folder.

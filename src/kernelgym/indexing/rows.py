@@ -25,7 +25,7 @@ _READERS = {
 
 
 def file_rows(path: str | Path) -> Iterator[Row]:
-    """Yield the rows of a file, or of all files of rows in a folder.
+    """Yield the rows of a file for an index, or of all files of rows in a folder.
 
     Raises:
         UsageError: If there is no such file, or it cannot be read.

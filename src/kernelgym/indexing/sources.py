@@ -29,7 +29,7 @@ def with_names(source: str, names: Mapping[str, str]) -> str | None:
 
 
 def class_named(source: str, name: str) -> ast.ClassDef | None:
-    """Return the class of a name in a module's tree; None if the module has none."""
+    """Return the class of a name in a source for an index; None if the module has none."""
     tree = parsed(source)
     body = [] if tree is None else tree.body
     return next((n for n in body if isinstance(n, ast.ClassDef) and n.name == name), None)

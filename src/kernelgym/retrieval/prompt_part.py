@@ -252,7 +252,7 @@ def _whole_index(retrieval: Retrieval, language: str, device: str) -> Index:
 
 @lru_cache(maxsize=16)
 def _folder_index(folder: str, language: str, digest: str, model: str, engine: str) -> Index:
-    """Return a folder's index, cached by folder and digest: a rebuilt index has another digest."""
+    """Return a folder's index for prompts, cached by digest: a rebuilt index has another one."""
     return read_index(folder, language, model=model, engine=engine)
 
 

@@ -58,7 +58,7 @@ def text_table(shown: Demonstration) -> str:
 
 
 def html_page(shown: Demonstration) -> str:
-    """Return the report as one HTML page."""
+    """Return the report of the demonstration as one HTML page."""
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     body = page.from_string(template).render(

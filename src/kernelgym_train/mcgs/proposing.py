@@ -256,7 +256,7 @@ class RuleProposer(Proposer):
 
 
 def _place(knob: Knob) -> tuple[str, str]:
-    """Return the move and the place in the kernel that a knob stands for."""
+    """Return the move and the place in the kernel that a proposal of a knob stands for."""
     move, _, target = knob.name.partition("/")
     return move, target
 

@@ -118,7 +118,7 @@ def test_answer_that_was_cut_off_is_told(cookbook, folder, reason, cut_off):
 
 def test_kernel_that_was_not_judged_raises(cookbook, folder, monkeypatch):
     judged_by(monkeypatch, cookbook, lambda *_: verdict(Status.UNAVAILABLE))
-    with pytest.raises(JudgeError, match="not judged"):
+    with pytest.raises(JudgeError, match="could not be judged"):
         played(cookbook, folder, RIGHT)
 
 

@@ -136,7 +136,7 @@ def import_run(
 
 @contextlib.contextmanager
 def _draft_of(folder: Path) -> Iterator[Path]:
-    """Yield a new folder whose files are moved into `folder` if all of them could be written."""
+    """Yield a new folder for an import; its files move into `folder` if all could be written."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     draft.mkdir()

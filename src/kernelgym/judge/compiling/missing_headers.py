@@ -84,7 +84,7 @@ def missing_from_thin(log: str, source: str = "") -> bool:
 
 @functools.lru_cache(maxsize=2)
 def _torch_words(cuda: bool) -> frozenset[str]:
-    """Return the words in the headers of torch's C++ front end and of pybind11.
+    """Return the words in the headers of torch and pybind11, to find missing headers by.
 
     Those of its CUDA headers are included only if `cuda`: the front end includes none of them, so
     the real headers would not help a source that includes none either.

@@ -25,7 +25,7 @@ _ALL_THREADS, _KEEP_SPECULATION = 1, 4
 
 
 def deny_network() -> bool:
-    """Deny this process and its children every socket but Unix ones.
+    """Deny this process and its children the network: every socket but Unix ones.
 
     Returns:
         True if the filter is in place; False if the host does not allow it.

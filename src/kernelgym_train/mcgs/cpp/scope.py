@@ -55,11 +55,11 @@ class CppText:
     """What a C++ text declares outside of functions."""
 
     own: Counter[str]
-    """Number of times that the text declares each name. A called function of such a name may have
-    any effect."""
+    """Number of times that the text declares each name. A called function that has one of these
+    names may have any effect."""
     constants: dict[str, Known]
     values: dict[str, int]
-    """Values of whole constants that are written as a number."""
+    """Values of constants that are whole numbers and written as such, by name."""
     types: frozenset[str]
     """Names of types of numbers: those of the language, and parameters of templates."""
     enumerators: set[str]

@@ -131,7 +131,7 @@ class MixedProposer(Proposer):
         return self._joined(steps, self._proposer(steps).tuned(own, values))
 
     def _proposer(self, steps: _Steps) -> Proposer:
-        """Return the proposer of the rules for the text that some steps led to."""
+        """Return a proposer by rules for the text that some steps, the last written, led to."""
         if steps not in self._proposers:
             base, _ = self._base(steps)
             self._proposers[steps] = self._rules_of(dataclasses.replace(base, applied=()))
