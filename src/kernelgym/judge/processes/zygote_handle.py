@@ -357,11 +357,10 @@ def _clean_environment(interpreted: bool, scratch_root: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "HOME": str(scratch_root),
         "TRITON_INTERPRET": "1" if interpreted else "0",
-        # Spins before a thread of a parallel region sleeps, about 25 us: more than passes between
-        # two operators. By default it spins for some 5 ms; while two threads of a region share a
-        # processor, each takes it from the other that long. With 20000 spins, copying an output of
-        # 512 KiB to its slot took 1 ms in place of 0.03 ms, on two cores beside another program.
-        "GOMP_SPINCOUNT": "1000",
+        # Spins before a thread of a parallel region sleeps, about half a millisecond. By default it
+        # spins for some 5 ms; while two threads of a region share a processor, each takes it from
+        # the other that long, and a window took up to 20 times as long.
+        "GOMP_SPINCOUNT": "20000",
         # Each arena of the C library reserves address space, and the limit is on address space.
         "MALLOC_ARENA_MAX": "8",
         # Else torch's profiler writes into a kernel's output.
