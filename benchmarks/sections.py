@@ -149,9 +149,7 @@ SECTIONS = (
             "kernelgym redteam --workers 2 --json FILE",
             verdicts.red_team,
             "Exploits that must be caught, and honest kernels that look like them and must pass. "
-            "The file keeps what became of each, without messages and logs. 471 kernels were "
-            "judged by `strict@8d679aff` on a machine with 32 cores, the other 215 by "
-            "`strict@31532852`.",
+            "The file keeps what became of each, without messages and logs.",
         ),
         ResultTable(
             "redteam_gpu.json",
