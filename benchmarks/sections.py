@@ -332,7 +332,7 @@ ELSEWHERE = {
     "device_gpu.json": "rates of copies, matrix products and launches of a GPU",
     "speed_paths.json": "what each path that makes verdicts quicker saves on the CPU",
     "search_decisions.json": "milliseconds that choosing a search's next state takes",
-    "search_ruler.json": "six searches beside a spinning process, and what a script measures",
+    "search_ruler.json": "seven searches beside a spinning process, and what a script measures",
     "search_reading.json": "in how many C++ kernels a search can change the deepest loop",
     "strict_cost.json": "what the rules on interpreted kernels cost",
 }
