@@ -155,8 +155,8 @@ SECTIONS = (
             "redteam_gpu.json",
             "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
             verdicts.red_team,
-            "582 kernels on three H100s of one host, and 47 earlier on H200s, mostly models and "
-            "kernels in other languages. `C8_short_products_in_graphs.triton` got through; it has "
+            "580 kernels on three H100s of one host, and 49 earlier on H200s or an H100, "
+            "mostly models and kernels in other languages. `C8_short_products_in_graphs.triton` got through; it has "
             "not run since the judge draws inputs whose long products do not vanish.",
         ),
         ResultTable(
@@ -305,7 +305,8 @@ LANGUAGES = (
         languages.verdict_times,
         "Seconds of a verdict on each language's sample: the first of a new evaluator with an "
         "empty cache; a source never seen, by a running worker; a source seen before; and each of "
-        "sixteen sources never seen, given at once to four workers.",
+        "sixteen sources never seen, given at once to four workers. Gluon's, and the kernels "
+        "above, are of the day before, on another host.",
     ),
     ResultTable(
         "redteam_languages_h200.json",
