@@ -156,8 +156,9 @@ SECTIONS = (
             "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
             verdicts.red_team,
             "580 kernels on three H100s of one host, and 49 earlier on H200s or an H100, "
-            "mostly models and kernels in other languages. `C8_short_products_in_graphs.triton` got through; it has "
-            "not run since the judge draws inputs whose long products do not vanish.",
+            "mostly models and kernels in other languages. `C8_short_products_in_graphs.triton` "
+            "got through; it has not run since the judge draws inputs whose long "
+            "products do not vanish.",
         ),
         ResultTable(
             "soak_cpu.json",
@@ -305,8 +306,8 @@ LANGUAGES = (
         languages.verdict_times,
         "Seconds of a verdict on each language's sample: the first of a new evaluator with an "
         "empty cache; a source never seen, by a running worker; a source seen before; and each of "
-        "sixteen sources never seen, given at once to four workers. Gluon's, and the kernels "
-        "above, are of the day before, on another host.",
+        "sixteen sources never seen, given at once to four workers. Gluon's, and the "
+        "kernels above, are of the day before, on another host.",
     ),
     ResultTable(
         "redteam_languages_h200.json",
