@@ -95,7 +95,7 @@ class MeasuredSpace:
 
 SPACES: Mapping[str, MeasuredSpace] = MappingProxyType(
     {
-        "matmul_H100": MeasuredSpace(
+        "matmul_triton": MeasuredSpace(
             "matmul_fp16",
             {
                 "grouped_gemm_colmajor": ("", "groups of 8 rows"),
@@ -106,7 +106,7 @@ SPACES: Mapping[str, MeasuredSpace] = MappingProxyType(
                 "enable_async_pipeline/num_stages": tuple(f"num_stages={n}" for n in (2, 3, 4)),
             },
         ),
-        "softmax_H100": MeasuredSpace(
+        "softmax_triton": MeasuredSpace(
             "softmax",
             {
                 "single_pass_row": ("", "4 warps", "8 warps", "16 warps"),

@@ -29,13 +29,13 @@ def test_space_has_at_least_500_settings_and_its_choices_are_told_apart(name: st
 
 
 def test_start_has_the_number_that_its_text_says() -> None:
-    columns = columns_of(space_named("softmax_H100")[0])
+    columns = columns_of(space_named("softmax_triton")[0])
     assert columns["BLOCK"][""] == "128" and columns["BLOCK"]["BLOCK=4096"] == "4096"
     assert columns["num_warps"][""] == "4" and columns["single_pass_row"][""] == "-"
 
 
 def test_settings_of_one_program_have_one_time_and_unmade_ones_no_row(tmp_path: Path) -> None:
-    space, _ = space_named("matmul_H100")
+    space, _ = space_named("matmul_triton")
     settings = list(itertools.product(*(knob.choices for knob in space.knobs)))[:4]
     found = [("k", [2.0, 1.0], ""), ("k", [2.0, 1.0], ""), ("w", [], "wrong: x"), ("", [], "no")]
     lines = [
@@ -53,12 +53,14 @@ def test_settings_of_one_program_have_one_time_and_unmade_ones_no_row(tmp_path: 
 @pytest.mark.slow
 def test_setting_is_compiled_without_a_gpu(tmp_path: Path) -> None:
     """In a process of its own, whose Triton then compiles and launches nothing."""
-    space, proposer = space_named("softmax_H100")
+    space, proposer = space_named("softmax_triton")
     config = tuple(knob.choices[-1] for knob in space.knobs)
     with concurrent.futures.ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), measure_gpu.compile_for, (90,)
     ) as pool:
-        made, key, source, failure = pool.submit(measure_gpu.build, "softmax_H100", config).result()
+        made, key, source, failure = pool.submit(
+            measure_gpu.build, "softmax_triton", config
+        ).result()
     values = dict(zip((knob.name for knob in space.knobs), config, strict=True))
     assert made == config and key == state_key(proposer.tuned(space, values).variant)
     assert failure == "" and "triton.jit" in source

@@ -12,23 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kernelgym.devices import alone, cuda_devices
-from kernelgym.errors import UsageError
+from kernelgym.devices import alone
 from kernelgym.judge import LocalEvaluator, worker_handle
 from kernelgym.suites import get_problem
 from kernelgym.suites.synthetic import solve
 from kernelgym.types import Job, Kernel, Status
+from support.gpus import gpu_count
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 BOGUS = {"CUDA_VISIBLE_DEVICES": "GPU-00000000-0000-0000-0000-000000000000"}
-
-
-def gpu_count() -> int:
-    try:
-        return len(cuda_devices())
-    except UsageError:
-        return 0
 
 
 @pytest.fixture

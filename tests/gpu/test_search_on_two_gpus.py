@@ -15,23 +15,15 @@ from typing import Any
 import pytest
 
 from kernelgym import LocalEvaluator
-from kernelgym.devices import alone, cuda_devices
-from kernelgym.errors import UsageError
+from kernelgym.devices import alone
 from kernelgym_train.mcgs import Budget, SearchConfig
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.task import task_of_spec
+from support.gpus import gpu_count
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "triton_softmax.json"
 BUDGET = 6
-
-
-def gpu_count() -> int:
-    try:
-        return len(cuda_devices())
-    except UsageError:
-        return 0
-
 
 pytestmark = [
     pytest.mark.gpu,

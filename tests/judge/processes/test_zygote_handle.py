@@ -342,8 +342,8 @@ def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
         ticks = _cpu_ticks(process.pid)
         waits, before = ticks == before and _has_imported(process.pid), ticks
     assert waits, process.poll()
-    for_a_gpu.meet((9, 0), "")
-    for_a_gpu.meet((9, 0), "")
+    for_a_gpu.meet((9, 0), "", "GPU-0", ())
+    for_a_gpu.meet((9, 0), "", "GPU-0", ())
     for_a_gpu.wait_ready()
     assert for_a_gpu.tier == "limits"
     assert not for_a_gpu.pump(0.5) and process.poll() is None  # a second message would end it
@@ -352,7 +352,7 @@ def test_what_forks_for_a_device_waits_until_it_meets_it(for_a_gpu):
 def test_one_that_ends_before_says_why(for_a_gpu):
     for_a_gpu._process._errors.write(b"ImportError: no torch\n")
     for_a_gpu._process._errors.flush()
-    for_a_gpu.meet((9, 0), "")
+    for_a_gpu.meet((9, 0), "", "GPU-0", ())
     os.kill(for_a_gpu._process.popen.pid, signal.SIGKILL)
     with pytest.raises(JudgeError, match="the zygote did not start: ImportError: no torch"):
         for_a_gpu.wait_ready()

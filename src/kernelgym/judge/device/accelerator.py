@@ -27,6 +27,7 @@ from kernelgym.judge.device.memory_shares import MemoryBudget, usable_bytes
 from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
+from kernelgym.judge.sandbox.paths import other_gpus
 from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judging_memory import judging_bytes, kernel_bytes
 from kernelgym.pretrained import judged_bytes
@@ -83,6 +84,10 @@ class Accelerator:
         self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
         """Compute capability; None on the CPU."""
+        self.uuid = ""
+        """UUID of the GPU, without ``GPU-``; empty on the CPU."""
+        self.other_gpus: tuple[str, ...] = ()
+        """Device files of the machine's other GPUs, which processes judged here must not open."""
         self._bandwidth = 0.0
         self._trial: Any = None
         self._counted: torch.Tensor | None = None
@@ -100,6 +105,8 @@ class Accelerator:
         if self.on_cuda:
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
+            self.uuid = str(properties.uuid)
+            self.other_gpus = other_gpus(self.uuid)
             # Contexts of processes on standby take memory, too.
             usable = usable_bytes(int(properties.total_memory))
             self._memory_budget = MemoryBudget(folder, owner, usable - self._contexts_bytes)

@@ -120,14 +120,19 @@ class Zygote:
         self._control = self._process.socket
         self.tier = ""
 
-    def meet(self, capability: tuple[int, int], shared: str) -> None:
+    def meet(
+        self, capability: tuple[int, int], shared: str, gpu: str, hidden: Sequence[str]
+    ) -> None:
         """Send the zygote the facts about its device; later calls do nothing.
 
         Args:
             capability: The device's compute capability.
             shared: Handle of device memory that a trial candidate must be able to open.
+            gpu: The device's UUID as CUDA_VISIBLE_DEVICES takes it.
+            hidden: Device files that candidates must not open: those of the other GPUs.
         """
-        told = {"shared": shared, "arch": 10 * capability[0] + capability[1]}
+        arch = 10 * capability[0] + capability[1]
+        told = {"shared": shared, "arch": arch, "gpu": gpu, "hidden": list(hidden)}
         if not self._has_met:
             with contextlib.suppress(OSError):  # if the zygote is gone, `wait_ready` says why
                 protocol.send(self._control, told)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[2]  # kernelgym
+_PROC = Path("/proc/driver/nvidia/gpus")
 
 
 def readable_paths(*extra: str) -> tuple[str, ...]:
@@ -59,6 +60,24 @@ def driver_paths() -> tuple[str, ...]:
     ]
     paths += ["/sys/devices", "/sys/class"]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.exists(path)))
+
+
+def other_gpus(uuid: str, proc: Path = _PROC, dev: Path = Path("/dev")) -> tuple[str, ...]:
+    """Return the device files of all GPUs of the machine but one, sorted.
+
+    Empty if the driver does not tell which file belongs to that GPU.
+
+    Args:
+        uuid: The GPU's UUID, as torch writes it, without ``GPU-``.
+        proc: Folder in which the driver describes each GPU.
+        dev: Folder of the device files.
+    """
+    for described in proc.glob("*/information"):
+        text = described.read_text(encoding="utf-8", errors="replace")
+        minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
+        if f"GPU-{uuid}" in text and minor and (own := dev / f"nvidia{minor[1]}").exists():
+            return tuple(sorted(str(each) for each in dev.glob("nvidia[0-9]*") if each != own))
+    return ()
 
 
 def driver_libraries() -> tuple[str, ...]:

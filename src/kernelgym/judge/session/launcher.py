@@ -171,9 +171,11 @@ class CandidateProcesses:
             self._begun[family] = start_zygote(
                 language, limits, self._folder, scratch, self._tier, self._name
             )
-        if self._accelerator.capability is not None:
-            shared = self._accelerator.trial_memory()
-            self._begun[family].meet(self._accelerator.capability, shared)
+        device = self._accelerator
+        if device.capability is not None:
+            self._begun[family].meet(
+                device.capability, device.trial_memory(), f"GPU-{device.uuid}", device.other_gpus
+            )
 
     def zygote(self, language: str) -> Zygote:
         """Return the zygote for a language, started on the first request.

@@ -196,9 +196,12 @@ class _Zygote:
         self.device, self.shared = config["device"], ""
         self.compiler_paths, self.variables = config["compiler_paths"], config["variables"]
         self.control, self.decoder = control, self.protocol.Decoder()
+        self.hidden: tuple[str, ...] = ()
         if self.device != "cpu":
             self._meet_device()
-        self.plan = self.sandbox.SandboxPlan(tier="limits", scratch="", **config["plan"])
+        self.plan = self.sandbox.SandboxPlan(
+            tier="limits", scratch="", hidden=self.hidden, **config["plan"]
+        )
         self.children: dict[int, int] = {}  # pid -> id
         tier = config["tier"]
         if not config["tier_is_known"]:
@@ -209,7 +212,10 @@ class _Zygote:
     def _meet_device(self) -> None:
         """Wait until the trusted side, which opens the device meanwhile, describes it."""
         told, _ = self.protocol.receive(self.control, self.decoder)
-        self.shared = told["shared"]
+        self.shared, self.hidden = told["shared"], tuple(told["hidden"])
+        if self.hidden:
+            # A number would count the GPUs that a candidate can open.
+            self.variables = {**self.variables, "CUDA_VISIBLE_DEVICES": told["gpu"]}
         if "triton" in sys.modules:
             self.parts.triton_tools.look_up_tools(told["arch"])
 

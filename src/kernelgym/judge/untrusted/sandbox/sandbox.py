@@ -72,6 +72,9 @@ class SandboxPlan:
     gpu: bool = False
     """Whether the process may use NVIDIA devices. Address space cannot be limited then, so
     `memory_bytes` limits private writable memory instead."""
+    hidden: tuple[str, ...] = ()
+    """Paths of device files that stay closed to a process that may use NVIDIA devices: those of
+    the GPUs that it is not judged on."""
     sockets: bool = False
     """Whether the process may use sockets and the GPU after an exec; True for a profiler only. Only
     for the strongest tier: the process sees a root folder of its own, so that it finds no socket of
@@ -187,7 +190,7 @@ def _devices(plan: SandboxPlan) -> list[str]:
         found += ["/dev/zero", "/dev/urandom", "/dev/random"]
     if plan.gpu:
         found += [f"/dev/{name}" for name in os.listdir("/dev") if name.startswith("nvidia")]
-    return found
+    return [path for path in found if path not in plan.hidden]
 
 
 def confine(plan: SandboxPlan, seccomp: ModuleType) -> None:

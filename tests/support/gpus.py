@@ -1,0 +1,14 @@
+"""How many GPUs this machine has, for tests that need several."""
+
+from __future__ import annotations
+
+from kernelgym.devices import cuda_devices
+from kernelgym.errors import UsageError
+
+
+def gpu_count() -> int:
+    """Return the number of visible GPUs, 0 without a driver."""
+    try:
+        return len(cuda_devices())
+    except UsageError:
+        return 0
