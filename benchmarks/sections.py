@@ -78,7 +78,7 @@ SECTIONS = (
         ResultTable(
             "judge_stream_h200.json",
             "python -m benchmarks.judge.judge_throughput --kernelbench-root DIR --parts stream "
-            "--gpus 2,1 --workers 6 --without-theirs --out FILE",
+            "--gpus 1,2,4 --turns 1 --workers 6 --without-theirs --out FILE",
             verdicts.stream,
             "Groups of eight answers to one problem, half of them wrong, as a training run sends "
             "them, by `strict`; every source its own. A preparation is a worker that meets another "
@@ -155,10 +155,8 @@ SECTIONS = (
             "redteam_gpu.json",
             "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
             verdicts.red_team,
-            "580 kernels on three H100s of one host, and 49 earlier on H200s or an H100, "
-            "mostly models and kernels in other languages. `C8_short_products_in_graphs.triton` "
-            "got through; it has not run since the judge draws inputs whose long "
-            "products do not vanish.",
+            "539 kernels on three H100s of one host, and 91 on H200s: models, most kernels in "
+            "other languages, and exploits that know the judge's phases.",
         ),
         ResultTable(
             "soak_cpu.json",
@@ -226,8 +224,9 @@ SECTIONS = (
             "search_gpu.json",
             "python -m benchmarks.search.gpu --out FILE",
             models.gpu_searches,
-            "`tpe` from plain Triton kernels, cut off after one or two minutes on a GPU that other "
-            "programs used too; the softmax ended by itself at the bandwidth of a copy.",
+            "`tpe` from plain kernels, cut off after 60 s, the fp16 product after 60 to 100 s, while "
+            "other GPUs of the host worked; softmax ended at the bandwidth of a copy. The fp32 "
+            "product ran on an H100.",
         ),
         ResultTable(
             "search_offline.json",
@@ -323,8 +322,6 @@ ELSEWHERE = {
     "[the page on languages](languages.md)",
     "redteam_languages_h200.json": "the red team's corpus in four languages, on the same page",
     "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
-    "judge_stream_h100.json": "the stream of groups on two H100 whose host other programs used",
-    "judge_gpus_h200.json": "verdicts an hour on one, two and four GPUs by an older judge",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
     "interval_coverage.json": "48 verdicts beside two spinning processes, and 48 without: every "
     "interval holds the quiet speedup",
@@ -334,7 +331,7 @@ ELSEWHERE = {
     "device_gpu.json": "rates of copies, matrix products and launches of a GPU",
     "speed_paths.json": "what each path that makes verdicts quicker saves on the CPU",
     "search_decisions.json": "milliseconds that choosing a search's next state takes",
-    "search_ruler.json": "seven searches beside a spinning process, and what a script measures",
+    "search_ruler.json": "twenty searches beside a spinning process, and what a script measures",
     "search_reading.json": "in how many C++ kernels a search can change the deepest loop",
     "strict_cost.json": "what the rules on interpreted kernels cost",
 }

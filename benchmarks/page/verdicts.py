@@ -115,7 +115,15 @@ def stream(data: Any) -> str:
         measured = [whole(each["per_hour"]), times, number(each["mean_s"])]
         rows.append([*about, *measured, str(each["preparations"])])
     head = ["GPUs", "workers a GPU", "device-time evidence", "verdicts", "an hour", "times one GPU"]
-    return table([*head, "mean verdict, s", "preparations"], rows)
+    (before,) = data["stream_all_gpus_in_reach"].values()
+    most = {row["reach"]: row["per_s"] for row in data["contexts"]}  # of the most processes
+    return table([*head, "mean verdict, s", "preparations"], rows) + (
+        f"\n\nWhat four GPUs share is one lock of the driver. With the four in reach of every "
+        f"process, they gave {whole(before['per_hour'])} an hour, a mean verdict took "
+        f"{number(before['mean_s'])} s, and the host made {most['all']:g} contexts a second; with "
+        f"one in reach it makes {most['one']:g}, whatever the number of GPUs "
+        "(`python -m benchmarks.judge.contexts`)."
+    )
 
 
 def host_capacity(data: Any) -> str:

@@ -37,7 +37,7 @@ __all__ = ["AT", "COMPARED", "DEFAULT", "HELD_OUT", "figures", "goal", "write"]
 TABLES = Path(__file__).with_name("tables")
 AT = (20, 60, 100, 200)
 MASKS, NOISES = (0.0, 0.3), (0.0, 0.05)
-HELD_OUT = ("convolution_MI250X", "layernorm_cpu")
+HELD_OUT = ("convolution_MI250X", "layernorm_cpu", "matmul_triton", "softmax_triton")
 """Tables that no algorithm was tuned on."""
 RANDOM = "random in the table"
 DEFAULT = SearchConfig().algo

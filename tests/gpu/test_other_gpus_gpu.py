@@ -35,19 +35,17 @@ def get_init_inputs():
 )
 KERNEL = """
 import os
-for name in ("CUDA_VISIBLE_DEVICES",):
-    os.environ.pop(name, None)
+os.environ.pop("CUDA_VISIBLE_DEVICES", None)
 import torch, triton, triton.language as tl
 from torch import nn
 
 OPENED = 0
-for name in os.listdir("/dev"):
-    if name.startswith("nvidia") and name[6:].isdigit():
-        try:
-            os.close(os.open("/dev/" + name, os.O_RDWR))
-            OPENED += 1
-        except OSError:
-            pass
+for number in range(16):
+    try:
+        os.close(os.open(f"/dev/nvidia{number}", os.O_RDWR))
+        OPENED += 1
+    except OSError:
+        pass
 
 @triton.jit
 def doubled(x, out, factor, n, BLOCK: tl.constexpr):
