@@ -280,7 +280,7 @@ def main() -> int:
     parser.add_argument("--kernelbench-root", type=Path)
     parser.add_argument("--case", default="l1_036_rms_norm", help="kernel judged on a GPU")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="5 on the CPU and 1 on GPUs if not given")
     parser.add_argument("--alone", type=int, default=10, help="verdicts one after the other")
     parser.add_argument("--many", type=int, default=48, help="verdicts at once")
     parser.add_argument("--turns", type=int, default=2, help="turns of a stream for each GPU")
@@ -289,6 +289,7 @@ def main() -> int:
     parser.add_argument("--verdict-s", type=float, default=0.05)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    options.rounds = options.rounds or (5 if options.device == "cpu" else 1)
     here = gpu("cuda:0" if options.device == "all" else options.device)
     cores = {"cores": len(os.sched_getaffinity(0))}  # of which taskset may leave a few
     data: dict[str, Any] = {
