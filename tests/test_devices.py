@@ -192,5 +192,21 @@ def test_a_process_of_its_own_sees_one_device(name: str, visible: str | None, th
     assert devices.alone(name, environment) == ("cuda:0", {"CUDA_VISIBLE_DEVICES": there})
 
 
+@pytest.mark.parametrize(
+    ("name", "visible", "named"),
+    [
+        ("cuda:3", None, "GPU-c2a5"),
+        ("cuda:1", "4,6", "GPU-c2a5"),
+        ("cuda:0", "GPU-c2a5", "GPU-c2a5"),
+        ("cuda:1", "MIG-1a2b, MIG-3c4d", "MIG-3c4d"),
+    ],
+)
+def test_gpu_is_named_by_its_uuid_and_a_slice_by_its_own(
+    name: str, visible: str | None, named: str
+) -> None:
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    assert devices.named_by_uuid(name, "c2a5", environment) == named
+
+
 def test_a_process_on_the_cpu_sees_what_it_saw() -> None:
     assert devices.alone("cpu", {"CUDA_VISIBLE_DEVICES": "1"}) == ("cpu", {})

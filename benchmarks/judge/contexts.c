@@ -1,8 +1,8 @@
-/* One CUDA context of a process that can open all GPUs of the machine, or one of them only.
+/* Makes and releases one CUDA context, while all GPUs of the machine can be opened or one only.
  *
- * Usage: contexts ONLY. ONLY is the number of the one device file that stays open, or -1. Prints
- * the first error of the driver (0: none), the GPUs it sees, and milliseconds of cuInit, of making
- * the context, and of releasing it.
+ * Usage: contexts ONLY. ONLY is the number of the one /dev/nvidiaN that can be opened, or -1 if all
+ * can. Prints the driver's first error code (0: none), the number of GPUs that the driver sees, and
+ * the milliseconds of cuInit, of making the context, and of releasing it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ static int is_closed(const char *path) {
   return number != only;
 }
 
-/* The driver's library calls these in place of libc's. */
+/* The program exports these functions, so the driver's library calls them in place of libc's. */
 #define OPEN(folder)                                                     \
   mode_t mode = 0;                                                       \
   if (flags & (O_CREAT | O_TMPFILE)) {                                   \

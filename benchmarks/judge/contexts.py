@@ -1,10 +1,10 @@
-"""How many CUDA contexts a host makes in a second, with all GPUs in reach and with one.
+"""Measure how many CUDA contexts a host makes in a second, by the GPUs that a process can open.
 
 Run ``python -m benchmarks.judge.contexts [--processes 1,6,24] [--out FILE]`` on a machine with
 GPUs. Every process makes one context on one GPU, as a kernel's process does, and ends; the
-processes are spread evenly over the GPUs. With all GPUs in reach, `CUDA_VISIBLE_DEVICES` names the
-one that is used; with one, the device files of the others cannot be opened either, as in the
-judge's sandbox.
+processes are spread evenly over the GPUs. In the measurements called ``all``, a process can open
+the device files of all GPUs, and `CUDA_VISIBLE_DEVICES` names the one that it uses. In those called
+``one``, it can open only the device file of the GPU that it uses, as in the judge's sandbox.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ _SOURCE = Path(__file__).with_suffix(".c")
 
 
 def measure(program: Path, gpus: int, processes: int, reach: str, seconds: float) -> dict[str, Any]:
-    """Return contexts a second, and the mean milliseconds of their steps.
+    """Return the contexts made in a second, and the mean milliseconds of the steps of making one.
 
     Args:
-        program: The compiled `contexts.c`.
+        program: Path of the compiled `contexts.c`.
         gpus: Number of GPUs that are used.
-        processes: Number of processes at any time.
-        reach: ``all`` or ``one``: the GPUs that a process can open.
-        seconds: How long new processes are started.
+        processes: Number of processes that run at any time.
+        reach: ``all`` or ``one``: the GPUs whose device files a process can open.
+        seconds: Seconds for which new processes are started.
+
+    Raises:
+        RuntimeError: If a process sees more than one GPU or none.
     """
     rows: list[tuple[float, ...]] = []
     began = time.monotonic()
@@ -51,7 +54,9 @@ def measure(program: Path, gpus: int, processes: int, reach: str, seconds: float
             said = subprocess.run(asked, env=variables, capture_output=True, text=True, check=True)
             _, seen, *steps = map(float, said.stdout.split())
             if seen != 1:
-                raise RuntimeError(f"a process with {reach} GPU in reach sees {seen:g} GPUs")
+                raise RuntimeError(
+                    f"a process with reach {reach!r} sees {seen:g} GPUs, and must see 1"
+                )
             rows.append((*steps, 1e3 * (time.monotonic() - started)))
 
     threads = [threading.Thread(target=repeat, args=(n % gpus,)) for n in range(processes)]
@@ -70,10 +75,12 @@ def measure(program: Path, gpus: int, processes: int, reach: str, seconds: float
 
 
 def main() -> None:
-    """Measure each number of processes with both reaches, and print a line for each."""
+    """Measure each number of processes with both reaches, and print a line for each measurement."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
-    parser.add_argument("--processes", default="1,6,24", help="beyond 6, on all GPUs")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument(
+        "--processes", default="1,6,24", help="counts of processes; above 6, spread over all GPUs"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds of each measurement")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     there = len(cuda_devices())

@@ -96,6 +96,20 @@ def physical_number(name: str, environment: Mapping[str, str] = os.environ) -> s
     return number
 
 
+def named_by_uuid(name: str, uuid: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the value of CUDA_VISIBLE_DEVICES that names one GPU by its UUID, not by a number.
+
+    Args:
+        name: The GPU's canonical name in this process.
+        uuid: The GPU's UUID as torch writes it, without ``GPU-``.
+        environment: This process's variables. If CUDA_VISIBLE_DEVICES names the GPU by a UUID, that
+            one is returned: `uuid` may be that of a whole GPU, of which this process sees one
+            slice (MIG).
+    """
+    named = physical_number(name, environment)
+    return f"GPU-{uuid}" if named.isdigit() else named
+
+
 def cuda_devices() -> tuple[CudaDevice, ...]:
     """Return this machine's visible GPUs, in CUDA's order.
 

@@ -1,4 +1,4 @@
-"""A kernel reaches only the GPU that it is judged on."""
+"""A kernel can see and open only the GPU on which it is judged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def doubled(x, out, factor, n, BLOCK: tl.constexpr):
 class ModelNew(nn.Module):
     def forward(self, x):
         out = torch.empty_like(x)
-        # Right only where the process sees and opens one GPU.
+        # 2, which is right, only if the process sees one GPU and opened one device file.
         factor = 1.0 + 1.0 * (OPENED * torch.cuda.device_count())
         doubled[(triton.cdiv(x.numel(), 1024),)](x, out, factor, x.numel(), BLOCK=1024)
         return out

@@ -1,4 +1,4 @@
-"""How many GPUs this machine has, for tests that need several."""
+"""Number of GPUs of this machine, for tests that need several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kernelgym.errors import UsageError
 
 
 def gpu_count() -> int:
-    """Return the number of visible GPUs, 0 without a driver."""
+    """Return the number of visible GPUs; 0 if the driver is missing or fails."""
     try:
         return len(cuda_devices())
     except UsageError:

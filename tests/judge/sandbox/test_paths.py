@@ -1,4 +1,4 @@
-"""Which device files belong to the GPUs on which a kernel is not judged."""
+"""Tests of which device files belong to the GPUs on which a kernel is not judged."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ NODES = ("nvidia0", "nvidia3", "nvidia11", "nvidiactl", "nvidia-uvm", "nvidia-ca
 
 @pytest.fixture
 def machine(tmp_path: Path) -> tuple[Path, Path]:
-    """Folders of a machine whose GPUs have the device files 3 and 11; file 0 is described nowhere.
+    """Return the folders of a made-up machine: the driver's descriptions, and the device files.
 
-    Returns:
-        The folder of descriptions, and that of the device files.
+    Its GPUs have the device files 3 and 11; the driver does not describe device file 0.
     """
     proc, dev = tmp_path / "gpus", tmp_path / "dev"
     for number, (uuid, minor) in enumerate(zip(UUIDS, (3, 11), strict=True)):
@@ -47,8 +46,18 @@ def test_other_gpus_of_a_gpu_that_the_driver_does_not_describe_are_none(
 ) -> None:
     proc, dev = machine
     assert other_gpus("00000000-0000-0000-0000-000000000000", proc, dev) == ()
-    (dev / "nvidia3").unlink()  # a container may name the device files differently
+    (dev / "nvidia3").unlink()  # as in a container that names device files differently
     assert other_gpus(UUIDS[0], proc, dev) == ()
+
+
+def test_other_gpus_are_found_where_a_description_cannot_be_read(
+    machine: tuple[Path, Path],
+) -> None:
+    proc, dev = machine
+    unreadable = proc / "0000:00:00.0" / "information"
+    unreadable.unlink()
+    unreadable.mkdir()
+    assert other_gpus(UUIDS[1], proc, dev) == (str(dev / "nvidia0"), str(dev / "nvidia3"))
 
 
 def test_sandbox_on_a_gpu_opens_no_hidden_device_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from kernelgym.devices import CONTEXT_BYTES
+from kernelgym.devices import CONTEXT_BYTES, named_by_uuid
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.file_lock import Turns
 from kernelgym.judge.device.lock import DeviceLock, lock_name
@@ -84,10 +84,11 @@ class Accelerator:
         self.on_cuda = self.device.type == "cuda"
         self.capability: tuple[int, int] | None = None
         """Compute capability; None on the CPU."""
-        self.uuid = ""
-        """UUID of the GPU, without ``GPU-``; empty on the CPU."""
+        self.visible = ""
+        """Value of CUDA_VISIBLE_DEVICES that shows a process this GPU only; empty on the CPU."""
         self.other_gpus: tuple[str, ...] = ()
-        """Device files of the machine's other GPUs, which processes judged here must not open."""
+        """Paths of the device files of the machine's other GPUs, which a kernel judged on this GPU
+        must not open; empty if the driver does not tell which file is whose, and on the CPU."""
         self._bandwidth = 0.0
         self._trial: Any = None
         self._counted: torch.Tensor | None = None
@@ -105,8 +106,8 @@ class Accelerator:
         if self.on_cuda:
             properties = torch.cuda.get_device_properties(self.device)
             self.capability = (properties.major, properties.minor)
-            self.uuid = str(properties.uuid)
-            self.other_gpus = other_gpus(self.uuid)
+            uuid = str(properties.uuid)
+            self.visible, self.other_gpus = named_by_uuid(name, uuid), other_gpus(uuid)
             # Contexts of processes on standby take memory, too.
             usable = usable_bytes(int(properties.total_memory))
             self._memory_budget = MemoryBudget(folder, owner, usable - self._contexts_bytes)

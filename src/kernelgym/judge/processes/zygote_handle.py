@@ -128,8 +128,8 @@ class Zygote:
         Args:
             capability: The device's compute capability.
             shared: Handle of device memory that a trial candidate must be able to open.
-            gpu: The device's UUID as CUDA_VISIBLE_DEVICES takes it.
-            hidden: Device files that candidates must not open: those of the other GPUs.
+            gpu: Value of CUDA_VISIBLE_DEVICES that names the device by its UUID.
+            hidden: Paths of device files that candidates must not open: those of the other GPUs.
         """
         arch = 10 * capability[0] + capability[1]
         told = {"shared": shared, "arch": arch, "gpu": gpu, "hidden": list(hidden)}

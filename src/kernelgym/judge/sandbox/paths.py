@@ -63,17 +63,20 @@ def driver_paths() -> tuple[str, ...]:
 
 
 def other_gpus(uuid: str, proc: Path = _PROC, dev: Path = Path("/dev")) -> tuple[str, ...]:
-    """Return the device files of all GPUs of the machine but one, sorted.
+    """Return the paths of the device files of all GPUs of this machine except one, sorted.
 
-    Empty if the driver does not tell which file belongs to that GPU.
+    Empty if the driver does not tell which device file belongs to that one.
 
     Args:
-        uuid: The GPU's UUID, as torch writes it, without ``GPU-``.
+        uuid: UUID of the GPU that is left out, as torch writes it, without ``GPU-``.
         proc: Folder in which the driver describes each GPU.
         dev: Folder of the device files.
     """
     for described in proc.glob("*/information"):
-        text = described.read_text(encoding="utf-8", errors="replace")
+        try:
+            text = described.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # a GPU whose driver fails must not fail the judging on another one
+            continue
         minor = re.search(r"^Device Minor:\s*(\d+)", text, re.MULTILINE)
         if f"GPU-{uuid}" in text and minor and (own := dev / f"nvidia{minor[1]}").exists():
             return tuple(sorted(str(each) for each in dev.glob("nvidia[0-9]*") if each != own))

@@ -174,7 +174,7 @@ class CandidateProcesses:
         device = self._accelerator
         if device.capability is not None:
             self._begun[family].meet(
-                device.capability, device.trial_memory(), f"GPU-{device.uuid}", device.other_gpus
+                device.capability, device.trial_memory(), device.visible, device.other_gpus
             )
 
     def zygote(self, language: str) -> Zygote:

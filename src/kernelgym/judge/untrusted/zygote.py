@@ -214,7 +214,8 @@ class _Zygote:
         told, _ = self.protocol.receive(self.control, self.decoder)
         self.shared, self.hidden = told["shared"], tuple(told["hidden"])
         if self.hidden:
-            # A number would count the GPUs that a candidate can open.
+            # The driver counts only the GPUs that a process can open, so the number of this one
+            # would be wrong in a candidate, which opens no other.
             self.variables = {**self.variables, "CUDA_VISIBLE_DEVICES": told["gpu"]}
         if "triton" in sys.modules:
             self.parts.triton_tools.look_up_tools(told["arch"])

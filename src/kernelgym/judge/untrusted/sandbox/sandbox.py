@@ -73,8 +73,8 @@ class SandboxPlan:
     """Whether the process may use NVIDIA devices. Address space cannot be limited then, so
     `memory_bytes` limits private writable memory instead."""
     hidden: tuple[str, ...] = ()
-    """Paths of device files that stay closed to a process that may use NVIDIA devices: those of
-    the GPUs that it is not judged on."""
+    """Paths of NVIDIA device files that the process must not open although `gpu` is True: those of
+    the GPUs on which its kernel is not judged."""
     sockets: bool = False
     """Whether the process may use sockets and the GPU after an exec; True for a profiler only. Only
     for the strongest tier: the process sees a root folder of its own, so that it finds no socket of
