@@ -62,11 +62,6 @@ SECTIONS = (
             "kernel on the same machine.",
         ),
         ResultTable(
-            "judge_alone_h100.json",
-            f"{_JUDGE} --parts groups --without-theirs --out FILE",
-            verdicts.groups,
-        ),
-        ResultTable(
             "judge_alone_h200.json",
             f"{_JUDGE} --parts starts,cases,groups --without-theirs --out FILE",
             verdicts.starts,
@@ -170,11 +165,6 @@ SECTIONS = (
             verdicts.soak,
             machines=_machines_of_parts,
         ),
-        ResultTable(
-            "device_share_cost.json",
-            "python -m benchmarks.judge.device_share_cost --rounds 8 --out FILE",
-            verdicts.whose_kernels,
-        ),
     ),
     Section(
         "What was learned?",
@@ -224,9 +214,9 @@ SECTIONS = (
             "search_gpu.json",
             "python -m benchmarks.search.gpu --out FILE",
             models.gpu_searches,
-            "`tpe` from plain kernels, cut off after 60 s, the fp16 product after 60 to 100 s, while "
-            "other GPUs of the host worked; softmax ended at the bandwidth of a copy. The fp32 "
-            "product ran on an H100.",
+            "`tpe` from plain kernels, cut off after 40 to 110 s while other GPUs of the host "
+            "worked; two searches of softmax ended by themselves, at the bandwidth of a copy. The "
+            "fp32 product ran on an H100.",
         ),
         ResultTable(
             "search_offline.json",
@@ -304,15 +294,16 @@ LANGUAGES = (
         _LANGUAGES,
         languages.verdict_times,
         "Seconds of a verdict on each language's sample: the first of a new evaluator with an "
-        "empty cache; a source never seen, by a running worker; a source seen before; and each of "
-        "sixteen sources never seen, given at once to four workers. Gluon's, and the "
-        "kernels above, are of the day before, on another host.",
+        "empty cache; a source never seen, by a running worker; and a source seen before. Gluon's, "
+        "and the kernels above, are of the day before, on another host.",
     ),
     ResultTable(
-        "redteam_languages_h200.json",
-        "kernelgym redteam --device cuda:0 --workers 12 --json FILE",
-        verdicts.red_team,
-        "What became of these languages' entries of the red team's corpus.",
+        "languages_h200.json",
+        _LANGUAGES,
+        languages.batch_times,
+        "Seconds for each of sixteen sources of one problem, all different and never seen, that "
+        "four workers judge at once. `cuda` and `thunderkittens` are missing: their sixteen were "
+        "not finished within 150 s.",
     ),
 )
 """Tables of docs/languages.md."""
@@ -320,11 +311,13 @@ LANGUAGES = (
 ELSEWHERE = {
     "languages_h100.json": "kernels and verdicts in each language, on "
     "[the page on languages](languages.md)",
-    "redteam_languages_h200.json": "the red team's corpus in four languages, on the same page",
+    "languages_h200.json": "sixteen kernels at once in four languages, on the same page",
+    "judge_alone_h100.json": "sixteen kernels at once on a GPU of 80 GB",
+    "device_share_cost.json": "what the time of a GPU's kernels by name costs a verdict",
     "laptop_agreement.json": "how often a CPU and an H100 give a Triton kernel the same status",
     "front_end_share.json": "how many learned kernels Triton's front end accepts",
-    "interval_coverage.json": "48 verdicts beside two spinning processes, and 48 without: every "
-    "interval holds the quiet speedup",
+    "interval_coverage.json": "how many intervals of 40 verdicts beside two spinning processes, "
+    "and of 40 without, hold the quiet speedup",
     "import_gpu.json": "a run folder of KernelBench, judged anew by both rulesets",
     "service_training.json": "rewards of a training run whose service was killed twice",
     "report_size.json": "what `kernelgym report` of 1,000 episodes takes",

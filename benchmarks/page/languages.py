@@ -1,6 +1,7 @@
 """Tables of docs/languages.md: kernels of three problems in every language, and their verdicts.
 
-Contract: a function is given the content of ``languages_h100.json`` and returns Markdown.
+Contract: a function is given the content of a file of `benchmarks.languages.run` and returns
+Markdown.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from benchmarks.table_rows import number, percent, table
 from kernelgym.languages import LANGUAGES
 from kernelgym.prompts.hardware import known_gpu
 
-__all__ = ["kernels", "verdict_times"]
+__all__ = ["batch_times", "kernels", "verdict_times"]
 
 _PROBLEMS = {"rmsnorm": "RMSNorm", "softmax": "softmax", "linear_gelu": "linear layer and GELU"}
 _KINDS = ("first", "new_source", "seen_before")
@@ -45,7 +46,12 @@ def verdict_times(data: Any) -> str:
     """Return seconds of verdicts on each language's sample."""
     rows = []
     for language, found in sorted(data["verdicts"].items(), key=_in_order):
-        batch = data.get("batch", {}).get(language)
-        cells = [number(found[kind]["s"]) for kind in _KINDS]
-        rows.append([f"`{language}`", *cells, number(batch["s_a_kernel"]) if batch else "-"])
-    return table(["language", "first", "new source", "seen before", "each of sixteen"], rows)
+        rows.append([f"`{language}`", *(number(found[kind]["s"]) for kind in _KINDS)])
+    return table(["language", "first", "new source", "seen before"], rows)
+
+
+def batch_times(data: Any) -> str:
+    """Return the seconds for each of sixteen kernels that four workers judge at once."""
+    found = sorted(data["batch"].items(), key=_in_order)
+    times = [number(each["s_a_kernel"]) for _, each in found]
+    return table([f"`{language}`" for language, _ in found], [times])
