@@ -57,7 +57,7 @@ class DeviceLost(JudgeError):
 
 
 class Accelerator:
-    """One device as the worker sees it.
+    """The device on which a worker judges: its lock, its memory budget, and checks of its state.
 
     Args:
         name: ``cpu`` or a name like ``cuda:0``.
@@ -246,7 +246,7 @@ class Accelerator:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until no other worker holds device memory; hold all of it during the block."""
+        """Wait until no other worker holds device memory; hold the whole budget in the block."""
         assert self._memory_budget is not None and not self._holds_room
         gc.collect()  # the exception of a failed attempt may keep tensors alive
         with self.between_timings():
@@ -293,9 +293,9 @@ class Accelerator:
             raise DeviceLost("the device computes wrong sums after this kernel")
 
     def trial_memory(self) -> str:
-        """Return the handle of some device memory, which a candidate opens to try its sandbox.
+        """Return the handle of a little device memory; empty on the CPU.
 
-        Empty on the CPU.
+        A trial candidate opens it, to find out whether its sandbox lets it use the device.
         """
         if self.device.type == "cpu":
             return ""

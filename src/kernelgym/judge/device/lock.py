@@ -148,7 +148,7 @@ class DeviceLock:
     def released(self) -> Iterator[None]:
         """Release the shared lock during the block, and take it again afterwards.
 
-        The caller must have halted the candidate that the share was taken for.
+        The caller must have halted the candidate for whose run it took the shared lock.
         """
         self.before_release()
         self._drop()

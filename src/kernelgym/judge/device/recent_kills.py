@@ -52,7 +52,7 @@ class RecentKills:
         return found
 
     def latest(self) -> float:
-        """Return the `time.time` of the last kill; minus infinity without one."""
+        """Return the time of the last kill, as `time.time` counts; minus infinity without one."""
         return max(self._noted(), default=-math.inf)
 
     def _others(self) -> Iterator[float]:

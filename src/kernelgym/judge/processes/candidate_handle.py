@@ -57,7 +57,7 @@ def makes_streams(source: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CandidateKind:
-    """Rights that a candidate is forked with."""
+    """Rights and memory with which a candidate process is forked."""
 
     exec: bool = False
     """Whether the candidate may start programs, in a scratch folder that outlives it. True only for
@@ -92,7 +92,7 @@ class BoundedStream:
         del self._tail[: -_KEPT_OUTPUT_BYTES // 2]
 
     def text(self) -> str:
-        """Return the beginning of the stream, the number of bytes cut, and the end."""
+        """Return the stream as text: its beginning, the number of bytes left out, and its end."""
         cut = self.total - len(self._head) - len(self._tail)
         middle = f"\n... {cut} bytes cut ...\n" if cut > 0 else ""
         head = self._head.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Processes of the judge's own modules, which answer over a socket."""
+"""Starts processes that run the judge's own modules, and talks to them over a socket."""
 
 from __future__ import annotations
 

@@ -48,7 +48,10 @@ class ZygoteFamily:
 
 
 def family_of(language: str, device: str) -> ZygoteFamily:
-    """Return the family of a language's kernels on a device; the reference's is the plain one."""
+    """Return the family of zygotes that fork the kernels of a language on a device.
+
+    References, in PyTorch, get the family without an interpreter and without a module.
+    """
     return ZygoteFamily(is_interpreted(language, device), half_of(language))
 
 
@@ -200,7 +203,7 @@ class Zygote:
         return USUAL in self._wanted and len(self._standby.get(USUAL, ())) < ready
 
     def add(self) -> None:
-        """Put one more candidate of the usual kind on standby.
+        """Fork one more candidate without special rights, and keep it on standby.
 
         Raises:
             JudgeError: If its sandbox cannot be set up.
