@@ -12,7 +12,7 @@ it holds is not run again, so that a command that was cut off is given once more
 search that was cut off goes on where it was.
 
 A row holds the day, the result's interval, the speed over torch, the noise that the search measured
-on its start, evaluations a minute, the share of builds in the time of builds and verdicts, and the
+on its start, evaluations a minute, the share of builds in the time of builds, verdicts and rounds, and the
 load of the machine before and after. ``host_busy`` is true where the judge found the host busy, or
 where the load was above the number of cores by more than one: such rows tell of a busy machine, not
 of the search alone.
@@ -82,7 +82,7 @@ def figures_of(
     loads = [round(load, 2), round(os.getloadavg()[0], 2)]
     busy = any(event.fields["host_busy"] for event in events if event.name == "start")
     builds = sum(event.fields["build_s"] for event in judged)
-    verdicts = sum(event.fields["wall_s"] for event in judged)
+    verdicts = sum(event.fields["wall_s"] + event.fields.get("round_s", 0.0) for event in judged)
     searching_s = judged[-1].seconds if judged else 0.0
     names = ("speedup", "speedup_low", "speedup_high", "evaluations", "failures", "stopped")
     return {

@@ -311,7 +311,8 @@ class Mismatch:
 class Stages:
     """Seconds of one verdict by stage; what is left of `Verdict.wall_s` is none of them.
 
-    Stages do not overlap here: while one process waits for a build, that is what counts.
+    A verdict of a round of several kernels has an equal share of the round's seconds. Stages do not
+    overlap here: while one process waits for a build, that is what counts.
     """
 
     queue_s: float = 0.0
@@ -331,6 +332,11 @@ class Stages:
     def total_s(self) -> float:
         """Seconds of all stages together."""
         return sum(float(getattr(self, each.name)) for each in fields(self))
+
+    def shared(self, count: int) -> Stages:
+        """Return the share that each of several kernels has, which were judged together."""
+        given = {each.name: round(getattr(self, each.name) / count, 6) for each in fields(self)}
+        return Stages(**given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,20 @@ def test_one_whose_answer_is_no_good_is_replaced(staff, error):
     assert len(staff.workers) == 2 and not staff.workers[1].closed
 
 
+def test_workers_lost_when_lent_take_their_device_out_of_service(staff):
+    pool = WorkerPool(["cuda:0", "cuda:1"], 1, staff.start, lambda worker: None)
+
+    def lost(worker):
+        raise EOFError
+
+    for _ in range(3):
+        with pytest.raises(EOFError):
+            pool.lend(lost)
+    known = {each.device: each for each in pool.health()}
+    assert (known["cuda:0"].lost, known["cuda:1"].lost) == (3, 0)
+    assert known["cuda:0"].taken_out == 1 and known["cuda:1"].in_service
+
+
 def test_a_users_mistake_leaves_it_fit(staff):
     pool = WorkerPool(["cuda:0"], 1, staff.start)
 

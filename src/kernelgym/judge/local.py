@@ -30,7 +30,7 @@ from kernelgym.evaluators.dispatch import Dispatcher
 from kernelgym.judge.compiling.library_cache import LibraryCache
 from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
-from kernelgym.judge.pool import WORKER_LOST, WorkerPool
+from kernelgym.judge.pool import WORKER_LOST, NoDevice, WorkerPool
 from kernelgym.judge.provenance import device_kind, provenance
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
@@ -210,11 +210,11 @@ class LocalEvaluator(EvaluatorBase):
     def duel_round(
         self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge kernels that were correct before, timed in turns.
+        """Judge kernels of one problem, timed in turns.
 
         All of them and the reference are timed under one hold of the device lock, in fresh
         processes, on the same inputs; their outputs are verified as `evaluate` does. That custom
-        kernels do the work is not shown again, and no second process confirms an implausible time.
+        kernels do the work is not shown, and no second process confirms an implausible time.
 
         Args:
             problem: The problem.
@@ -234,7 +234,7 @@ class LocalEvaluator(EvaluatorBase):
             self._check(problem, kernel)
         try:
             found = self._pool.lend(lambda worker: worker.judge(problem, kernels, seed))
-        except WORKER_LOST:
+        except (*WORKER_LOST, NoDevice):
             return None
         return None if isinstance(found, JudgeFailure) else found
 

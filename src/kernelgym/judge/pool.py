@@ -107,6 +107,8 @@ class WorkerPool:
     ) -> _Answer:
         """Call `ask` with a free worker; replace the worker if it fails.
 
+        A lost worker counts for its device as in `judge`.
+
         Args:
             ask: Sends the worker a request and returns its answer.
             trusts: Function that returns True if the worker can be used again after this answer.
@@ -116,7 +118,14 @@ class WorkerPool:
             ValueError: If the pool is closed.
             Exception: Whatever else `ask`, or starting a worker, raises.
         """
-        return self._ask(self._take(), ask, trusts)
+        place = self._take()
+        try:
+            return self._ask(place, ask, trusts)
+        except UsageError:
+            raise
+        except WORKER_LOST as error:
+            self._count(place.device, _said(error), isinstance(error, TimeoutError))
+            raise
 
     def _ask(
         self,
@@ -192,21 +201,24 @@ class WorkerPool:
             raise
         except WORKER_LOST as error:
             overran = isinstance(error, TimeoutError)
-            message = f"the worker failed: {type(error).__name__}: {error}"
-            answer = JudgeFailure(message, "worker_lost")
+            answer = JudgeFailure(_said(error), "worker_lost")
         if isinstance(answer, JudgeFailure):
             answer = JudgeFailure(answer.message, answer.code, device)
+        self._count(device, None if isinstance(answer, Verdict) else answer.message, overran)
+        return answer
+
+    def _count(self, device: str, failure: str | None, overran: bool = False) -> None:
+        """Count an attempt for its device; `failure` is None after a verdict."""
         with self._changed:
             record = self._records[device]
-            if isinstance(answer, Verdict):
+            if failure is None:
                 record.give()
             elif self._probe is None:
                 record.lost += 1
             elif not self._closed:
-                record.lose(answer.message, self._clock(), overran)
+                record.lose(failure, self._clock(), overran)
             self._start_probes()
             self._changed.notify_all()
-        return answer
 
     def forgive(self, devices: Collection[str]) -> None:
         """Take back one lost worker from each device's count, since the kernel was the cause."""
@@ -322,3 +334,8 @@ class WorkerPool:
         if self._pid == os.getpid():
             for worker in workers:
                 worker.close()
+
+
+def _said(error: Exception) -> str:
+    """Return the message on a worker that failed with an exception."""
+    return f"the worker failed: {type(error).__name__}: {error}"

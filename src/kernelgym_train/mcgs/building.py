@@ -4,8 +4,12 @@ Two texts may give the same machine code: a loop that the compiler unrolls anywa
 changes nothing. Such states are twins: one node of the graph, with one measurement. The machine
 code of states that are built together is not compared, since one library holds all of them.
 
-A state that is correct is then timed in turns with the start, where the evaluator can do that: the
-reference's time may change between verdicts by more than the kernels differ.
+Where the evaluator times kernels in turns, a state is timed beside the start: the reference's time
+may change between verdicts by more than the kernels differ. Such a round checks outputs as a whole
+verdict does, and gathers no evidence that the custom kernels did the work. So a state that rules
+made from the start, whose whole verdict is correct, is judged by the round alone, and
+`kernelgym_train.mcgs.proving` has it judged whole before it can be the best. Other states, and
+those that the round does not decide, are judged whole first.
 
 Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
 that results do not depend on which kernel is judged sooner. Where the evaluator can build without
@@ -33,8 +37,9 @@ from kernelgym_train.mcgs.build_groups import BuildGroups, BuildMember
 from kernelgym_train.mcgs.shapes import times_by_shape
 from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.variant import launch_key
+from kernelgym_train.mcgs.writing.asks import is_written
 
-_ROUNDS = 2  # attempts at timing a state beside the start
+_ROUNDS = 2  # attempts at timing a state beside the start, one of them before a whole verdict
 _WORTH_S = 1.0  # seconds of a verdict without its build; a build alone takes about 0.2 s to load
 
 
@@ -63,14 +68,38 @@ def is_busy(verdicts: Iterable[Verdict]) -> bool:
     return any(found.code == HOST_BUSY for each in verdicts for found in each.findings)
 
 
+def value_of(verdict: Verdict, start_speedup: float) -> float | None:
+    """Return ln of the speedup over the start; None if a verdict has no time.
+
+    Args:
+        verdict: Verdict on a state.
+        start_speedup: Speedup of the start over the reference; 0.0 if it has no time.
+    """
+    if not verdict.correct or verdict.timing is None or not start_speedup:
+        return None
+    return math.log(verdict.timing.speedup / start_speedup)
+
+
+def turn_logs(pairs: Iterable[tuple[Verdict, Verdict]]) -> list[float]:
+    """Return ln of the first kernel's time over the second's, for each round in turns."""
+    return [
+        math.log(one.timing.turn_ms / other.timing.turn_ms)
+        for one, other in pairs
+        if one.timing is not None and other.timing is not None
+        if one.timing.turn_ms and other.timing.turn_ms
+    ]
+
+
 @dataclass(slots=True)
 class JudgedState:
     """Result of judging a state."""
 
     build: str
     """Key from `build_key`; empty if the machine code is unknown."""
-    verdict: Verdict | None
+    verdict: Verdict | None = None
     """Verdict; None if the state was built, recognised as a twin and not judged."""
+    whole: bool = False
+    """Whether the state had a whole verdict; False if a round with the start alone judged it."""
     build_s: float = 0.0
     """Seconds of the build, which may have served many states."""
     beside: tuple[float, ...] = ()
@@ -79,9 +108,11 @@ class JudgedState:
     ms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """(start's, own) milliseconds of a call in the last round in turns, for each shape that is not
     hidden."""
+    wall_s: float = 0.0
+    """Seconds that the whole verdict took without its build; 0 without one."""
     round_s: float = 0.0
-    """Seconds that the rounds in turns took."""
-    verdicts: int = 1
+    """Seconds that the rounds in turns took without their builds."""
+    verdicts: int = 0
     """Number of verdicts and of rounds in turns."""
     busy: int = 0
     """Number of verdicts and rounds in which the judge found the host busy."""
@@ -95,6 +126,7 @@ class StateJudge:
         problem: The problem.
         state: State of the search.
         together: Chooses which states are built together; None if each is built alone.
+        rules: Whether all states are made by rules, but for those with a written step.
         clock: Function that returns the time in seconds.
     """
 
@@ -104,10 +136,12 @@ class StateJudge:
         problem: Problem,
         state: SearchState,
         together: BuildGroups | None = None,
+        *,
+        rules: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._awaited, self._problem, self._state = awaited, problem, state
-        self._together, self._clock = together, clock
+        self._together, self._rules, self._clock = together, rules, clock
         self._build_s: dict[str, float] = {}
         builds = awaited.evaluator.ability(Builds)
         self._build = None if builds is None else builds.build
@@ -153,10 +187,10 @@ class StateJudge:
         if not self._ready[shared.build]:
             self._broken[key] = shared.build
         else:
-            verdict = await self._awaited.evaluate(self._problem, shared.kernel)
-            if verdict.correct or (verdict.valid and verdict.compiled):
-                # No build key: the library holds the machine code of many states.
-                return await self._judged(key, "", verdict, shared.kernel)
+            judged = await self._judged(key, shared.kernel)
+            verdict = judged.verdict
+            if verdict is not None and (verdict.correct or (verdict.valid and verdict.compiled)):
+                return judged  # without a build key: the library holds the code of many states
         return await self.insist(key)
 
     async def _judge(self, key: str) -> JudgedState:
@@ -165,7 +199,7 @@ class StateJudge:
             build = build_key(launch, await self._timed_build(key, self._build, kernel))
             self._built[key] = build
             if build and self._has_twin(key, build):
-                return await self._judged(key, build, None, kernel)
+                return JudgedState(build, build_s=round(self._build_s[key], 3))
         return await self.insist(key)
 
     def taken(self, key: str) -> None:
@@ -180,8 +214,10 @@ class StateJudge:
     async def insist(self, key: str) -> JudgedState:
         """Judge a state that was begun, even if its machine code equals that of a judged state."""
         kernel, launch = self._prepared[key]
-        verdict = await self._awaited.evaluate(self._problem, kernel)
-        return await self._judged(key, build_key(launch, verdict.build), verdict, kernel)
+        judged = await self._judged(key, kernel)
+        assert judged.verdict is not None
+        judged.build = build_key(launch, judged.verdict.build)
+        return judged
 
     async def again(self, key: str) -> JudgedState:
         """Judge a correct state again because it has no time yet."""
@@ -189,41 +225,56 @@ class StateJudge:
         self._prepared[key] = variant.kernel(), launch_key(variant)
         return await self.insist(key)
 
-    async def _judged(
-        self, key: str, build: str, verdict: Verdict | None, kernel: Kernel
-    ) -> JudgedState:
-        """Return a state's result, with the seconds of its builds added.
+    async def _judged(self, key: str, kernel: Kernel) -> JudgedState:
+        """Judge a kernel: by a round with the start if rules made it, else or then whole.
 
-        A correct kernel is timed beside the start, if the evaluator times kernels in turns.
+        A kernel that is correct by a whole verdict is timed beside the start, if the evaluator
+        times kernels in turns. The seconds of the state's builds are added.
         """
-        took = self._build_s.get(key, 0.0) + (build_s(verdict) if verdict is not None else 0.0)
-        if verdict is None:
-            return JudgedState(build, None, round(took, 3), verdicts=0)
-        judged = JudgedState(build, verdict, round(took, 3), busy=is_busy([verdict]))
-        if self._duels is not None and verdict.correct:
-            await asyncio.to_thread(self._beside, judged, kernel, self._duels)
+        judged, rounds = JudgedState(""), _ROUNDS
+        if self._duels is not None and self._is_by_rules(key):
+            await asyncio.to_thread(self._beside, judged, kernel, self._duels, 1)
+            rounds -= 1
+        if judged.verdict is None:
+            judged.verdict = verdict = await self._awaited.evaluate(self._problem, kernel)
+            judged.whole, judged.wall_s = True, judge_s(verdict)
+            judged.build_s += build_s(verdict)
+            judged.verdicts += 1
+            judged.busy += is_busy([verdict])
+            if self._duels is not None and verdict.correct:
+                await asyncio.to_thread(self._beside, judged, kernel, self._duels, rounds)
+        judged.build_s = round(judged.build_s + self._build_s.get(key, 0.0), 3)
+        judged.round_s = round(judged.round_s, 3)
         return judged
 
-    def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels) -> None:
-        """Time a correct kernel in turns with the start, and once more if that gives no time."""
-        began = self._clock()
-        for _ in range(_ROUNDS):
+    def _is_by_rules(self, key: str) -> bool:
+        """Return True if rules alone made a state from the start."""
+        steps = self._state.variants[key].applied
+        return self._rules and not any(is_written(step.move) for step in steps)
+
+    def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels, rounds: int) -> None:
+        """Time a kernel in turns with the start, until a round gives a time or finds it wrong."""
+        began, builds_s = self._clock(), 0.0
+        for _ in range(rounds):
             found = duels.duel_round(self._problem, [self._start, kernel])
             if found is None:
                 continue
             start, own = found
+            builds_s += build_s(start) + build_s(own)
             judged.verdicts += 1
             judged.busy += is_busy(found)
             if start.correct and own.valid and not own.correct:
                 judged.verdict = own
-                return
+                break
             if (ratio := time_ratio(start, own)) is not None:
+                judged.verdict = judged.verdict or own
                 judged.ms = times_by_shape(
                     duels, self._problem, (self._start, kernel), (start, own)
                 )
                 judged.beside = (math.log(ratio),)
                 break
-        judged.round_s = round(self._clock() - began, 3)
+        judged.build_s += builds_s
+        judged.round_s += max(0.0, self._clock() - began - builds_s)
 
     async def _timed_build(
         self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel

@@ -7,8 +7,9 @@ Contract:
 - results are taken in in the order in which kernels were dispatched, so that equal verdicts give
   equal searches whichever worker finishes first, unless `SearchConfig.deterministic` is False;
 - a proposal whose state is known costs nothing and is never judged again;
-- only a duel changes the incumbent. The leader by single verdicts, whose intervals are wide, is
-  compared with it once it has led for some evaluations, and the best few are at the end;
+- only a duel changes the incumbent, and only to a state with a correct whole verdict. The leader
+  by single verdicts, whose intervals are wide, is compared with it once it has led for some
+  evaluations, and the best few are at the end;
 - a correct kernel that could not be timed is timed again, at last when nothing else is left to do;
 - where the evaluator does not time kernels in turns, the start is judged again every ten
   evaluations, since all values rest on its speedup;
@@ -32,13 +33,15 @@ from kernelgym import AwaitedEvaluator
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.bottleneck_priors import strongest
 from kernelgym_train.mcgs.budget import Budget
-from kernelgym_train.mcgs.building import JudgedState, StateJudge, judge_s
+from kernelgym_train.mcgs.building import JudgedState, StateJudge, value_of
 from kernelgym_train.mcgs.limiting import share_source, shares_of
 from kernelgym_train.mcgs.profiling import profile, should_profile
+from kernelgym_train.mcgs.proposing import RuleProposer
+from kernelgym_train.mcgs.proving import prove
 from kernelgym_train.mcgs.selection import SearchChoice
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.starting import judge_start
-from kernelgym_train.mcgs.state import value_of
+from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.state_json import plain_state
 from kernelgym_train.mcgs.tactics import last_move
 from kernelgym_train.mcgs.tuning import TUNE
@@ -78,8 +81,14 @@ def explore(session: SearchSession, budget: Budget | None = None, *, contests: b
 async def _run(session: SearchSession, contests: bool) -> None:
     state = session.state
     async with AwaitedEvaluator(session.evaluator) as awaited:
+        config = session.config
         judging = StateJudge(
-            awaited, session.task.problem, state, session.together, session.config.clock
+            awaited,
+            session.task.problem,
+            state,
+            session.together,
+            rules=config.proposer is None or isinstance(config.proposer, RuleProposer),
+            clock=config.clock,
         )
         await _evaluate(session, judging)
         while contests and state.contests < (1 if session.is_stopped else _CONTESTANTS):
@@ -116,7 +125,11 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
             if session.duels is None and state.evaluations - state.start_after >= _START_EVERY:
                 await asyncio.to_thread(judge_start, session)
             leader = state.graph.ranked()[0].key
-            if should_profile(session, leader):
+            profiles = should_profile(session, leader)
+            if profiles or state.floor_share >= session.budget.floor_share:
+                if not await asyncio.to_thread(prove, session, leader):
+                    continue
+            if profiles:
                 await asyncio.to_thread(profile, session, leader)
             reason = ""
             while len(running) < config.workers and not (reason := _reason_to_stop(session)):
@@ -186,9 +199,24 @@ def _reason_to_stop(session: SearchSession) -> str:
     if state.floor_share >= budget.floor_share:
         return "floor_share"
     least = max(math.log1p(budget.min_pred_gain), 3.0 * state.noise)
-    if budget.patience and state.since_gain(least) >= budget.patience:
+    if budget.patience and _since_gain(state, least) >= budget.patience:
         return "patience"
     return ""
+
+
+def _since_gain(state: SearchState, least: float) -> int:
+    """Return the number of evaluations since the best value last improved by at least a gain.
+
+    Args:
+        state: The search.
+        least: Difference from the value at the last gain that counts as a gain, in ln of the
+            speedup.
+    """
+    gained, height = 0, 0.0
+    for evaluations, value in state.leads:
+        if value > height + least:
+            gained, height = evaluations, value
+    return state.evaluations - gained
 
 
 def _dispatch(session: SearchSession) -> str | None:
@@ -237,7 +265,8 @@ def _contradicts(session: SearchSession, judged: JudgedState, twin: str) -> bool
 
 def _take_in_twin(session: SearchSession, key: str, twin: str, judged: JudgedState) -> None:
     """Record that a state has the same machine code as an earlier state."""
-    node, verdict = session.state.graph.nodes.get(twin), judged.verdict
+    graph, verdict = session.state.graph, judged.verdict
+    node = None if twin in graph.failed else graph.nodes.get(twin)
     if verdict is not None:
         session.folder.write_verdict(key, verdict)
     failed = "" if node is not None else ", which failed"
@@ -249,7 +278,8 @@ def _take_in_twin(session: SearchSession, key: str, twin: str, judged: JudgedSta
             "build": judged.build,
             "status": SAME_CODE,
             "value": None if node is None else node.value,
-            "wall_s": 0.0 if verdict is None else judge_s(verdict),
+            "wall_s": judged.wall_s,
+            "round_s": judged.round_s,
             "build_s": judged.build_s,
             "message": f"compiled to the machine code of {twin}{failed}",
         },
@@ -273,7 +303,8 @@ def _take_in(session: SearchSession, key: str, judged: JudgedState, build: str) 
             "status": verdict.status.value,
             "value": value,
             **_how_timed(judged),
-            "wall_s": judge_s(verdict),
+            "whole": judged.whole,
+            "wall_s": judged.wall_s,
             "build_s": judged.build_s,
             "message": verdict.message[:300],
         },
@@ -318,7 +349,9 @@ def _tell(session: SearchSession, key: str, said: str) -> None:
 
 
 async def _challenge(session: SearchSession, key: str) -> None:
-    """Compare a state with the confirmed best by a duel."""
+    """Compare a state with the confirmed best by a duel, unless a whole verdict refuses it."""
+    if not await asyncio.to_thread(prove, session, key):
+        return
     incumbent = session.state.incumbent
     most = session.rounds_left(_MOST_ROUNDS, keep=session.reserve_s)
     found = await asyncio.to_thread(session.compare, "duel", incumbent, key, most)

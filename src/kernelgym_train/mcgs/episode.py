@@ -1,9 +1,9 @@
 """`episode_of`: the changes from a search's start to its best kernel, as an episode of turns.
 
-Contract: each turn is a judged state that was made from the state of the turn before. Its text is
-an answer that a model could have given: the recipes of its moves, and the whole kernel. Its prompt
-is the plain observer's, with the start as the kernel to improve, so that `kernelgym.records.export`
-can make it again. Scores are of the preset ``kevin``. Pure.
+Contract: each turn is a state with a whole verdict, made from the state of the turn before. Its
+text is an answer that a model could have given: the recipes of its moves, and the whole kernel. Its
+prompt is the plain observer's, with the start as the kernel to improve, so that
+`kernelgym.records.export` can make it again. Scores are of the preset ``kevin``. Pure.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def episode_of(
         task: Task that was searched.
         state: The search.
         best: Key of the best.
-        verdict_of: Function that returns a state's verdict; None if it is not known.
+        verdict_of: Function that returns a state's whole verdict; None without one, which leaves
+            the state out.
         device: Device of the verdicts.
         ruleset: Ruleset of the verdicts.
     """

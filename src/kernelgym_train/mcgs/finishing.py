@@ -45,10 +45,11 @@ from kernelgym.starting_kernel import START, meaning_of_correct
 from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import is_busy
 from kernelgym_train.mcgs.disassembly import with_assembly
-from kernelgym_train.mcgs.episode import episode_of
+from kernelgym_train.mcgs.episode import episode_of, way_to
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
 from kernelgym_train.mcgs.profiling import profile_last
+from kernelgym_train.mcgs.proving import prove
 from kernelgym_train.mcgs.report import report, trace
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
@@ -94,6 +95,9 @@ def finish(session: SearchSession) -> dict[str, Any]:
         for name in ("speedup", "speedup_low", "speedup_high")
     }
     steps = () if best is None else state.variants[best].applied
+    for key in () if best is None else way_to(state, best):
+        if not session.is_stopped and session.seconds_left > session.end_s:
+            prove(session, key)  # a turn of the episode has a whole verdict
     counters = profile_last(session, best)
     result = {
         "version": VERSION,
@@ -202,6 +206,8 @@ def _confirmed(session: SearchSession, best: str) -> tuple[str, str, _Ratio] | N
             continue
         if key != best and session.seconds_left < session.end_s:
             return key, "duel", state.proof
+        if not prove(session, key):
+            continue
         found = session.compare(
             "confirmed", state.start, key, session.rounds_left(_MOST_ROUNDS, last=True)
         )
@@ -243,7 +249,7 @@ def write_result(session: SearchSession, result: Mapping[str, Any]) -> None:
             session.task,
             state,
             result["best"]["state"],
-            folder.read_verdict,
+            lambda key: None if key in state.unproven else folder.read_verdict(key),
             device=session.evaluator.capabilities.device,
             ruleset=session.evaluator.capabilities.ruleset,
         )
@@ -331,7 +337,8 @@ def _best_without(session: SearchSession) -> dict[str, Any] | None:
     """Compare the best state that has no approximate moves with the start."""
     state = session.state
     for node in state.graph.ranked():
-        if node.value > 0 and state.risks[node.key] != "approximate":
+        exact = state.risks[node.key] != "approximate"
+        if exact and node.value > 0 and prove(session, node.key):
             most = session.rounds_left(_MOST_ROUNDS)
             found = session.compare("confirmed", state.start, node.key, most)
             return {**_claim(found.ratio, found.low, found.high), "state": node.key}

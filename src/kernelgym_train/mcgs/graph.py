@@ -65,7 +65,7 @@ class SearchGraph:
         self.nodes: dict[str, GraphNode] = {start: GraphNode(start, 0, 0.0)}
         self.start = start
         self.failed: set[str] = set()
-        """Keys of states that were judged and are no node."""
+        """Keys of states that were judged and are no node, and of nodes that were refused later."""
         self.pruned: set[str] = set()
         """Keys of states that are not judged, since too little is expected of them."""
         self.twins: dict[str, str] = {}
@@ -171,6 +171,10 @@ class SearchGraph:
             self.action(parent, name).failures -= 1
             self._link(parent, name, key)
 
+    def refuse(self, key: str) -> None:
+        """Count a node as a failure; it stays in the graph for the nodes that were made from it."""
+        self.failed.add(key)
+
     def revalue(self, values: Mapping[str, float]) -> None:
         """Replace the values of nodes, which were measured again.
 
@@ -193,8 +197,9 @@ class SearchGraph:
         return False
 
     def ranked(self) -> list[GraphNode]:
-        """Return all nodes by value, the highest first; of equal values, the oldest node first."""
-        return sorted(self.nodes.values(), key=lambda node: (-node.value, node.created))
+        """Return the nodes that were not refused, the highest value first, and then the oldest."""
+        left = [node for node in self.nodes.values() if node.key not in self.failed]
+        return sorted(left, key=lambda node: (-node.value, node.created))
 
     def _link(self, parent: str, move: str, child: str) -> None:
         """Add an edge unless it would close a cycle, or count it once more."""

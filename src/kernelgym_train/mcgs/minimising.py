@@ -23,6 +23,7 @@ import math
 
 from kernelgym.evaluators.duel import Duel
 from kernelgym_train.mcgs.proposing import Proposal
+from kernelgym_train.mcgs.proving import prove
 from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.variant import plain_variant, state_key
 
@@ -59,6 +60,8 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
         if not session.may_reduce():
             session.say("no time is left to try the best without each of its steps")
             return current, False
+        if not prove(session, key):
+            continue  # as a known failure
         session.write_variant(key, proposal.variant, proposal.risk)
         found = session.compare(
             "reduced",

@@ -99,7 +99,8 @@ def _evaluations(state: SearchState) -> _Table:
 def _speedup(state: SearchState, trial: SearchTrial) -> str:
     """Return a state's speedup over the start as currently measured, or its status without one."""
     node = state.graph.nodes.get(trial.key)
-    return trial.status if node is None else f"{math.exp(node.value):.3g}"
+    refused = trial.key in state.graph.failed
+    return trial.status if node is None or refused else f"{math.exp(node.value):.3g}"
 
 
 def _failures(state: SearchState) -> _Table:

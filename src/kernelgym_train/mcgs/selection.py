@@ -224,7 +224,7 @@ def _open_values(around: SelectionContext) -> dict[str, float]:
         if around.is_over(nodes[key]):
             continue
         below = [_DISCOUNT * found[child] for child in children[key] if child in found]
-        if not around.is_spent(nodes[key]):
+        if key not in around.graph.failed and not around.is_spent(nodes[key]):
             below.append(own(nodes[key]))
         if below:
             found[key] = max(below)

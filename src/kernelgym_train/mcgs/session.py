@@ -17,7 +17,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from kernelgym.evaluators.duel import Duel
 from kernelgym.types import Evaluator, Kernel, Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.build_groups import BuildGroups
-from kernelgym_train.mcgs.building import is_busy
+from kernelgym_train.mcgs.building import is_busy, turn_logs
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.cpp.extension import file_of
 from kernelgym_train.mcgs.events import SearchLog
@@ -309,8 +309,9 @@ class SearchSession:
 
     @property
     def end_s(self) -> float:
-        """Expected seconds of the last duel and of the check of the exported kernel."""
-        return _LAST_ROUNDS * self.state.round_s + self.state.best_s
+        """Expected seconds of the last duel and of whole verdicts on what is exported."""
+        verdicts = 1 + ((self.state.challenger() or self.state.incumbent) in self.state.unproven)
+        return _LAST_ROUNDS * self.state.round_s + verdicts * self.state.best_s
 
     @property
     def reserve_s(self) -> float:
@@ -449,16 +450,6 @@ class SearchSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def turn_logs(pairs: Iterable[tuple[Verdict, Verdict]]) -> list[float]:
-    """Return ln of the first kernel's time over the second's, for each round in turns."""
-    return [
-        math.log(one.timing.turn_ms / other.timing.turn_ms)
-        for one, other in pairs
-        if one.timing is not None and other.timing is not None
-        if one.timing.turn_ms and other.timing.turn_ms
-    ]
 
 
 def _check_context(there: dict[str, str], now: dict[str, str]) -> None:

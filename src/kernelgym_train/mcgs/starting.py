@@ -17,8 +17,8 @@ import secrets
 from kernelgym import UsageError
 from kernelgym.starting_kernel import meaning_of_correct, standard_of, starting_kernel
 from kernelgym.types import Verdict
-from kernelgym_train.mcgs.building import build_key, build_s, is_busy, judge_s
-from kernelgym_train.mcgs.session import SearchSession, turn_logs
+from kernelgym_train.mcgs.building import build_key, build_s, is_busy, judge_s, turn_logs
+from kernelgym_train.mcgs.session import SearchSession
 from kernelgym_train.mcgs.shapes import ShapesEvaluator
 from kernelgym_train.mcgs.source_forms import holds_cpp
 from kernelgym_train.mcgs.state import SearchState

@@ -11,13 +11,13 @@ follows from its speedup over the reference, and the start's is pooled over all 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelgym.types import Verdict
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.events import SearchEvent
 from kernelgym_train.mcgs.graph import SearchGraph
@@ -100,6 +100,8 @@ class SearchState:
     duels that led from the start to it. The interval is wider than independent errors need."""
     beaten: set[str] = field(default_factory=set)
     """Keys of states that lost a duel, or were twice compared without a decision."""
+    unproven: set[str] = field(default_factory=set)
+    """Keys of nodes without a whole verdict: a round with the start alone has judged them."""
     undecided: dict[str, int] = field(default_factory=dict)
     """Number of duels that did not decide, by the state that was compared with the best."""
     untimed: dict[str, int] = field(default_factory=dict)
@@ -115,8 +117,8 @@ class SearchState:
     """Comparisons, in the order in which they were made."""
     leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
     """(number of evaluations, value) at each improvement of the best value."""
-    floor_share: float = 0.0
-    """Share of the device's bandwidth that the state with the best value achieves."""
+    floor_shares: dict[str, float] = field(default_factory=dict)
+    """Share of the device's bandwidth that each state achieves, by key."""
     minimal: str = ""
     """Key of the confirmed best after minimising; empty before."""
     needed: set[MoveStep] = field(default_factory=set)
@@ -178,7 +180,7 @@ class SearchState:
                 key, node, move = given["key"], given["node"], given["move"]
                 self.graph.repeat(node, move, given["attempt"], key)
                 at = self.graph.twins.get(key, key)
-                if at in self.graph.nodes:
+                if at in self.graph.nodes and at not in self.graph.failed:
                     state = "" if at == key else key
                     value = self.graph.nodes[at].value
                     self.history.append(
@@ -191,6 +193,8 @@ class SearchState:
                 self._judged(given, event.seconds)
             case "timed":
                 self._timed(given)
+            case "proved":
+                self._proved(given)
             case "duel":
                 self._compared(event)
                 self.contests += bool(self.stopped)
@@ -220,7 +224,7 @@ class SearchState:
         self.experience.add(after, move, gain if gain > _GAIN else 0.0, limit)
         better = 0.0 if value is None else max(0.0, value - self.leads[-1][1])
         known = None if value is None else gain
-        seconds_taken = given["build_s"] + given["wall_s"]
+        seconds_taken = given["build_s"] + given["wall_s"] + given.get("round_s", 0.0)
         self.asks.judged(key, move, given["status"], known, better, seconds_taken)
         trial = SearchTrial(
             twin or key,
@@ -244,7 +248,10 @@ class SearchState:
         if twin:
             self.graph.join(key, twin)
             return
-        self.wall_s[key] = trial.judge_s
+        if given.get("whole", True):
+            self.wall_s[key] = trial.judge_s
+        elif value is not None:
+            self.unproven.add(key)
         if given.get("build"):
             self.builds[given["build"]] = key
         if is_untimed:
@@ -263,10 +270,10 @@ class SearchState:
             self._keep_times(key, given["ms"])
         elif given.get("speedup"):
             self.over[key] = math.log(given["speedup"])
+        self.floor_shares[key] = given["floor_share"]
         self._find_leader()
         if value > self.leads[-1][1]:
             self.leads.append((self.evaluations, value))
-            self.floor_share = given["floor_share"]
 
     def _keep_times(self, key: str, given: Mapping[str, Any]) -> None:
         self.times[key] = {name: (one, own) for name, (one, own) in given.items()}
@@ -286,6 +293,24 @@ class SearchState:
         del self.untimed[key]
         self.graph.revive(key, given["value"])
         self._measured(key, given)
+
+    def _proved(self, given: Mapping[str, Any]) -> None:
+        """Take in the whole verdict on a node that a round alone had judged."""
+        key, status = given["key"], given["status"]
+        self.unproven.discard(key)
+        self._count(given)
+        self.wall_s[key] = given["wall_s"]
+        if status == "correct":
+            return
+        self.failures[status] = self.failures.get(status, 0) + 1
+        self.graph.refuse(key)
+        self.contests += bool(self.stopped)
+        told = {"value": None, "status": status, "message": given["message"]}
+        for place, trial in enumerate(self.history):
+            if trial.key == key:
+                self.leads[1:] = [each for each in self.leads[1:] if each[1] != trial.value]
+                self.history[place] = dataclasses.replace(trial, **told)
+        self._find_leader()
 
     def _started(self, given: Mapping[str, Any]) -> None:
         """Take in a verdict on the start, which moves the values that rest on its speedup."""
@@ -334,6 +359,11 @@ class SearchState:
         """Count the verdicts and rounds of an event, and those that found the host busy."""
         self.verdicts += given.get("verdicts", 1)
         self.busy += given.get("busy", 0)
+
+    @property
+    def floor_share(self) -> float:
+        """Share of the device's bandwidth that the state with the best value achieves."""
+        return self.floor_shares.get(self.led_since[0], 0.0)
 
     @property
     def start_speedup(self) -> float:
@@ -428,19 +458,6 @@ class SearchState:
             return self.start_wall_s
         return self.wall_s[key] * self.start_wall_s / self.start_shown_s
 
-    def since_gain(self, least: float) -> int:
-        """Return the number of evaluations since the best value last improved by at least a gain.
-
-        Args:
-            least: Difference from the value at the last gain that counts as a gain, in ln of the
-                speedup.
-        """
-        gained, height = 0, 0.0
-        for evaluations, value in self.leads:
-            if value > height + least:
-                gained, height = evaluations, value
-        return self.evaluations - gained
-
     def may_go_on(self, budget: Budget) -> bool:
         """Return True if an ended search has something left to do.
 
@@ -476,15 +493,3 @@ class SearchState:
             if node.key not in self.beaten:
                 return node.key
         return None
-
-
-def value_of(verdict: Verdict, start_speedup: float) -> float | None:
-    """Return ln of the speedup over the start; None if a verdict has no time.
-
-    Args:
-        verdict: Verdict on a state.
-        start_speedup: Speedup of the start over the reference; 0.0 if it has no time.
-    """
-    if not verdict.correct or verdict.timing is None or not start_speedup:
-        return None
-    return math.log(verdict.timing.speedup / start_speedup)

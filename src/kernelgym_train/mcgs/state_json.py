@@ -7,8 +7,9 @@ and other programs. A search is resumed from its log, never from that file:
 - ``nodes``: by key, in the order in which they were found: ``value`` (ln of the speedup over the
   start), ``risk``, ``applied`` and ``actions``, each with ``attempts, failures, passes`` and the
   ``visits`` of its children;
-- ``failed``: keys of states that were judged and are no node; ``untimed``: those of them that are
-  correct and could not be timed; ``open``: keys without a verdict;
+- ``failed``: keys of states that were judged and are no node, and of nodes that a later whole
+  verdict refused; ``untimed``: those of them that are correct and could not be timed; ``open``:
+  keys without a verdict;
 - ``twins``: keys of states whose machine code equals that of another state, with its key;
 - ``beaten``: keys of states that lost a duel, or were twice compared without a decision.
 """

@@ -204,7 +204,9 @@ def test_a_build_beside_the_verdict_counts(shared: bool) -> None:
         judge = Building(lambda *job: dataclasses.replace(slow(*job), stages=stages))
         clock = itertools.count(0.0, 5.0).__next__
         async with AwaitedEvaluator(judge) as awaited:
-            found = await StateJudge(awaited, TASK.problem, state, together, clock).begin("one")
+            found = await StateJudge(awaited, TASK.problem, state, together, clock=clock).begin(
+                "one"
+            )
             assert judge.built == 1 and found.build_s == 5.25
 
     asyncio.run(run())

@@ -122,7 +122,7 @@ class Worker:
     def judge(
         self, problem: Problem, kernels: Sequence[Kernel], seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge one kernel, or a round of several kernels that had correct verdicts before.
+        """Judge one kernel, or a round of several kernels, without evidence of their custom work.
 
         Args:
             problem: The problem.
@@ -182,7 +182,7 @@ class Worker:
                     ruleset=rules.label,
                     seed=seeds.secret,
                     wall_s=round(wall_s / len(kernels), 6),
-                    stages=None if is_round else stages,
+                    stages=stages.shared(len(kernels)),
                 ),
             )
             for outcome, tier in zip(outcomes, tiers, strict=True)

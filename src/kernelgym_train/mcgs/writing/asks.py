@@ -134,7 +134,7 @@ class AskLog:
             status: Status of the verdict.
             gain: ln of the speedup over the state that was changed; None without a time.
             better: ln of the speedup over the best so far; 0 if the state is slower.
-            seconds: Seconds of build and verdict.
+            seconds: Seconds of the build, the verdict and the rounds in turns.
         """
         ask = self.by_key.get(key)
         arm = WRITER if ask is not None or is_written(move) else RULES
