@@ -12,10 +12,10 @@ it holds is not run again, so that a command that was cut off is given once more
 search that was cut off goes on where it was.
 
 A row holds the day, the result's interval, the speed over torch, the noise that the search measured
-on its start, evaluations a minute, the share of builds in the time of builds, verdicts and rounds, and the
-load of the machine before and after. ``host_busy`` is true where the judge found the host busy, or
-where the load was above the number of cores by more than one: such rows tell of a busy machine, not
-of the search alone.
+on its start, evaluations a minute, the share of builds in the time of builds, verdicts and rounds,
+and the load of the machine before and after. ``host_busy`` is true where the judge found the host
+busy, or where the load was above the number of cores by more than one: such rows tell of a busy
+machine, not of the search alone.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernelgym.devices import CudaDevice
 from kernelgym.errors import UsageError
 from kernelgym.judge import LocalEvaluator, local
-from kernelgym.judge.pool import WorkerPool
+from kernelgym.judge.pool import NoDevice, WorkerPool
 from kernelgym.types import Job, Kernel, Problem, Status, Verdict
 
 GPU = CudaDevice("Imaginary 9", 8 << 30, (9, 0))
@@ -183,6 +183,17 @@ def test_one_evaluator_judges_on_all_gpus(monkeypatch, tmp_path):
         found = dict(evaluator.evaluate_iter(Job(PROBLEM, kernel) for kernel in kernels))
     assert sorted(found) == list(range(60)) and all(v.correct for v in found.values())
     assert {verdict.device for verdict in found.values()} <= set(evaluator.devices)
+
+
+def test_round_without_a_device_in_service_is_left_to_whole_verdicts(monkeypatch, tmp_path):
+    def none_left(*_):
+        raise NoDevice("no device is in service")
+
+    gpus(monkeypatch, GPU)
+    monkeypatch.setattr(WorkerPool, "lend", none_left)
+    kernel = Kernel("NUMBER = 1", "triton")
+    with LocalEvaluator(devices="all", cache_dir=tmp_path) as evaluator:
+        assert evaluator.duel_round(PROBLEM, [kernel, kernel]) is None
 
 
 @pytest.mark.parametrize(

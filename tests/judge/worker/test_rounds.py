@@ -62,6 +62,8 @@ def test_a_round_holds_the_lock_once(worker, monkeypatch):
     assert len(held) == 1 and held[0] >= max(len(v.timing.windows) for v in verdicts)
     assert verdicts[1].timing.kernel_ms > 1.9 > verdicts[0].timing.kernel_ms
     assert verdicts[0].seed == verdicts[1].seed != ""
+    assert verdicts[0].stages == verdicts[1].stages
+    assert 0.0 < verdicts[0].stages.timing_s < verdicts[0].wall_s
 
 
 @pytest.mark.parametrize("side", [0, 1])
