@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 
+from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import build_s, is_busy, judge_s
 from kernelgym_train.mcgs.session import SearchSession
 
@@ -22,7 +23,7 @@ def prove(session: SearchSession, key: str) -> bool:
     """Return True if a state has a correct whole verdict; judge it whole if it has none yet."""
     state = session.state
     if key in state.unproven:
-        kernel, verdicts = state.variants[key].kernel(), []
+        kernel, verdicts = state.variants[key].kernel(), list[Verdict]()
         while not verdicts or (not verdicts[-1].valid and len(verdicts) < _ATTEMPTS):
             # With a fresh seed the kernel meets other inputs than in its round.
             seed = secrets.token_hex(16)
