@@ -333,11 +333,6 @@ class Stages:
         """Seconds of all stages together."""
         return sum(float(getattr(self, each.name)) for each in fields(self))
 
-    def shared(self, count: int) -> Stages:
-        """Return the share that each of several kernels has, which were judged together."""
-        given = {each.name: round(getattr(self, each.name) / count, 6) for each in fields(self)}
-        return Stages(**given)
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -6,7 +6,6 @@ import time
 import pytest
 
 from kernelgym.judge.stage_clock import StageClock
-from kernelgym.verdict import Stages
 
 
 @pytest.fixture
@@ -60,6 +59,9 @@ def test_a_stage_that_is_not_one_is_an_error():
         pass
 
 
-def test_stages_shared_by_two_kernels_add_up_to_those_of_the_round():
-    one = Stages(build_s=3.0, timing_s=0.5).shared(2)
-    assert (one.build_s, one.timing_s, one.total_s) == (1.5, 0.25, 1.75)
+def test_stages_of_two_kernels_judged_together_are_shared_out(now):
+    clock = StageClock()
+    with clock.stage("build"):
+        now[0] += 3.0
+    stages = clock.read(2)
+    assert (stages.build_s, stages.total_s) == (1.5, 1.5)

@@ -45,7 +45,11 @@ class StageClock:
             self._spent[self._running[-1]] += now - self._since
         self._since = now
 
-    def read(self) -> Stages:
-        """Return the seconds of each stage since the last call, and reset them."""
+    def read(self, kernels: int = 1) -> Stages:
+        """Return the seconds of each stage since the last call, and reset them.
+
+        Args:
+            kernels: Number of kernels that were judged together; each has an equal share.
+        """
         spent, self._spent = self._spent, dict.fromkeys(_STAGES, 0.0)
-        return Stages(**{f"{name}_s": round(value, 6) for name, value in spent.items()})
+        return Stages(**{f"{name}_s": round(value / kernels, 6) for name, value in spent.items()})

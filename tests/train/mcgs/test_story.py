@@ -26,10 +26,15 @@ def judged(problem: Problem, kernel: Kernel) -> Verdict:
     return searches.judged(problem, kernel)
 
 
+def in_turns(problem: Problem, kernel: Kernel) -> Verdict:
+    found = judged(problem, kernel)
+    return timed(kernel) if found.correct else found
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outdir = tmp_path_factory.mktemp("story")
-    judge = InTurns(judged, lambda _, kernel: timed(kernel))
+    judge = InTurns(judged, in_turns)
     searches.run(outdir, judge, 14, algo="mcgs", command="kernelgym-train budget_builds=14")
     return outdir / "kernels" / "matmul"
 

@@ -170,7 +170,7 @@ class Worker:
                     self._accelerator.canary()
                 self._accelerator.tidy()
                 self._settle()
-        wall_s, stages = time.monotonic() - started, clock.read()
+        wall_s, stages = time.monotonic() - started, clock.read(len(kernels))
         if is_round and not _decide(outcomes):
             return None
         return tuple(
@@ -182,7 +182,7 @@ class Worker:
                     ruleset=rules.label,
                     seed=seeds.secret,
                     wall_s=round(wall_s / len(kernels), 6),
-                    stages=stages.shared(len(kernels)),
+                    stages=stages,
                 ),
             )
             for outcome, tier in zip(outcomes, tiers, strict=True)
