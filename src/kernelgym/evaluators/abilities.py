@@ -46,7 +46,7 @@ class Duels(Protocol):
         """Judge kernels of one problem in fresh processes, their timing windows in turns.
 
         Outputs are verified as for whole verdicts. Evidence that custom kernels did the work is not
-        gathered: what rests on a round's verdict needs a whole one, before or later.
+        gathered: accept no kernel on rounds alone, but judge it with `evaluate`, too.
 
         Args:
             problem: The problem that all kernels solve.

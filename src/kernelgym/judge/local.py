@@ -233,7 +233,9 @@ class LocalEvaluator(EvaluatorBase):
         for kernel in kernels:
             self._check(problem, kernel)
         try:
-            found = self._pool.lend(lambda worker: worker.judge(problem, kernels, seed))
+            found = self._pool.lend(
+                lambda worker: worker.judge(problem, kernels, seed), counts=True
+            )
         except (*WORKER_LOST, NoDevice):
             return None
         return None if isinstance(found, JudgeFailure) else found
@@ -268,7 +270,7 @@ class LocalEvaluator(EvaluatorBase):
         check_requirements(LANGUAGES[kernel.language], kernel.source, self._device)
         try:
             found = self._pool.lend(lambda worker: worker.build(_PROBE, kernel))
-        except WORKER_LOST:
+        except (*WORKER_LOST, NoDevice):
             return None
         return None if isinstance(found, JudgeFailure) else found
 
@@ -334,8 +336,8 @@ class LocalEvaluator(EvaluatorBase):
             found = self._pool.lend(
                 lambda worker: worker.profile(problem, kernel, metrics, timeout_s)
             )
-        except WORKER_LOST as error:
-            return Counters("failed", message=f"the worker was lost: {error}")
+        except (*WORKER_LOST, NoDevice) as error:
+            return Counters("failed", message=f"no worker answered: {error}")
         if isinstance(found, JudgeFailure):
             return Counters("failed", message=found.message)
         if found.status in ("forbidden", "unavailable"):

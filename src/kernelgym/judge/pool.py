@@ -104,14 +104,15 @@ class WorkerPool:
         self,
         ask: Callable[[WorkerProcess], _Answer],
         trusts: Callable[[_Answer], bool] = lambda _: True,
+        *,
+        counts: bool = False,
     ) -> _Answer:
         """Call `ask` with a free worker; replace the worker if it fails.
-
-        A lost worker counts for its device as in `judge`.
 
         Args:
             ask: Sends the worker a request and returns its answer.
             trusts: Function that returns True if the worker can be used again after this answer.
+            counts: Whether an answer and a lost worker count for the device as in `judge`.
 
         Raises:
             UsageError: As `ask` raises it; the worker stays in use.
@@ -120,12 +121,16 @@ class WorkerPool:
         """
         place = self._take()
         try:
-            return self._ask(place, ask, trusts)
+            answer = self._ask(place, ask, trusts)
         except UsageError:
             raise
         except WORKER_LOST as error:
-            self._count(place.device, _said(error), isinstance(error, TimeoutError))
+            if counts:
+                self._count(place.device, _said(error), isinstance(error, TimeoutError))
             raise
+        if counts and not isinstance(answer, JudgeFailure):
+            self._count(place.device, None)
+        return answer
 
     def _ask(
         self,

@@ -126,7 +126,8 @@ class StateJudge:
         problem: The problem.
         state: State of the search.
         together: Chooses which states are built together; None if each is built alone.
-        rules: Whether all states are made by rules, but for those with a written step.
+        rules: Whether the proposer is the rules' own. States with a step by a writer are judged
+            whole first all the same.
         clock: Function that returns the time in seconds.
     """
 
@@ -226,7 +227,9 @@ class StateJudge:
         return await self.insist(key)
 
     async def _judged(self, key: str, kernel: Kernel) -> JudgedState:
-        """Judge a kernel: by a round with the start if rules made it, else or then whole.
+        """Judge a kernel: by one round with the start if rules made it, and whole if not.
+
+        Where the round decides nothing, a whole verdict follows.
 
         A kernel that is correct by a whole verdict is timed beside the start, if the evaluator
         times kernels in turns. The seconds of the state's builds are added.

@@ -126,7 +126,8 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
                 await asyncio.to_thread(judge_start, session)
             leader = state.graph.ranked()[0].key
             profiles = should_profile(session, leader)
-            if profiles or state.floor_share >= session.budget.floor_share:
+            may_prove = not session.is_stopped and session.seconds_left >= session.reserve_s
+            if profiles or (may_prove and state.floor_share >= session.budget.floor_share):
                 if not await asyncio.to_thread(prove, session, leader):
                     continue
             if profiles:
@@ -196,7 +197,7 @@ def _reason_to_stop(session: SearchSession) -> str:
         return "budget_builds"
     if session.seconds_left < session.reserve_s:
         return "seconds"
-    if state.floor_share >= budget.floor_share:
+    if state.floor_share >= budget.floor_share and state.led_since[0] not in state.unproven:
         return "floor_share"
     least = max(math.log1p(budget.min_pred_gain), 3.0 * state.noise)
     if budget.patience and _since_gain(state, least) >= budget.patience:
@@ -349,7 +350,7 @@ def _tell(session: SearchSession, key: str, said: str) -> None:
 
 
 async def _challenge(session: SearchSession, key: str) -> None:
-    """Compare a state with the confirmed best by a duel, unless a whole verdict refuses it."""
+    """Compare a state with the confirmed best, once a whole verdict has found it correct."""
     if not await asyncio.to_thread(prove, session, key):
         return
     incumbent = session.state.incumbent

@@ -173,6 +173,8 @@ def _confirmed_best(
     elif state.stopped == "seconds" or not session.may_challenge() or _undecided(state):
         # No time was left to decide on the leader before the last duel, which is with the start.
         best = state.challenger()
+        while best is not None and not prove(session, best):
+            best = state.challenger() if session.seconds_left >= session.end_s else None
         minimised["done"] = best is None
     if not minimised["done"]:
         session.cut_short()
@@ -337,6 +339,8 @@ def _best_without(session: SearchSession) -> dict[str, Any] | None:
     """Compare the best state that has no approximate moves with the start."""
     state = session.state
     for node in state.graph.ranked():
+        if session.seconds_left < session.end_s:
+            break
         exact = state.risks[node.key] != "approximate"
         if exact and node.value > 0 and prove(session, node.key):
             most = session.rounds_left(_MOST_ROUNDS)

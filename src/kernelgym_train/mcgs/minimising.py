@@ -61,7 +61,7 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
             session.say("no time is left to try the best without each of its steps")
             return current, False
         if not prove(session, key):
-            continue  # as a known failure
+            continue  # refused: the next round of this loop records that the step stays
         session.write_variant(key, proposal.variant, proposal.risk)
         found = session.compare(
             "reduced",

@@ -5,7 +5,8 @@ the best, profiled, or ends the search by its share of the bandwidth, it has a w
 
 Contract: a state is judged whole at most once, and the outcome is an event, so that a search that
 was cut off knows it. A state that is refused is a failure from then on: it leads nothing, and is
-neither compared nor changed by choice. States that were made from it before stay.
+not compared again, and no algorithm chooses it to be changed. States that were made from it before
+stay.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def prove(session: SearchSession, key: str) -> bool:
             "message": verdict.message[:300],
             "wall_s": judge_s(verdict),
             "build_s": build_s(verdict),
+            "floor_share": 0.0 if verdict.timing is None else verdict.timing.floor_share,
             "verdicts": len(verdicts),
             "busy": int(is_busy([verdict])),
         }

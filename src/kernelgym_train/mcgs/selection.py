@@ -180,7 +180,7 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         for order, (move, prior) in enumerate(moves):
             children = graph.action(node.key, move).visits
             below = [values[child] for child in children if child in values]
-            if not below and around.untried(node, move) is None:
+            if not below and _untried(around, node, move) is None:
                 continue
             best = _DISCOUNT * max(below) if below else own(node)
             bonus = math.sqrt(1 + total) / (1 + _count(graph, node, move))
@@ -188,7 +188,7 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         move = max(scored)[3]
         action = graph.action(node.key, move)
         limit = math.ceil(_WIDENING * (action.passes + action.in_flight + 1) ** _WIDENING_POWER)
-        found = around.untried(node, move)
+        found = _untried(around, node, move)
         left = [child for child in action.visits if child in values]
         if found is not None and (action.attempts < limit or not left):
             scores = tuple((each[3], each[0]) for each in sorted(scored, reverse=True))
@@ -205,9 +205,14 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         node = graph.nodes[child]
 
 
+def _untried(around: SelectionContext, node: GraphNode, move: str) -> tuple[int, Proposal] | None:
+    """Return a move's first untried proposal at a node; None at a node that was refused."""
+    return None if node.key in around.graph.failed else around.untried(node, move)
+
+
 def _scale(graph: SearchGraph) -> Callable[[GraphNode], float]:
     """Return the function that scales a node's own value to [0, 1]."""
-    values = [node.value for node in graph.nodes.values()]
+    values = [node.value for node in graph.ranked()]
     low, span = min(values), (max(values) - min(values)) or 1.0
     return lambda node: (node.value - low) / span
 
@@ -252,8 +257,9 @@ def best_first(around: SelectionContext) -> SearchChoice | None:
 
 def at_random(around: SelectionContext) -> SearchChoice | None:
     """Try a random proposal of a random node."""
-    nodes = sorted(around.graph.nodes.values(), key=lambda node: node.created)
-    made = sum(action.attempts for node in nodes for action in node.actions.values())
+    all_nodes = around.graph.nodes.values()
+    nodes = sorted(around.graph.ranked(), key=lambda node: node.created)
+    made = sum(action.attempts for node in all_nodes for action in node.actions.values())
     numbers = stream(around.seed, "random", made)
     for node in numbers.sample(nodes, len(nodes)):
         moves = [move for move, _ in around.moves(node)]

@@ -23,7 +23,7 @@ from kernelgym_train.mcgs.events import SearchEvent
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
-from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial
+from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial, leads_of
 from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words, variant_of
 from kernelgym_train.mcgs.writing.asks import AskLog
 
@@ -135,6 +135,8 @@ class SearchState:
     """Limits under which the search ended, by name."""
     experience: MoveExperience = field(default_factory=MoveExperience)
     """Success rates of moves, in this search and in earlier ones."""
+    _tried: dict[str, tuple[str, str, float, str]] = field(default_factory=dict)
+    """What `experience` was told of each state, in case that state is refused later."""
     asks: AskLog = field(default_factory=AskLog)
     """Requests to a writer of kernels, and what they cost and gained."""
     finished: Mapping[str, Any] | None = None
@@ -219,9 +221,9 @@ class SearchState:
         self.evaluations += 1
         _, node, move = self.graph.in_flight[key]
         gain = 0.0 if value is None else value - self.graph.nodes[node].value
-        after = last_move(self.variants[node])
-        limit = self.limits_at.pop(key, "")
-        self.experience.add(after, move, gain if gain > _GAIN else 0.0, limit)
+        tried = last_move(self.variants[node]), move, gain if gain > _GAIN else 0.0
+        self._tried[key] = (*tried, self.limits_at.pop(key, ""))
+        self.experience.add(*self._tried[key])
         better = 0.0 if value is None else max(0.0, value - self.leads[-1][1])
         known = None if value is None else gain
         seconds_taken = given["build_s"] + given["wall_s"] + given.get("round_s", 0.0)
@@ -301,15 +303,17 @@ class SearchState:
         self._count(given)
         self.wall_s[key] = given["wall_s"]
         if status == "correct":
+            self.floor_shares[key] = given["floor_share"]
             return
         self.failures[status] = self.failures.get(status, 0) + 1
         self.graph.refuse(key)
-        self.contests += bool(self.stopped)
         told = {"value": None, "status": status, "message": given["message"]}
         for place, trial in enumerate(self.history):
             if trial.key == key:
                 self.leads[1:] = [each for each in self.leads[1:] if each[1] != trial.value]
                 self.history[place] = dataclasses.replace(trial, **told)
+        self.leads = leads_of(self.history, self.leads)
+        self.experience.take_back(*self._tried[key])
         self._find_leader()
 
     def _started(self, given: Mapping[str, Any]) -> None:
@@ -481,7 +485,7 @@ class SearchState:
                     or least < before
                 )
             case "floor_share":
-                return budget.floor_share > self.floor_share
+                return budget.floor_share > float(self.limits["floor_share"])
         return False
 
     def challenger(self) -> str | None:

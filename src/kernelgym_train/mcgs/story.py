@@ -145,7 +145,7 @@ def tried(state: SearchState, node: str, chosen: str = "") -> list[tuple[str, st
 
 def _value(state: SearchState, trial: SearchTrial) -> float:
     node = state.graph.nodes.get(trial.key)
-    return -math.inf if node is None else node.value
+    return -math.inf if node is None or trial.key in state.graph.failed else node.value
 
 
 def _why(state: SearchState, trial: SearchTrial, chosen: str) -> str:

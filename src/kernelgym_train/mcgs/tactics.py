@@ -129,6 +129,22 @@ class MoveExperience:
             ]
         self._rates = None
 
+    def take_back(self, after: str, move: str, gain: float, limit: str) -> None:
+        """Count a result that was added as no success, since the state was refused later.
+
+        Args:
+            after: As it was added.
+            move: As it was added.
+            gain: As it was added.
+            limit: As it was added.
+        """
+        for edges in (self._run, self.fresh):
+            if (past := edges.get((limit, after, move))) is not None:
+                tries, successes, gains = past
+                left = max(0.0, successes - (gain > 0.0)), max(0.0, gains - gain)
+                edges[limit, after, move] = [tries, *left]
+        self._rates = None
+
     def written(self) -> None:
         """Record that all results of this search are in the file."""
         self.fresh = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -68,3 +69,21 @@ class SearchDuel:
     """Seconds that the comparison took."""
     busy: int = 0
     """Number of rounds in which the judge found the host busy."""
+
+
+def leads_of(
+    trials: Iterable[SearchTrial], known: Iterable[tuple[int, float]]
+) -> list[tuple[int, float]]:
+    """Return (number of evaluations, value) at each improvement of the best value, from 0.0 on.
+
+    Args:
+        trials: All trials, in order.
+        known: Other values that count, of states that were timed later than they were judged.
+    """
+    charged = enumerate((trial.value for trial in trials if trial.charged), 1)
+    found = [(number, value) for number, value in charged if value is not None]
+    leads = [(0, 0.0)]
+    for each in sorted((*known, *found)):
+        if each[1] > leads[-1][1]:
+            leads.append(each)
+    return leads

@@ -93,8 +93,9 @@ def test_state_that_its_whole_verdict_refuses_is_never_promoted(algo: str, tmp_p
     assert again == result and not idle.judged and not idle.rounds
 
 
+@pytest.mark.parametrize("algo", ["best_first", "mcgs", "random", "tpe"])
 def test_refused_state_is_changed_no_more_and_ends_no_search_at_the_bandwidth(
-    tmp_path: Path,
+    algo: str, tmp_path: Path
 ) -> None:
     def at_the_bandwidth(_: Problem, kernel: Kernel) -> Verdict:
         made = timed(kernel)
@@ -103,16 +104,44 @@ def test_refused_state_is_changed_no_more_and_ends_no_search_at_the_bandwidth(
         return dataclasses.replace(made, timing=timing)
 
     judge = InTurns(refusing, at_the_bandwidth)
-    result = searches.run(tmp_path, judge, 6, workers=1, algo="best_first")
+    result = searches.run(tmp_path, judge, 10, workers=1, algo=algo)
     assert result["stopped"] == "budget_builds"
     refused = set[str]()
     for row in rows(tmp_path):
         if row["event"] == "proved":
             refused.add(row["key"])
         assert row["event"] != "proposed" or row["node"] not in refused
-    judge = InTurns(searches.judged, at_the_bandwidth)
-    result = searches.run(tmp_path / "right", judge, 30, workers=1, algo="best_first")
+    judge = InTurns(at_the_bandwidth, at_the_bandwidth)
+    result = searches.run(tmp_path / "right", judge, 30, workers=1, algo=algo)
     assert result["stopped"] == "floor_share" and result["speedup"] > 1.0
+
+
+def test_bandwidth_that_only_a_round_shows_ends_no_search(tmp_path: Path) -> None:
+    def too_fast(_: Problem, kernel: Kernel) -> Verdict:
+        made = timed(kernel)
+        assert made.timing is not None
+        timing = dataclasses.replace(made.timing, floor_ms=2.0 * made.timing.kernel_ms)
+        return dataclasses.replace(made, timing=timing)
+
+    result = searches.run(tmp_path, InTurns(searches.judged, too_fast), 8, workers=1)
+    assert result["stopped"] == "budget_builds"
+
+
+@pytest.mark.parametrize("algo", ["best_first", "mcgs", "tpe"])
+def test_more_refused_states_than_are_compared_leave_the_best_that_is_right(
+    algo: str, tmp_path: Path
+) -> None:
+    refused: list[str] = []
+
+    def whole(problem: Problem, kernel: Kernel) -> Verdict:
+        if "parallel for" in kernel.source:
+            refused.append(kernel.digest)
+            return verdict("rejected", message="torch")
+        return searches.judged(problem, kernel)
+
+    result = searches.run(tmp_path, InTurns(whole, in_turns), 24, workers=1, algo=algo)
+    assert len(set(refused)) > 3
+    assert result["speedup"] > 5.0 and result["best"]["digest"] not in refused
 
 
 def test_written_state_has_its_whole_verdict_first(tmp_path: Path) -> None:

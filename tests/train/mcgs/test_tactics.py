@@ -67,6 +67,16 @@ def test_what_gains_is_tried_sooner() -> None:
     assert MoveExperience().weighed("a", PRIORS) == PRIORS
 
 
+def test_gain_that_is_taken_back_counts_as_a_try_without_one() -> None:
+    found, plain = MoveExperience(), MoveExperience()
+    found.add("start", "flags", 0.7, "memory")
+    found.take_back("start", "flags", 0.7, "memory")
+    plain.add("start", "flags", 0.0, "memory")
+    priors = (("flags", 0.5), ("unroll", 0.5))
+    assert found.weighed("start", priors, "memory") == plain.weighed("start", priors, "memory")
+    assert found.fresh == plain.fresh
+
+
 def test_gain_at_a_bottleneck_counts_more_there() -> None:
     made = MoveExperience()
     for _ in range(4):

@@ -91,9 +91,9 @@ class Attempt:
     """One attempt at judging a kernel, or a round of several kernels of one problem.
 
     Each kernel has a fresh process, and all get the same weights and inputs. Several kernels are
-    timed in turns. Evidence is gathered of a single kernel only: what rests on a round's verdict
-    needs a whole one, too, and until it is timed, a kernel's process sees in a round what it sees
-    in a verdict, so that it cannot tell the two apart. Call `outcomes` once.
+    timed in turns. Evidence is gathered of a single kernel only, so a round does not replace a
+    whole verdict. Until it is timed, a kernel's process sees the same in both, so that it cannot
+    tell them apart. Call `outcomes` once.
 
     Args:
         equipment: The worker's equipment.

@@ -122,7 +122,7 @@ class Worker:
     def judge(
         self, problem: Problem, kernels: Sequence[Kernel], seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge one kernel, or a round of several kernels, without evidence of their custom work.
+        """Judge one kernel; or a round of several, without evidence that they did the work.
 
         Args:
             problem: The problem.
