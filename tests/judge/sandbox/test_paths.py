@@ -32,7 +32,7 @@ def machine(tmp_path: Path) -> tuple[Path, Path]:
     return proc, dev
 
 
-@pytest.mark.parametrize(("uuid", "own"), zip(UUIDS, ("nvidia3", "nvidia11"), strict=True))
+@pytest.mark.parametrize(("uuid", "own"), list(zip(UUIDS, ("nvidia3", "nvidia11"), strict=True)))
 def test_other_gpus_of_a_known_gpu_are_all_numbered_device_files_but_its_own(
     machine: tuple[Path, Path], uuid: str, own: str
 ) -> None:
