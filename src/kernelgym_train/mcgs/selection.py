@@ -94,7 +94,9 @@ class SelectionContext:
         return found
 
     def untried(self, node: GraphNode, move: str) -> tuple[int, Proposal] | None:
-        """Return the first untried proposal of a move, or None."""
+        """Return the first untried proposal of a move, or None; a refused node has none."""
+        if node.key in self.graph.failed:
+            return None
         tried = self.graph.action(node.key, move).tried
         key = ("untried", node.key, move)
         count, found = self.memo.get(key, (-1, None))
@@ -132,7 +134,9 @@ class SelectionContext:
             del self.memo[place]
 
     def all_untried(self, node: GraphNode, move: str) -> list[tuple[int, Proposal]]:
-        """Return every proposal of a move that was not tried yet."""
+        """Return every proposal of a move that was not tried yet; a refused node has none."""
+        if node.key in self.graph.failed:
+            return []
         tried = self.graph.action(node.key, move).tried
         found: list[tuple[int, Proposal]] = []
         attempt = 0
@@ -180,7 +184,7 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         for order, (move, prior) in enumerate(moves):
             children = graph.action(node.key, move).visits
             below = [values[child] for child in children if child in values]
-            if not below and _untried(around, node, move) is None:
+            if not below and around.untried(node, move) is None:
                 continue
             best = _DISCOUNT * max(below) if below else own(node)
             bonus = math.sqrt(1 + total) / (1 + _count(graph, node, move))
@@ -188,7 +192,7 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         move = max(scored)[3]
         action = graph.action(node.key, move)
         limit = math.ceil(_WIDENING * (action.passes + action.in_flight + 1) ** _WIDENING_POWER)
-        found = _untried(around, node, move)
+        found = around.untried(node, move)
         left = [child for child in action.visits if child in values]
         if found is not None and (action.attempts < limit or not left):
             scores = tuple((each[3], each[0]) for each in sorted(scored, reverse=True))
@@ -203,11 +207,6 @@ def mcgs(around: SelectionContext) -> SearchChoice | None:
         )
         links.append((node.key, move, child))
         node = graph.nodes[child]
-
-
-def _untried(around: SelectionContext, node: GraphNode, move: str) -> tuple[int, Proposal] | None:
-    """Return a move's first untried proposal at a node; None at a node that was refused."""
-    return None if node.key in around.graph.failed else around.untried(node, move)
 
 
 def _scale(graph: SearchGraph) -> Callable[[GraphNode], float]:
@@ -229,7 +228,7 @@ def _open_values(around: SelectionContext) -> dict[str, float]:
         if around.is_over(nodes[key]):
             continue
         below = [_DISCOUNT * found[child] for child in children[key] if child in found]
-        if key not in around.graph.failed and not around.is_spent(nodes[key]):
+        if not around.is_spent(nodes[key]):
             below.append(own(nodes[key]))
         if below:
             found[key] = max(below)
@@ -257,9 +256,8 @@ def best_first(around: SelectionContext) -> SearchChoice | None:
 
 def at_random(around: SelectionContext) -> SearchChoice | None:
     """Try a random proposal of a random node."""
-    all_nodes = around.graph.nodes.values()
-    nodes = sorted(around.graph.ranked(), key=lambda node: node.created)
-    made = sum(action.attempts for node in all_nodes for action in node.actions.values())
+    nodes = sorted(around.graph.nodes.values(), key=lambda node: node.created)
+    made = sum(action.attempts for node in nodes for action in node.actions.values())
     numbers = stream(around.seed, "random", made)
     for node in numbers.sample(nodes, len(nodes)):
         moves = [move for move, _ in around.moves(node)]
