@@ -7,7 +7,7 @@ code of states that are built together is not compared, since one library holds 
 Where the evaluator times kernels in turns, a state is timed beside the start: the reference's time
 may change between verdicts by more than the kernels differ. Such a round checks outputs as a whole
 verdict does, and gathers no evidence that the custom kernels did the work. So a state that rules
-made from the start, whose whole verdict is correct, is judged by the round alone, and
+made from the start (which itself was judged whole) is judged by the round alone, and
 `kernelgym_train.mcgs.proving` has it judged whole before it can be the best. Other states, and
 those that the round does not decide, are judged whole first.
 
@@ -229,10 +229,9 @@ class StateJudge:
     async def _judged(self, key: str, kernel: Kernel) -> JudgedState:
         """Judge a kernel: by one round with the start if rules made it, and whole if not.
 
-        Where the round decides nothing, a whole verdict follows.
-
-        A kernel that is correct by a whole verdict is timed beside the start, if the evaluator
-        times kernels in turns. The seconds of the state's builds are added.
+        Where the round decides nothing, a whole verdict follows. A kernel that is correct by a
+        whole verdict is timed beside the start, if the evaluator times kernels in turns. The
+        seconds of the state's builds are added.
         """
         judged, rounds = JudgedState(""), _ROUNDS
         if self._duels is not None and self._is_by_rules(key):

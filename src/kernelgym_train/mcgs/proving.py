@@ -17,7 +17,7 @@ from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import build_s, is_busy, judge_s
 from kernelgym_train.mcgs.session import SearchSession
 
-_ATTEMPTS = 2  # if the judge fails
+_ATTEMPTS = 2  # a state on which the judge fails in all of them counts as refused
 
 
 def prove(session: SearchSession, key: str) -> bool:
@@ -43,6 +43,7 @@ def prove(session: SearchSession, key: str) -> bool:
         }
         session.record("proved", fields)
         if not verdict.correct:
-            said = f"refused by its whole verdict: {verdict.status.value}"
+            told = verdict.status.value if verdict.valid else "the judge failed"
+            said = f"refused by its whole verdict: {told}"
             session.say(f"      {session.seconds:6.0f} s  {said}  {state.steps(key)}")
     return key not in state.graph.failed
