@@ -212,13 +212,14 @@ def test_very_large_problems_take_turns_on_the_device(scarce):
     assert len(kernel.asked) == asked  # its process is gone by then
 
 
-def test_who_takes_turns_is_timed_after_a_window_on_other_values(scarce):
+def test_side_that_takes_turns_is_timed_after_two_windows_on_other_values(scarce):
     kernel, baseline, reference = Side(20.0), Side(40.0), Reference()
     Stopwatch([LiveRun(None, reference, kernel)], baseline).lay_out()
-    assert kernel.kept == baseline.kept == [[], [0]]
-    own, timed_on, others, again = reference.drawn
+    assert kernel.kept == baseline.kept == [[], [], [0]]
+    *own, timed_on = reference.drawn[:3]
+    *others, again = reference.drawn[3:]
     assert timed_on == again, "both sides are timed on the same values"
-    assert len({own, timed_on, others}) == 3, "which neither has seen before"
+    assert len({*own, timed_on, *others}) == 5, "which neither has seen before"
 
 
 def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_before(scarce):

@@ -155,12 +155,15 @@ class Accelerator:
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
         """Wait for memory for a problem's kernels, and hold it during the block.
 
-        Does nothing on the CPU, which has no memory budget.
+        One kernel's memory is added for blocks that the allocators of the worker, the candidate and
+        the baseline keep. On an H200, judging KernelBench L1/36 (7.5 GB of inputs, as much output)
+        takes up to 118 GB, of which `kernel_bytes` counts 61. Does nothing on the CPU, which has no
+        memory budget.
         """
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
             return contextlib.nullcontext()
-        return self._hold(self._memory_budget.taken(self._size(problem, kernels)))
+        return self._hold(self._memory_budget.taken(self._size(problem, kernels + 1)))
 
     @staticmethod
     def _size(problem: Problem, kernels: int) -> int:
