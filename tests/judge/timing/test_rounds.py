@@ -93,6 +93,19 @@ def test_windows_of_short_kernels_in_turns_are_longer_than_alone():
     assert calls[0] > 1.5 * calls[1]
 
 
+@pytest.mark.parametrize(
+    ("slow_ms", "calls"), [(0.8, 30), (1.6, 15), (8.0, 10)], ids=["8x", "16x", "80x"]
+)
+def test_windows_on_a_gpu_hold_fewer_calls_beside_a_much_slower_kernel(gpu, slow_ms, calls):
+    """Thirty calls of 0.1 ms fill a window; of a kernel 80 times slower they take 240 ms."""
+    gpu.L2_cache_size = 1 << 20  # else more calls are wanted for their inputs to exceed the cache
+    sides, watch, _ = in_turns(slow_ms, 0.1, reference_ms=0.1, device=CUDA)
+    slow, fast = watch.measure()
+    laid_out = [n for what, *n in sides[1].asked if what == "reserve"]
+    assert laid_out[-1] == [calls]
+    assert slow.timing.turn_ms / fast.timing.turn_ms == pytest.approx(slow_ms / 0.1)
+
+
 def test_windows_in_turns_hold_many_calls_although_first_ones_on_new_slots_are_slow():
     """Windows of 12 calls would hold 0.15 ms a call where a kernel takes 0.1 ms."""
     sides, watch, _ = in_turns(0.1, 0.1, reference_ms=0.4)

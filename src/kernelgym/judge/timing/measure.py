@@ -60,6 +60,9 @@ _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
 # the caches hold the others' data: with 4 to 7 calls a window, a gain of 7.6x was measured as 1.6x.
 _TURN_WINDOWS = 4.0
 _SLOW_REFERENCE = 10.0  # times slower than the kernels: its windows would take most of the time
+# A search's start may be 30 times slower than what was found, and its windows on a GPU then take
+# most of a round. From 8 times on, windows hold fewer calls, a third at least.
+_SLOW_KERNEL, _FEWER_CALLS = 8.0, 3.0
 
 _Rounds = list[tuple[WindowPair, ...]]  # rounds of windows, each with one pair a kernel
 
@@ -340,7 +343,7 @@ class Stopwatch:
             windows.reserve(1)
             self._first = [windows.pairs()]
         run = [*self._first, windows.pairs()]
-        single_ms = min(pair.shorter_ms for pairs in run for pair in pairs)
+        single_ms = self._device_ms(run)
         captured = set[int]()
         for _ in range(_SETTLING_ROUNDS):
             calls = windows.fitting(math.ceil(wanted_ms / max(single_ms, 1e-3)))
@@ -359,7 +362,7 @@ class Stopwatch:
             windows.pairs()  # without this, a graph would capture the set-up of a first call
             if single_ms < protocol.graph_below_ms:
                 captured = self._capture(calls)
-            single_ms = min(pair.shorter_ms for pair in windows.pairs())
+            single_ms = self._device_ms([windows.pairs()])
         return captured, run[1:] if self._on_device else []
 
     def _single_ms(self, pairs: Sequence[WindowPair]) -> float:
@@ -367,6 +370,18 @@ class Stopwatch:
         if self._in_turns:
             return min(max(p.kernel_run_ms, p.reference_ms / _SLOW_REFERENCE) for p in pairs)
         return min(pair.shorter_ms for pair in pairs)
+
+    def _device_ms(self, rounds: _Rounds) -> float:
+        """Return the milliseconds of a call by which the length of windows on a GPU is chosen.
+
+        On the CPU it chooses that of the first windows.
+        """
+        shortest_ms: float = min(pair.shorter_ms for pairs in rounds for pair in pairs)
+        if not (self._in_turns and self._on_device):
+            return shortest_ms
+        kernels = zip(*rounds, strict=True)
+        slowest_ms: float = max(min(pair.kernel_ms for pair in pairs) for pairs in kernels)
+        return min(max(shortest_ms, slowest_ms / _SLOW_KERNEL), shortest_ms * _FEWER_CALLS)
 
     def _capture(self, calls: int) -> set[int]:
         """Capture the calls of all sides that can be captured; return these sides."""
