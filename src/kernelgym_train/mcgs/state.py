@@ -11,7 +11,6 @@ follows from its speedup over the reference, and the start's is pooled over all 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from kernelgym_train.mcgs.events import SearchEvent
 from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.moves.definition import RISKS
 from kernelgym_train.mcgs.tactics import MoveExperience, last_move
-from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial, leads_of
+from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial, judged_whole, leads_of
 from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words, variant_of
 from kernelgym_train.mcgs.writing.asks import AskLog
 
@@ -302,16 +301,14 @@ class SearchState:
         self.unproven.discard(key)
         self._count(given)
         self.wall_s[key] = given["wall_s"]
+        values = {trial.value for trial in self.history if trial.key == key}
+        self.history[:] = [judged_whole(trial, key, given) for trial in self.history]
         if status == "correct":
             self.floor_shares[key] = given["floor_share"]
             return
         self.failures[status] = self.failures.get(status, 0) + 1
         self.graph.refuse(key)
-        told = {"value": None, "status": status, "message": given["message"]}
-        for place, trial in enumerate(self.history):
-            if trial.key == key:
-                self.leads[1:] = [each for each in self.leads[1:] if each[1] != trial.value]
-                self.history[place] = dataclasses.replace(trial, **told)
+        self.leads[1:] = [each for each in self.leads[1:] if each[1] not in values]
         self.leads = leads_of(self.history, self.leads)
         self.experience.take_back(*self._tried[key])
         self._find_leader()

@@ -9,7 +9,7 @@ and other programs. A search is resumed from its log, never from that file:
   ``visits`` of its children;
 - ``failed``: keys of states that were judged and are no node, and of nodes that a later whole
   verdict refused; ``untimed``: those of them that are correct and could not be timed; ``open``:
-  keys without a verdict;
+  keys without a verdict; ``unproven``: keys of nodes that a round alone has judged;
 - ``twins``: keys of states whose machine code equals that of another state, with its key;
 - ``beaten``: keys of states that lost a duel, or were twice compared without a decision.
 """
@@ -62,5 +62,6 @@ def plain_state(state: SearchState) -> dict[str, Any]:
         "untimed": sorted(state.untimed),
         "open": list(state.open),
         "twins": dict(sorted(graph.twins.items())),
+        "unproven": sorted(state.unproven),
         "beaten": sorted(state.beaten),
     }

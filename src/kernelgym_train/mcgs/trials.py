@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,25 @@ class SearchDuel:
     """Seconds that the comparison took."""
     busy: int = 0
     """Number of rounds in which the judge found the host busy."""
+
+
+def judged_whole(trial: SearchTrial, key: str, verdict: Mapping[str, Any]) -> SearchTrial:
+    """Return a trial as a later whole verdict on a state leaves it.
+
+    Args:
+        trial: The trial, of this state or another.
+        key: Key of the state, which has been judged by a round alone.
+        verdict: Fields of the event ``proved``. Its seconds count for the state's evaluation; if it
+            is not correct, every trial of the state has failed.
+    """
+    if trial.key != key:
+        return trial
+    if trial.charged and not trial.state:
+        spent_s, build_s = trial.judge_s + verdict["wall_s"], trial.build_s + verdict["build_s"]
+        trial = replace(trial, judge_s=spent_s, build_s=build_s)
+    if verdict["status"] == "correct":
+        return trial
+    return replace(trial, value=None, status=verdict["status"], message=verdict["message"])
 
 
 def leads_of(

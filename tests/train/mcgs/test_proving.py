@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kernelgym.testing import verdict
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym.verdict import Stages
 from kernelgym_train.mcgs.budget import Budget
+from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.variant import variant_of
 from support import searches, writers
 from support.searches import TASK, InTurns, rows, timed
@@ -54,9 +56,22 @@ def test_state_made_by_rules_takes_one_round_and_no_verdict(algo: str, tmp_path:
     assert all(row["verdicts"] == 1 and row["wall_s"] == 0.0 for row in judged)
     left = [key for key in kernels if key not in (*proved, result["best"]["state"])]
     assert left and not any(before_the_end(judge, kernels[key]) for key in left)
+    state = json.loads((tmp_path / "kernels" / "matmul" / "search_state.json").read_text())
+    assert set(state["unproven"]) == {key for key in state["nodes"] if key in left}
     promoted = [row["second"] for row in events if row["event"] == "duel"]
     assert promoted and set(promoted) <= set(proved) and len(proved) == len(set(proved))
     assert all(before_the_end(judge, kernels[key]) for key in proved)
+
+
+def test_seconds_of_a_whole_verdict_after_a_round_are_counted_for_its_state(tmp_path: Path) -> None:
+    def slow(problem: Problem, kernel: Kernel) -> Verdict:
+        return dataclasses.replace(searches.judged(problem, kernel), wall_s=2.0)
+
+    states = list[SearchState]()
+    searches.run(tmp_path, InTurns(slow, in_turns), 8, algo="tpe", workers=1, watch=states.append)
+    proved = {row["key"]: row["wall_s"] for row in rows(tmp_path) if row["event"] == "proved"}
+    assert proved and all(seconds > 0 for seconds in proved.values())
+    assert {each.key: each.judge_s for each in states[-1].history if each.judge_s} == proved
 
 
 def test_same_seed_and_resume_give_the_same_search(tmp_path: Path) -> None:
