@@ -63,6 +63,11 @@ def judge_s(verdict: Verdict) -> float:
     return round(max(0.0, verdict.wall_s - build_s(verdict)), 3)
 
 
+def queue_s(verdict: Verdict) -> float:
+    """Return the seconds that a verdict waited for the device or its memory."""
+    return verdict.stages.queue_s if verdict.stages is not None else 0.0
+
+
 def is_busy(verdicts: Iterable[Verdict]) -> bool:
     """Return True if the judge found the host busy in one of several verdicts."""
     return any(found.code == HOST_BUSY for each in verdicts for found in each.findings)
@@ -111,7 +116,7 @@ class JudgedState:
     wall_s: float = 0.0
     """Seconds that the whole verdict took without its build; 0 without one."""
     round_s: float = 0.0
-    """Seconds that the rounds in turns took without their builds."""
+    """Seconds that the rounds in turns took without their builds and waits for the device."""
     verdicts: int = 0
     """Number of verdicts and of rounds in turns."""
     busy: int = 0
@@ -256,13 +261,14 @@ class StateJudge:
 
     def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels, rounds: int) -> None:
         """Time a kernel in turns with the start, until a round gives a time or finds it wrong."""
-        began, builds_s = self._clock(), 0.0
+        began, builds_s, waits_s = self._clock(), 0.0, 0.0
         for _ in range(rounds):
             found = duels.duel_round(self._problem, [self._start, kernel])
             if found is None:
                 continue
             start, own = found
             builds_s += build_s(start) + build_s(own)
+            waits_s += queue_s(start) + queue_s(own)
             judged.verdicts += 1
             judged.busy += is_busy(found)
             if start.correct and own.valid and not own.correct:
@@ -276,7 +282,8 @@ class StateJudge:
                 judged.beside = (math.log(ratio),)
                 break
         judged.build_s += builds_s
-        judged.round_s += max(0.0, self._clock() - began - builds_s)
+        # Rounds of duels, which the search expects to take as long, wait for no other round.
+        judged.round_s += max(0.0, self._clock() - began - builds_s - waits_s)
 
     async def _timed_build(
         self, key: str, build: Callable[[Kernel], Build | None], kernel: Kernel

@@ -35,7 +35,7 @@ class SearchTrial:
     judge_s: float = 0.0
     """Seconds of the verdict without its build."""
     round_s: float = 0.0
-    """Seconds of timing the state beside the start."""
+    """Seconds of timing the state beside the start, without waits for the device."""
 
     @property
     def proposed(self) -> str:

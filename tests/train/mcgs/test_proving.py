@@ -194,18 +194,19 @@ def test_state_that_no_round_decides_is_judged_whole(tmp_path: Path) -> None:
     assert not [row for row in rows(tmp_path) if row["event"] == "proved"]
 
 
-def test_build_of_a_round_is_no_time_of_the_round(tmp_path: Path) -> None:
-    """Each round takes 12 s of the search's clock, 10 of which are its build."""
+def test_build_and_wait_of_a_round_are_no_time_of_the_round(tmp_path: Path) -> None:
+    """Each round takes 12 s of the search's clock: 8 for its build, 2 for waiting."""
     now = [0.0]
 
     def building(_: Problem, kernel: Kernel) -> Verdict:
         now[0] += 6.0
-        return dataclasses.replace(timed(kernel), wall_s=6.0, stages=Stages(build_s=5.0))
+        stages = Stages(build_s=4.0, queue_s=1.0)
+        return dataclasses.replace(timed(kernel), wall_s=6.0, stages=stages)
 
     judge = InTurns(searches.judged, building)
     searches.run(tmp_path, judge, 3, workers=1, clock=lambda: now[0])
     judged = [row for row in rows(tmp_path) if row["event"] == "judged"]
-    assert [(row["build_s"], row["round_s"]) for row in judged] == 3 * [(10.0, 2.0)]
+    assert [(row["build_s"], row["round_s"]) for row in judged] == 3 * [(8.0, 2.0)]
 
 
 class Profiled(InTurns):
