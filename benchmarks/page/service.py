@@ -16,6 +16,7 @@ def cost(data: Any) -> str:
     """Return how many verdicts the service passes on, how fair it is, and what verdicts lose."""
     found, fair, judged = data["scripted"], data["fairness"], data["verdicts"]
     rates, where = judged["many_per_s"], judged["machine"]
+    streamed, hourly = data["stream"], data["stream"]["per_hour"]
     return (
         f"With an evaluator that takes no time, one server passes on "
         f"{whole(found['sequence_per_s'])} verdicts a second sent as a sequence, and "
@@ -27,7 +28,10 @@ def cost(data: Any) -> str:
         f"a verdict on the CPU ({number(judged['added_outside_ms'])} ms outside of judging, "
         f"medians); {judged['many']} kernels of {judged['problem']} at once give "
         f"{number(rates['service'])} verdicts a second through it and {number(rates['local'])} "
-        f"without, by {judged['workers']} workers, untimed."
+        f"without, by {judged['workers']} workers, untimed. On {streamed['gpus']} GPUs, groups of "
+        f"eight answers to four problems of KernelBench give {whole(hourly['service'])} verdicts "
+        f"an hour through it and {whole(hourly['local'])} without, by {streamed['workers']} "
+        f"workers a GPU."
     )
 
 
