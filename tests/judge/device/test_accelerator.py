@@ -104,3 +104,14 @@ def test_room_of_a_kernel_on_a_gpu_counts_what_allocators_keep(gpu, tmp_path, mo
     one = kernel_bytes(GIB >> 4, GIB >> 4)
     assert wanted == [2 * one, 3 * one]
     assert device.holds(AFFINE, 8), "of a round, one kernel at a time has its buffers"
+
+
+@pytest.mark.parametrize(("each", "alone"), [(GIB // 4, False), (GIB // 2, True)])
+def test_gpu_holds_one_kernel_at_a_time_if_its_room_is_over_half_of_the_memory(
+    gpu, tmp_path, monkeypatch, each, alone
+):
+    """Of 13 GiB, a kernel holds 6 with inputs and outputs of 0.25 GiB, and 10 with 0.5 GiB."""
+    monkeypatch.setattr(accelerator, "input_bytes", lambda _: each)
+    monkeypatch.setattr(accelerator, "output_bytes", lambda _: each)
+    assert Accelerator("cuda:0", tmp_path).holds_one(AFFINE) is alone
+    assert not Accelerator("cpu", tmp_path).holds_one(AFFINE)

@@ -165,6 +165,11 @@ class Accelerator:
             return contextlib.nullcontext()
         return self._hold(self._memory_budget.taken(self._size(problem, kernels + 1)))
 
+    def holds_one(self, problem: Problem) -> bool:
+        """Return True if a GPU holds one kernel of a problem at a time; False on the CPU."""
+        budget = self._memory_budget
+        return budget is not None and 2 * self._size(problem, 2) > budget.total_bytes
+
     @staticmethod
     def _size(problem: Problem, kernels: int) -> int:
         """Return the bytes that kernels of a problem and its reference take together."""

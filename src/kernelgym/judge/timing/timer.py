@@ -119,8 +119,11 @@ class Timer:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-            if len(runs) == 1:  # several rest already
-                sessions[0].rest()  # the kernel waits while a reference is compiled and chosen
+        scarce = self._accelerator.holds_one(runs[0].case.problem)
+        if len(runs) == 1 and (scarce or not eager):  # several rest already
+            # The kernel waits while a reference is compiled and chosen; or what its judged calls
+            # took is freed, since timing takes more.
+            sessions[0].rest()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.between_timings
         resting = ExitStack()
         try:
@@ -129,8 +132,12 @@ class Timer:
                 for session in sessions:
                     session.channel.grant(limit_s)
                 stopwatch = Stopwatch(runs, baseline)
+                # Free what the comparisons of outputs used.
+                if scarce:
+                    self._accelerator.tidy()
+                elif eager:
+                    self._accelerator.make_room()
                 if eager:
-                    self._accelerator.make_room()  # free what the comparisons of outputs used
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
                 for session in sessions:
