@@ -10,6 +10,7 @@ from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import ProblemError
 from kernelgym.judge.device import accelerator
 from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judge.device.memory_shares import room_bytes
 from kernelgym.judging_memory import kernel_bytes
 from support.programs import AFFINE
 
@@ -101,8 +102,9 @@ def test_room_of_a_kernel_on_a_gpu_counts_what_allocators_keep(gpu, tmp_path, mo
         pass
     with device.room(AFFINE, kernels=2):
         pass
-    one = kernel_bytes(GIB >> 4, GIB >> 4)
-    assert wanted == [2 * one, 3 * one]
+    one = room_bytes(GIB >> 4, GIB >> 4)
+    assert wanted == [one, one + kernel_bytes(GIB >> 4, GIB >> 4)]
+    assert one > kernel_bytes(GIB >> 4, GIB >> 4)
     assert device.holds(AFFINE, 8), "of a round, one kernel at a time has its buffers"
 
 
@@ -110,7 +112,7 @@ def test_room_of_a_kernel_on_a_gpu_counts_what_allocators_keep(gpu, tmp_path, mo
 def test_gpu_holds_one_kernel_at_a_time_if_its_room_is_over_half_of_the_memory(
     gpu, tmp_path, monkeypatch, each, alone
 ):
-    """Of 13 GiB, a kernel holds 6 with inputs and outputs of 0.25 GiB, and 10 with 0.5 GiB."""
+    """Of 13 GiB, a kernel holds 4.5 with inputs and outputs of 0.25 GiB, and 8 with 0.5 GiB."""
     monkeypatch.setattr(accelerator, "input_bytes", lambda _: each)
     monkeypatch.setattr(accelerator, "output_bytes", lambda _: each)
     assert Accelerator("cuda:0", tmp_path).holds_one(AFFINE) is alone

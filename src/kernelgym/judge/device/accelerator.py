@@ -23,7 +23,7 @@ from kernelgym.devices import CONTEXT_BYTES, named_by_uuid
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.file_lock import Turns
 from kernelgym.judge.device.lock import DeviceLock, lock_name
-from kernelgym.judge.device.memory_shares import MemoryBudget, usable_bytes
+from kernelgym.judge.device.memory_shares import MemoryBudget, room_bytes, usable_bytes
 from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
@@ -155,20 +155,24 @@ class Accelerator:
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
         """Wait for memory for a problem's kernels, and hold it during the block.
 
-        One kernel's memory is added for blocks that the allocators of the worker, the candidate and
-        the baseline keep. On an H200, judging KernelBench L1/36 (7.5 GB of inputs, as much output)
-        takes up to 118 GB, of which `kernel_bytes` counts 61. Does nothing on the CPU, which has no
-        memory budget.
+        Of several kernels one is called at a time; the others hold what they need to be timed. Does
+        nothing on the CPU, which has no memory budget.
         """
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
             return contextlib.nullcontext()
-        return self._hold(self._memory_budget.taken(self._size(problem, kernels + 1)))
+        wanted = self._room_of_one(problem) + self._size(problem, kernels - 1)
+        return self._hold(self._memory_budget.taken(wanted))
 
     def holds_one(self, problem: Problem) -> bool:
         """Return True if a GPU holds one kernel of a problem at a time; False on the CPU."""
         budget = self._memory_budget
-        return budget is not None and 2 * self._size(problem, 2) > budget.total_bytes
+        return budget is not None and 2 * self._room_of_one(problem) > budget.total_bytes
+
+    @staticmethod
+    def _room_of_one(problem: Problem) -> int:
+        room = room_bytes(input_bytes(problem), output_bytes(problem))
+        return room + judged_bytes(problem)
 
     @staticmethod
     def _size(problem: Problem, kernels: int) -> int:

@@ -19,17 +19,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelgym.file_lock import take
-from kernelgym.judging_memory import kernel_bytes
+from kernelgym.judging_memory import SPARE_BYTES, kernel_bytes
 
 _PARTS = 16
 _POLL_S = 0.002
 _BETWEEN = 2  # intermediate results, each as large as an output
+# Copies in the room of a kernel, by what judging KernelBench L1/36 takes on an H200 (118 GB for 7.5
+# GB of inputs and as much output): those that `kernel_bytes` counts, the next call's inputs, and
+# intermediate results and earlier outputs that the allocators of the worker, the kernel and the
+# baseline keep.
+_ROOM_INPUTS, _ROOM_OUTPUTS = 4, 10
 _CONTEXTS_OF = 14  # one part in 14 of the device's memory is left to the processes' contexts
 
 
 def usable_bytes(total_bytes: int) -> int:
     """Return the device memory that the contexts of its processes leave free."""
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
+
+
+def room_bytes(inputs: int, outputs: int) -> int:
+    """Return the memory that a worker holds while it judges one kernel.
+
+    Args:
+        inputs: Bytes of one call's inputs.
+        outputs: Bytes of its outputs.
+    """
+    return _ROOM_INPUTS * inputs + _ROOM_OUTPUTS * outputs + SPARE_BYTES
 
 
 def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> bool:
