@@ -138,20 +138,23 @@ def gpu_searches(data: Any) -> str:
     for task, some in _by_task(plain, "tpe").items():
         gains = [each["speedup"] for each in some]
         beside = [each["speedup"] for each in control.get(task, ())]
-        over_torch, floor, count = (
+        over_torch, floor, count, pace = (
             statistics.median(each[key] for each in some)
-            for key in ("over_torch", "floor_share", "evaluations")
+            for key in ("over_torch", "floor_share", "evaluations", "evaluations_a_minute")
         )
+        held = [each["share_of_device"] for each in some if "share_of_device" in each]
         cells = (number(statistics.median(gains)), f"{number(min(gains))} to {number(max(gains))}")
         rows.append(
             [
                 *(task, str(len(some)), *cells, number(over_torch), f"{floor:.2f}"),
-                *(f"{count:.0f}", number(statistics.median(beside)) if beside else ""),
+                *(f"{count:.0f}", f"{pace:.0f}", f"{statistics.median(held):.2f}" if held else ""),
+                number(statistics.median(beside)) if beside else "",
             ]
         )
     head = ["task", "searches", "over the start, median", "least to most", "over torch"]
-    head += ["of a copy's bandwidth", "evaluations", *["`random`"][: len(control)]]
-    return table(head, [row[: len(head)] for row in rows])
+    head += ["of a copy's bandwidth", "evaluations", "a minute", "of the time timing", "`random`"]
+    kept = [n for n, name in enumerate(head) if any(row[n] for row in rows)]
+    return table([head[n] for n in kept], [[row[n] for n in kept] for row in rows])
 
 
 def counters(data: Any) -> str:

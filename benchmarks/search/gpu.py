@@ -15,8 +15,9 @@ steer the search, as the setting of that name says. What the file holds is not r
 given once more.
 
 A row holds what `benchmarks.search.cpu` says, the share of the bandwidth of a copy that the best
-achieves (``floor_share``), and the ``curve``: after each evaluation, the seconds since the search
-began and the speedup over the start of the best so far, by single measurements.
+achieves (``floor_share``), the share of the search's time in which it had the device alone to time
+kernels (``share_of_device``), and the ``curve``: after each evaluation, the seconds since the
+search began and the speedup over the start of the best so far, by single measurements.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -36,15 +38,18 @@ from typing import Any
 from benchmarks.machine import gpu, machine
 from benchmarks.search.cpu import figures_of
 from benchmarks.search.gpu_kernels import OWN_TASKS, kernelbench_tasks
-from kernelgym import LocalEvaluator, UsageError
+from kernelgym import Kernel, LocalEvaluator, Problem, UsageError, Verdict
+from kernelgym.evaluators.abilities import Duels
+from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.rulesets import Ruleset, precise_rules
+from kernelgym.types import Evaluator, Job
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.events import read_events
 from kernelgym_train.mcgs.task import task_of
 
-__all__ = ["GOALS", "curve", "floor_share", "reached"]
+__all__ = ["GOALS", "TimingSeconds", "curve", "floor_share", "reached"]
 
 GOALS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
@@ -55,6 +60,39 @@ GOALS: Mapping[str, tuple[str, float]] = MappingProxyType(
 )
 """(field of a row, least value) by task."""
 _MORE_SEEDS = tuple(GOALS)
+
+
+class TimingSeconds(EvaluatorWrapper):
+    """Adds up the seconds for which kernels were timed, while nothing else used the device."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        super().__init__(evaluator)
+        self._spent = list[float]()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return sum(self._spent)
+
+    def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
+        """Return the future of a verdict, and note for how long its kernel was timed."""
+        future = self.evaluator.submit(job, seed)
+        future.add_done_callback(lambda done: self._note(done.result()))
+        return future
+
+    def duel_round(
+        self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
+    ) -> tuple[Verdict, ...] | None:
+        """Judge kernels in turns, and note for how long they were timed."""
+        duels = self.evaluator.ability(Duels)
+        found = None if duels is None else duels.duel_round(problem, kernels, seed=seed)
+        for verdict in found or ():
+            self._note(verdict)
+        return found
+
+    def _note(self, verdict: Verdict) -> None:
+        if verdict.stages is not None:
+            self._spent.append(verdict.stages.timing_s)
 
 
 def floor_share(outdir: Path) -> float:
@@ -123,9 +161,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             rules = _rules(name)
             task = task_of(*tasks[name], name.replace("/", "_"))
             outdir = (given.keep or Path(scratch)) / f"{task.name}-{algo}-{seed}-{given.ncu_every}"
-            with LocalEvaluator(given.device, rules, given.workers) as evaluator:
+            with LocalEvaluator(given.device, rules, given.workers) as judge:
                 if name.startswith("KernelBench/"):
-                    evaluator.prepare_baseline(task.problem)
+                    judge.prepare_baseline(task.problem)
+                evaluator, began_at = TimingSeconds(judge), time.monotonic()
                 config = SearchConfig(
                     budget=Budget(given.builds, given.seconds),
                     algo=algo,
@@ -138,6 +177,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                 # Written before the evaluator closes, which an interruption may cut short.
                 found = {"task": name, "floor_share": floor_share(outdir), **figures}
                 found |= {"ncu_every": given.ncu_every, "curve": curve(outdir)}
+                share = evaluator.seconds / (time.monotonic() - began_at)
+                found["share_of_device"] = round(share, 3)
                 rows.append(found)
                 print(json.dumps(rows[-1]), flush=True)
                 if given.out:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.page.models import counters, gpu_searches
-from benchmarks.search.gpu import GOALS, curve, reached
+from benchmarks.search.gpu import GOALS, TimingSeconds, curve, reached
 from benchmarks.search.gpu_kernels import OWN_TASKS
+from kernelgym import Kernel, Problem, Verdict
+from kernelgym.evaluators.abilities import Duels
+from kernelgym.testing import SAMPLE_KERNELS, SAMPLE_PROBLEM, verdict
+from kernelgym.verdict import Stages
 from kernelgym_train.mcgs.events import SearchLog
 from kernelgym_train.mcgs.session import rules_for
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.variant import read_variant
+from support.searches import InTurns
 
 
 @pytest.mark.parametrize("name", OWN_TASKS)
@@ -37,6 +43,7 @@ def test_goals_are_of_the_median_over_seeds() -> None:
 def row(seed: int, speedup: float, **given: Any) -> dict[str, Any]:
     """Return a row of a search of the softmax."""
     usual = {"task": "softmax", "algorithm": "tpe", "ncu_every": 0, "evaluations": 4}
+    usual |= {"evaluations_a_minute": 20.0, "share_of_device": 0.5}
     figures = {"seed": seed, "speedup": speedup, "over_torch": 1.6, "floor_share": 0.99}
     return usual | figures | given
 
@@ -45,7 +52,18 @@ def test_page_tells_medians_over_seeds_beside_random() -> None:
     rows = [row(seed, gain) for seed, gain in enumerate((2.9, 3.1, 3.0))]
     rows += [row(0, 1.5, algorithm="random"), row(0, 9.0, ncu_every=5)]
     told = gpu_searches({"rows": rows})
-    assert "| softmax | 3 | 3.00 | 2.90 to 3.10 | 1.60 | 0.99 | 4 | 1.50 |" in told
+    assert "| softmax | 3 | 3.00 | 2.90 to 3.10 | 1.60 | 0.99 | 4 | 20 | 0.50 | 1.50 |" in told
+    assert "`random`" not in gpu_searches({"rows": rows[:3]})
+
+
+def test_seconds_of_timing_are_added_up_over_verdicts_and_rounds() -> None:
+    def timed(problem: Problem, kernel: Kernel) -> Verdict:
+        return replace(verdict("correct"), stages=Stages(timing_s=0.5))
+
+    seconds = TimingSeconds(InTurns(timed, timed))
+    seconds.evaluate(SAMPLE_PROBLEM, SAMPLE_KERNELS["triton"])
+    seconds.duel_round(SAMPLE_PROBLEM, [SAMPLE_KERNELS["triton"]] * 2)
+    assert seconds.ability(Duels) is seconds and seconds.seconds == 1.5
 
 
 def test_counters_are_compared_at_equal_evaluations_and_at_equal_seconds() -> None:
