@@ -20,6 +20,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## Play an episode and a cheat, then watch a small model learn from verdicts (about seven minutes, two cores)
 	@$(BIN)/python -m kernelgym_train.demo
 
+# Where Python is told to write no bytecode, pytest rewrites 500 test files in each run of each worker
+# (20 CPU seconds), and every process of the judge compiles its modules.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup  ## Run the tests that need no GPU and no patience
 	$(BIN)/pytest --hypothesis-profile=ci -m "not slow and not gpu and not tinker and not cookbook and not browser" -n 2 --dist loadfile
 
