@@ -367,16 +367,12 @@ def test_an_old_standard_does_not_cost_the_real_headers(builder):
 
 
 def test_language_s_own_headers_are_found_and_a_change_of_them_builds_anew(
-    tmp_path, monkeypatch
+    builder, tmp_path, monkeypatch
 ) -> None:
     headers, other = tmp_path / "tiles", tmp_path / "other"
     for folder, answer in ((headers, 1), (other, 2)):
         folder.mkdir()
         (folder / "tiles.h").write_text(f"#define ANSWER {answer}\n")
-    (tmp_path / "scratch").mkdir()
-    builder = Builder(
-        tmp_path / "cache", tmp_path / "scratch", "limits", Limits(), readable_paths()
-    )
     request = {
         "name": "tiles",
         "cpp_sources": [

@@ -1,11 +1,7 @@
 """Under `strict` the device ``cuda`` means the CPU to interpreted kernels; a finding says so."""
 
-import dataclasses
-
 import pytest
 
-from kernelgym.judge import LocalEvaluator
-from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
 from kernelgym.verdict import CUDA_ON_CPU, INTERPRETER_CHECK
 from support.interpreted import RELU, relu
@@ -56,42 +52,35 @@ STYLES = {
 }
 
 
-@pytest.fixture(scope="module")
-def strict(cache_dir):
-    with LocalEvaluator(timing=False, cache_dir=cache_dir) as evaluator:
-        yield evaluator
-
-
 @pytest.mark.parametrize("style", STYLES)
-def test_kernel_written_for_a_gpu_is_correct_on_the_cpu(strict, style):
-    verdict = strict.evaluate(RELU, _forward(*STYLES[style]))
+def test_kernel_written_for_a_gpu_is_correct_on_the_cpu(asking, style):
+    verdict = asking.evaluate(RELU, _forward(*STYLES[style]))
     assert verdict.correct, verdict.message
     assert [finding.code for finding in verdict.findings] == [CUDA_ON_CPU]
 
 
-def test_kernel_that_names_no_device_has_no_finding(strict):
-    verdict = strict.evaluate(RELU, relu())
+def test_kernel_that_names_no_device_has_no_finding(asking):
+    verdict = asking.evaluate(RELU, relu())
     assert verdict.correct and not verdict.findings
 
 
-def test_torch_work_on_cuda_is_still_counted(strict):
-    verdict = strict.evaluate(RELU, _forward("x = torch.relu(x.to('cuda'))"))
+def test_torch_work_on_cuda_is_still_counted(asking):
+    verdict = asking.evaluate(RELU, _forward("x = torch.relu(x.to('cuda'))"))
     assert verdict.status is Status.REJECTED, verdict.message
 
 
-def test_bare_assertion_quotes_its_line(cache_dir):
-    rules = dataclasses.replace(RULESETS["strict"], cuda_on_cpu=False)
-    with LocalEvaluator(ruleset=rules, timing=False, cache_dir=cache_dir) as evaluator:
-        bare = evaluator.evaluate(RELU, _forward("assert x.is_cuda"))
-        worded = evaluator.evaluate(RELU, _forward("assert x.is_cuda, 'no GPU'"))
+def test_bare_assertion_quotes_its_line(kernelbench):
+    assert not kernelbench.capabilities.ruleset.cuda_on_cpu
+    bare = kernelbench.evaluate(RELU, _forward("assert x.is_cuda"))
+    worded = kernelbench.evaluate(RELU, _forward("assert x.is_cuda, 'no GPU'"))
     assert bare.status is worded.status is Status.RUNTIME_ERROR
     assert bare.message.startswith("AssertionError: assert x.is_cuda (line "), bare.message
     assert worded.message.startswith("AssertionError: no GPU (line ")
     assert CUDA_ON_CPU not in {finding.code for finding in bare.findings}
 
 
-def test_cuda_graph_is_refused_in_a_sentence_and_with_the_finding(strict):
-    verdict = strict.evaluate(RELU, _forward("graph = torch.cuda.CUDAGraph()"))
+def test_cuda_graph_is_refused_in_a_sentence_and_with_the_finding(asking):
+    verdict = asking.evaluate(RELU, _forward("graph = torch.cuda.CUDAGraph()"))
     assert verdict.status is Status.RUNTIME_ERROR
     assert "a CUDA graph cannot be captured here" in verdict.message
     assert [finding.code for finding in verdict.findings] == [CUDA_ON_CPU]
@@ -104,7 +93,7 @@ def test_cuda_graph_is_refused_in_a_sentence_and_with_the_finding(strict):
         "v = tl.load(x + tl.program_id(0))\ntl.store(out, v)",
     ],
 )
-def test_error_that_a_gpu_does_not_check_for_has_a_finding(strict, lines):
-    verdict = strict.evaluate(RELU, relu(lines, store="v"))
+def test_error_that_a_gpu_does_not_check_for_has_a_finding(asking, lines):
+    verdict = asking.evaluate(RELU, relu(lines, store="v"))
     assert verdict.status is Status.RUNTIME_ERROR, verdict.message
     assert [finding.code for finding in verdict.findings] == [INTERPRETER_CHECK]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.untrusted.triton.stream_order import StreamOrder, StreamOrderError
 from kernelgym.types import Status
 from kernelgym.verdict import INTERPRETER_CHECK
@@ -41,26 +40,20 @@ UNORDERED = {
 }
 
 
-@pytest.fixture(scope="module")
-def strict(cache_dir):
-    with LocalEvaluator(timing=False, cache_dir=cache_dir) as evaluator:
-        yield evaluator
-
-
-def judged(strict, lines):
+def judged(asking, lines):
     start = (f"first, side = {CURRENT}, torch.cuda.Stream()",)
-    return strict.evaluate(RELU, relu(launch="\n        ".join([*start, *lines])))
+    return asking.evaluate(RELU, relu(launch="\n        ".join([*start, *lines])))
 
 
 @pytest.mark.parametrize("way", ORDERED)
-def test_launch_on_a_stream_that_waits_and_is_waited_for_is_right(strict, way):
-    verdict = judged(strict, ORDERED[way])
+def test_launch_on_a_stream_that_waits_and_is_waited_for_is_right(asking, way):
+    verdict = judged(asking, ORDERED[way])
     assert verdict.correct, verdict.message
 
 
 @pytest.mark.parametrize("way", UNORDERED)
-def test_launch_on_a_stream_out_of_order_is_refused(strict, way):
-    verdict = judged(strict, UNORDERED[way])
+def test_launch_on_a_stream_out_of_order_is_refused(asking, way):
+    verdict = judged(asking, UNORDERED[way])
     assert verdict.status is Status.RUNTIME_ERROR and "StreamOrderError" in verdict.message
     assert INTERPRETER_CHECK in [finding.code for finding in verdict.findings]
 
