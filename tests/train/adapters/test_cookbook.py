@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def cookbook(monkeypatch):
+def cookbook(monkeypatch, sizes_unknown):
     """Return the adapter, judged by a script; with stubs where the cookbook is not installed."""
     cookbook_stubs.install(monkeypatch)
     monkeypatch.delitem(sys.modules, "kernelgym_train.adapters.cookbook", raising=False)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kernelgym import UsageError
-from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.suites.synthetic import SyntheticSuite
 from kernelgym_train.backends.tinker.losses import loss_of
@@ -24,7 +23,6 @@ from kernelgym_train.demo.model import SMALL
 from kernelgym_train.demo.plan import CPU_PLAN, on_backend
 from kernelgym_train.demo.splits import Splits
 from kernelgym_train.demo.stages import Prepared, config_of
-from kernelgym_train.launch import assembly
 from support import tiny
 
 NAME = "qwen2_5_coder_7b_kernelbench"
@@ -180,13 +178,12 @@ def test_every_ready_configuration_loads_by_name_and_by_path() -> None:
         load_config("qwen")
 
 
+@pytest.mark.usefixtures("sizes_unknown")
 def test_tinker_synthetic_fits_the_demonstration(
     demonstration: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its folders, prompts and context are looked at by a backend that needs no server."""
     monkeypatch.chdir(demonstration)
-    # Sizes come from a process that imports torch, for seconds.
-    monkeypatch.setattr(assembly, "reference_sizes", lambda problems: [None] * len(problems))
     given = ["--backend", "trl", "--config", DEMO, "tinker.base_url=", "--dry-run"]
     assert main(given) == 0
     out = capsys.readouterr().out
@@ -275,6 +272,7 @@ def write_words(folder: Path, size: dict[str, int]) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("sizes_unknown")
 def test_raicl_synthetic_fits_a_context_of_1024(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -282,14 +280,13 @@ def test_raicl_synthetic_fits_a_context_of_1024(
 ) -> None:
     """Its prompts, entries among them, by a tokenizer of single words."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(assembly, "reference_sizes", lambda problems: [None] * len(problems))
     size = {"hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 64}
     size |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 1024}
     write_words(tmp_path / "runs" / "raicl" / "start", size | {"vocab_size": 64})
     given = ["--config", "raicl_synthetic", "--dry-run"]
     assert main(given) == 2
     assert "kernelgym index build" in capsys.readouterr().err
-    Index.from_entries(synthetic_index("triton", "cpu").entries).save("indexes/synthetic")
+    synthetic_index("triton", "cpu").save("indexes/synthetic")
     assert main(given) == 0
     out = capsys.readouterr().out
     assert "retrieval   2 entries of index indexes/synthetic, digest" in out
@@ -305,7 +302,7 @@ def test_raicl_kernelbench_fits_where_it_says(
 ) -> None:
     monkeypatch.setenv("KERNELBENCH_ROOT", str(folder / "bench"))
     monkeypatch.chdir(tmp_path)
-    Index.from_entries(synthetic_index("triton", "gpu").entries).save("indexes/kernelbench")
+    synthetic_index("triton", "gpu").save("indexes/kernelbench")
     model = f"model.id={write_words(tmp_path / 'words', {})}"
     given = ["--config", "raicl_kernelbench", "--dry-run", "--assume-gpu", "80", model]
     assert main(given) == 0

@@ -66,6 +66,7 @@ def test_problems_are_those_of_suite_level_and_split() -> None:
         held_out_problems(tiny.config(*SYNTHETIC[:2], "evaluation.split=rl"))
 
 
+@pytest.mark.usefixtures("sizes_unknown")
 def test_small_sizes_train_and_full_sizes_never_mix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +83,6 @@ def test_small_sizes_train_and_full_sizes_never_mix(
             held_out_problems(tiny.config(*small, f"evaluation.sizes={sizes}"))
 
 
-@pytest.mark.slow
 def test_sizes_are_counted_without_data() -> None:
     inputs, weights, out = 8 * 64 * 4, 64 * 256 * 4, 8 * 256 * 4
     plain, summed, looks = reference_sizes(

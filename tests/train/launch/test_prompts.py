@@ -42,6 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.usefixtures("sizes_unknown")
 @pytest.mark.parametrize(("prompt", "code"), [("short", 0), ("full", 2)])
 def test_context_of_512_tokens_needs_the_short_prompt(
     folder: Path,

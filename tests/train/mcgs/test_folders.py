@@ -142,13 +142,13 @@ def test_ctrl_c_ends_a_search_that_is_being_opened(kernels: Path, tmp_path: Path
 
 
 def test_time_is_shared_by_weight(kernels: Path, tmp_path: Path) -> None:
-    judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=1.0))
+    judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=2.0))
     result = run(
         kernels,
         tmp_path / "out",
         judge,
         budget=Budget(900, seconds=600),
-        clock=lambda: float(len(judge.judged)),  # a verdict takes a second
+        clock=lambda: 2.0 * len(judge.judged),  # a verdict takes two seconds
     )
     took = {name: each["seconds"] for name, each in result["kernels"].items()}
     assert list(took) == ["product", "scaled", "softmax"] and not result["failed"]
@@ -158,10 +158,11 @@ def test_time_is_shared_by_weight(kernels: Path, tmp_path: Path) -> None:
 
 
 def test_a_resumed_folder_keeps_what_time_ended(kernels: Path, tmp_path: Path) -> None:
-    judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=1.0))
+    judge = ScriptedEvaluator(lambda *job: dataclasses.replace(judged(*job), wall_s=2.0))
     ticks = itertools.count()
     given: dict[str, Any] = {"budget": Budget(900, seconds=600)}
-    given["clock"] = lambda: len(judge.judged) + 1e-3 * next(ticks)  # opening a search takes time
+    # Opening a search takes time.
+    given["clock"] = lambda: 2.0 * len(judge.judged) + 1e-3 * next(ticks)
     first = run(kernels, tmp_path / "out", judge, **given)
     stopped = {each["stopped"] for each in first["kernels"].values()}
     assert "seconds" in stopped and not first["failed"]

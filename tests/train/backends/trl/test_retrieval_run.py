@@ -9,7 +9,6 @@ import pytest
 
 from kernelgym import read_records
 from kernelgym.cli import main as command_line
-from kernelgym.retrieval.index import Index
 from kernelgym.retrieval.synthetic import synthetic_index
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym_train.cli import main
@@ -40,7 +39,7 @@ def test_raicl_synthetic_trains_a_tiny_model(
     model.config.max_position_embeddings = 1024
     model.save_pretrained("runs/raicl/start")
     words.save_pretrained("runs/raicl/start")
-    Index.from_entries(synthetic_index("triton", "cpu").entries).save("indexes/synthetic")
+    synthetic_index("triton", "cpu").save("indexes/synthetic")
     with pytest.warns(UserWarning, match="was tested on 3 of the problems to evaluate on"):
         assert main(["--config", "raicl_synthetic", *SHORTER, "run.name=short"]) == 0
     run = tmp_path / "runs" / "short"
