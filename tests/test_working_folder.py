@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelgym.working_folder import key, read_env_file, take_working_folder
+from kernelgym.errors import UsageError
+from kernelgym.working_folder import key, read_env_file, sendable_key, take_working_folder
 
 NAMES = ("OPENAI_API_KEY", "KERNELBENCH_ROOT", "KERNELGYM_CACHE", "TINKER_BASE_URL", "OTHER")
 
@@ -24,6 +25,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     monkeypatch.chdir(place)
     return place
+
+
+@pytest.mark.parametrize("text", ["kg_a b", "kg_é", "kg_a\r\nX: y", "\x00"])
+def test_key_that_no_header_can_hold_is_refused_without_being_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    with pytest.raises(UsageError, match="the key in OPENAI_API_KEY") as told:
+        sendable_key(text, "OPENAI_API_KEY")
+    assert "kg_" not in str(told.value)
+    (folder / ".env").write_text("OPENAI_API_KEY=a b\n")
+    with pytest.raises(UsageError, match="copy the key again"):
+        key("OPENAI_API_KEY")
+    assert sendable_key(" kg_a-_b\n", "") == "kg_a-_b" and sendable_key("", "") == ""
 
 
 def test_settings_are_set_and_said_and_others_left_alone(folder: Path) -> None:

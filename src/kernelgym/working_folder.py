@@ -14,6 +14,8 @@ import os
 import re
 from pathlib import Path
 
+from kernelgym.errors import UsageError
+
 ENV_FILE = ".env"
 _ROOT = "KERNELBENCH_ROOT"
 _SETTING = re.compile(r"KERNELBENCH_ROOT|TINKER_BASE_URL|KERNELGYM_\w+")
@@ -48,13 +50,39 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def key(name: str, folder: Path = Path()) -> str:
-    """Return a key from the environment, or from ``.env`` in a folder; empty if neither has it."""
-    if value := os.environ.get(name, "").strip():
-        return value
-    try:
-        return read_env_file(folder / ENV_FILE).get(name, "")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    """Return a key from the environment, or from ``.env`` in a folder; empty if neither has it.
+
+    Raises:
+        UsageError: If the key cannot be sent in a header of HTTP.
+    """
+    if not (value := os.environ.get(name, "").strip()):
+        try:
+            value = read_env_file(folder / ENV_FILE).get(name, "")
+        except (OSError, UnicodeDecodeError):
+            return ""
+    return sendable_key(value, name)
+
+
+def sendable_key(key: str, name: str) -> str:
+    """Return a key without the space around it, checked to fit into a header of HTTP.
+
+    HTTP clients quote a header that they refuse in their error, and so the key.
+
+    Args:
+        key: The key.
+        name: What the error message calls the key, such as the variable that holds it.
+
+    Raises:
+        UsageError: If it holds spaces, control characters or others outside ASCII.
+    """
+    key = key.strip()
+    if key and not re.fullmatch("[!-~]+", key):
+        place = re.search("[^!-~]", key)
+        raise UsageError(
+            f"the key in {name} has a character at place {place.start() + 1 if place else 1} that "
+            "no key has (a space, a line's end or one outside ASCII); copy the key again"
+        )
+    return key
 
 
 def take_working_folder(folder: Path = Path()) -> list[str]:

@@ -36,6 +36,22 @@ def jobs(*texts: str) -> list[Job]:
     return [Job(SAMPLE_PROBLEM, kernel(text)) for text in texts]
 
 
+@pytest.mark.parametrize("text", ["kg_secret\nx", "kg_sécret"])
+def test_key_that_cannot_be_sent_is_refused_at_once_and_not_told(monkeypatch, text) -> None:
+    with pytest.raises(UsageError, match="copy the key again") as told:
+        RemoteEvaluator("http://127.0.0.1:9", text)
+    assert "cret" not in str(told.value)
+    monkeypatch.setenv("KERNELGYM_API_KEY", text)
+    with pytest.raises(UsageError, match="the key in KERNELGYM_API_KEY"):
+        RemoteEvaluator("http://127.0.0.1:9")
+
+
+def test_address_with_a_password_is_refused_and_does_not_tell_it() -> None:
+    with pytest.raises(UsageError, match="at host:9 holds a user name") as told:
+        RemoteEvaluator("http://ann:secret@host:9")
+    assert "secret" not in str(told.value)
+
+
 class Server:
     """Scripted service: faults are answered first, one a request, then all is correct."""
 

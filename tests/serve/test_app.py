@@ -115,6 +115,20 @@ def test_request_without_wait_is_answered_202_and_its_events_end_with_done(tmp_p
     run(go())
 
 
+def test_stream_after_the_last_event_of_a_finished_batch_is_204(tmp_path) -> None:
+    async def go() -> None:
+        async with served(tmp_path) as (client, _):
+            batch = (await ask(client, [job()])).json()["id"]
+            last = (await events_of(client, batch))[-1]["id"]
+            for number in (last, last + 1_000):
+                headers = {"Last-Event-ID": str(number)}
+                async with asyncio.timeout(5):
+                    answer = await client.get(f"/v1/batches/{batch}/events", headers=headers)
+                assert answer.status_code == 204
+
+    run(go())
+
+
 def test_stream_that_has_nothing_to_tell_sends_comments(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(app, "_PING_S", 0.0)
     monkeypatch.setattr(app, "_LOOK_S", 0.05)
@@ -272,6 +286,7 @@ def test_unknown_names_and_bad_headers_are_refused(tmp_path) -> None:
             batch = (await ask(client, [job()])).json()["id"]
             bad = await client.get(f"/v1/batches/{batch}/events", headers={"Last-Event-ID": "x"})
             assert bad.status_code == 422
+            assert (await client.get("/v1/info?timing=maybe")).status_code == 422
             assert (await ask(client, [job()], wait="soon")).status_code == 422
             assert (await ask(client, [job()], wait="nan")).status_code == 422
             long = {"Idempotency-Key": "k" * 201}

@@ -10,6 +10,7 @@ It does not judge the source: rules live in `kernelgym.answers.screening`.
 from __future__ import annotations
 
 import ast
+import io
 import threading
 import warnings
 from dataclasses import dataclass
@@ -66,6 +67,15 @@ def _parse(source: str) -> ast.Module:
     with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
+
+
+def python_lines(source: str) -> list[str]:
+    """Return the lines of a Python source with their ends, as Python's parser counts them.
+
+    `str.splitlines` also ends a line at form feeds and Unicode's line separators, which shifts
+    every later line number of a syntax tree or a traceback.
+    """
+    return list(io.StringIO(source, newline=""))
 
 
 def normal_form(source: str) -> str:

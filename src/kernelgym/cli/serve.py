@@ -17,7 +17,7 @@ from kernelgym.errors import UsageError
 from kernelgym.rulesets import Ruleset, precise_rules
 from kernelgym.types import Evaluator
 
-_ACTIONS = ("add", "list", "revoke")
+_LONGEST_EXPIRY_DAYS = 36_500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +85,11 @@ class ServeCommand(MemoryOption):
                 raise UsageError(f"--{option} goes with `kernelgym serve keys add NAME`")
         if not self.state:
             raise UsageError("`kernelgym serve` needs --state DIR, the folder of jobs and verdicts")
-        if self.keep_days <= 0 or self.max_state_gb <= 0:
-            raise UsageError("--keep-days and --max-state-gb are above 0")
+        if not (self.keep_days > 0 and self.max_state_gb > 0):
+            raise UsageError(
+                f"--keep-days and --max-state-gb are above 0, got {self.keep_days:g} and "
+                f"{self.max_state_gb:g}"
+            )
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise UsageError("--tls-certificate and --tls-key are given together")
         try:
@@ -111,6 +114,7 @@ class ServeCommand(MemoryOption):
         )
         keys = KeyRing(Path(self.keys) if self.keys else None)
         isolation = listening.isolation(bool(self.keys))
+        listening.check_tls()
         suites = [suite(name) for name in self.suites]
         with contextlib.ExitStack() as stack:
             store = JobStore(Path(self.state))
@@ -168,6 +172,11 @@ class ServeCommand(MemoryOption):
             roles: list[Role] = ["judge"]
             roles += ["problems"] if self.problems else []
             roles += ["admin"] if self.admin else []
+            if not 0 <= self.expires_days <= _LONGEST_EXPIRY_DAYS:
+                raise UsageError(
+                    f"--expires-days is 0 for no end, or up to {_LONGEST_EXPIRY_DAYS}, got "
+                    f"{self.expires_days}"
+                )
             last = datetime.datetime.now(datetime.UTC) + datetime.timedelta(self.expires_days)
             expires = last.date().isoformat() if self.expires_days else ""
             key = add_key(path, Tenant(name=name, roles=tuple(roles), expires=expires))

@@ -55,6 +55,12 @@ def check_address(url: str) -> None:
             f"{url!r} is no address of a verdict service; give one such as "
             "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
         )
+    if parts.username is not None:  # httpx would send it in place of the key
+        where = parts.netloc.rpartition("@")[2]
+        raise UsageError(
+            f"the address of the verdict service at {where} holds a user name; leave it out, and "
+            f"give the key in {KEY_VARIABLE}"
+        )
 
 
 class ServiceClient:
@@ -66,7 +72,8 @@ class ServiceClient:
         transport: Transport of httpx in place of the network.
 
     Raises:
-        UsageError: If the address is no http or https address, or httpx is not installed.
+        UsageError: If the address is no http or https address or names a user, the key cannot be
+            sent, or httpx is not installed.
     """
 
     def __init__(
@@ -78,7 +85,10 @@ class ServiceClient:
                 f"asking the verdict service {url} needs httpx, which is not installed: "
                 "pip install 'kernelgym[serve]'"
             )
-        self.url, self.key, self.transport = url.rstrip("/"), key, transport
+        self.url, self.transport = url.rstrip("/"), transport
+        self.key = None if key is None else working_folder.sendable_key(key, "key=")
+        if key is None:
+            working_folder.key(KEY_VARIABLE)  # a key that cannot be sent is refused here
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._closed = threading.Event()

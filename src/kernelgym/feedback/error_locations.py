@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kernelgym.answers.python_source import python_lines
 from kernelgym.types import Verdict
 
 _LINES, _CHARS = 2_000, 600
@@ -59,7 +60,7 @@ def complaints_of(verdict: Verdict, source: str) -> tuple[Complaint, ...]:
         verdict: A verdict on a kernel that did not compile, or failed.
         source: The kernel's module.
     """
-    own = [line[:_CHARS] for line in source.splitlines()]
+    own = [line.rstrip("\r\n")[:_CHARS] for line in python_lines(source)]
     if _TRITON.match(verdict.message):
         return (_of_triton(verdict.message, own),)
     found = _of_compilers(verdict.log, own) if not verdict.compiled else ()

@@ -10,12 +10,13 @@ import io
 import tokenize
 from collections.abc import Mapping, Sequence
 
+from kernelgym.answers.python_source import python_lines
 from kernelgym.retrieval.source import parsed
 
 
 def with_names(source: str, names: Mapping[str, str]) -> str | None:
     """Return a source with identifiers renamed; strings and comments stay."""
-    lines = source.splitlines(keepends=True)
+    lines = python_lines(source)
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     except (tokenize.TokenError, SyntaxError, ValueError):
@@ -40,7 +41,7 @@ def without_functions(source: str, names: Sequence[str]) -> str | None:
     tree = parsed(source)
     if tree is None:
         return None
-    lines = source.splitlines(keepends=True)
+    lines = python_lines(source)
     for node in reversed(tree.body):
         if isinstance(node, ast.FunctionDef) and node.name in names:
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])

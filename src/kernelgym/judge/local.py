@@ -51,6 +51,7 @@ from kernelgym.starting_kernel import starting_kernel
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Build, Job, Kernel, Problem, Verdict
 
+_MOST_WORKERS = 1024  # on each device; far more threads and processes cannot be started
 _MOST_STANDING_OF = 4  # standby takes at most a quarter of the memory; kernels need the rest
 _PROBE = Problem(
     "Probe/L1/1",
@@ -126,8 +127,10 @@ class LocalEvaluator(EvaluatorBase):
                 f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}, "
                 "and require:TIER"
             )
-        if workers < 1:
-            raise UsageError(f"workers must be at least 1, got {workers}")
+        if not 1 <= workers <= _MOST_WORKERS:
+            raise UsageError(
+                f"workers must be at least 1 and at most {_MOST_WORKERS}, got {workers}"
+            )
         _check_standby(standby, workers, self.devices)
         self._device, self._ruleset, self._timing = self.devices[0], find_ruleset(ruleset), timing
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()

@@ -260,7 +260,8 @@ class _Routes:
     async def events(self, request: Request, batch_id: str) -> Response:
         """Stream a batch's events: queued, started, verdict, cancelled, done.
 
-        Header ``Last-Event-ID``: the number of the last event that is known already.
+        Header ``Last-Event-ID``: the number of the last event that is known already. Answers 204
+        if no event of a batch that is done comes after it.
         """
         tenant = self._tenant(request, "judge")
         if not self._service.store.owns(tenant.name, batch_id):
@@ -273,7 +274,10 @@ class _Routes:
                 429, "streams", f"this key has {_MOST_STREAMS} open event streams", _RETRY_S
             )
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        stream = self._stream(request, tenant.name, batch_id, int(last))
+        store, number = self._service.store, int(last)
+        if store.is_done(batch_id) and not store.events(batch_id, number):
+            return Response(status_code=204)  # tells a browser's EventSource not to connect again
+        stream = self._stream(request, tenant.name, batch_id, number)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     async def _stream(
@@ -305,7 +309,10 @@ class _Routes:
         """
         tenant, judges = self._tenant(request, "judge"), self._service.judges
         asked = request.query_params
-        timing = {"true": True, "false": False}.get(asked.get("timing", ""))
+        known = {"": None, "true": True, "false": False}
+        if (given := asked.get("timing", "")) not in known:
+            raise Refusal(422, "invalid", f"timing is true or false, got {given!r}")
+        timing = known[given]
         can = judges.capabilities(asked.get("ruleset", ""), timing)
         labels = [label.rpartition("@") for label in judges.labels()]
         told = dataclasses.asdict(tenant)

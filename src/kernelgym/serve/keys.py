@@ -237,6 +237,8 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 
 
 def _lock_of(path: Path) -> Path:
+    if path.is_dir():
+        raise UsageError(f"the keys file {str(path)!r} is a folder; name a file in it")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {str(path.parent)!r} for the keys file")
     return path.with_name(f".{path.name}.lock")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import resource
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -72,6 +73,32 @@ class Listening:
                 "every machine that reaches this one run code here"
             )
         return OUTSIDE_TIER
+
+    def check_tls(self) -> None:
+        """Refuse TLS files that cannot be used, before anything is started.
+
+        Raises:
+            UsageError: If one cannot be read, or they are no certificate with its key.
+        """
+        for path in filter(None, (self.certificate, self.private_key)):
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                raise UsageError(
+                    f"the TLS file {path!r} cannot be read: {error.strerror}; give PEM files by "
+                    "--tls-certificate and --tls-key"
+                ) from None
+        if self.certificate:
+            try:
+                ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+                    self.certificate, self.private_key, password=""
+                )
+            except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+                raise UsageError(
+                    f"{self.certificate!r} and {self.private_key!r} are no TLS certificate with "
+                    f"its private key, both as PEM, the key without a password: {error}"
+                ) from None
 
 
 def canary(can: Capabilities) -> Job:
@@ -146,10 +173,8 @@ def run_app(
             ssl_certfile=listening.certificate or None,
             ssl_keyfile=listening.private_key or None,
         )
-        try:
-            config.load()
-        except OSError as error:  # ssl.SSLError is one
-            raise UsageError(f"the TLS files cannot be used: {error}") from None
+        listening.check_tls()
+        config.load()
         server = uvicorn.Server(config)
         scheme = "https" if listening.certificate else "http"
         host = f"[{listening.host}]" if ":" in listening.host else listening.host

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from kernelgym.answers.python_source import python_lines
 from kernelgym.errors import UsageError
 from kernelgym.languages import language as find_language
 from kernelgym.prompts.first_message import CONTRACT, problem_prompt
@@ -117,7 +118,7 @@ def skill_text(session: ToolSession) -> str:
 def stub(problem: Problem, language: str) -> str:
     """Return a module to start from: the reference's, whose `forward` is yet to be written."""
     source = problem.source
-    lines = source.splitlines(keepends=True)
+    lines = python_lines(source)
     kept: list[str] = []
     position = 0
     for node, text in _changes(ast.parse(source), language):

@@ -80,6 +80,18 @@ def test_text_is_the_modules_not_the_reports():
     assert lost is not None and "Python file" in lost["functions"][0]["error"]
 
 
+@pytest.mark.parametrize(
+    "head", ["# page\x0c\n", "# a\u2028b\n", '"""\x85"""\n', "\r\n", "# \ud83d half\n", "# \x1c\r"]
+)
+def test_text_of_a_function_below_other_separators_is_whole(head):
+    source = f"{head}@triton.jit\ndef f(x):\n    return (\n        x\n    )\n\n\ny = 1\n"
+    record = {"functions": [{"name": "f", "line": 2}], "launches": [{"function": 0}]}
+    found = with_texts(record, source)
+    assert found is not None
+    whole = "@triton.jit\ndef f(x):\n    return (\n        x\n    )\n"
+    assert found["functions"][0]["text"] == whole
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (

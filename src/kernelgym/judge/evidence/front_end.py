@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kernelgym.answers.python_source import python_lines
 from kernelgym.compile_result import CompileResult
 from kernelgym.judge.processes.candidate_handle import (
     Candidate,
@@ -230,7 +231,9 @@ def _listed(value: Any, most: int) -> list[dict[str, Any]] | None:
 
 def _functions(source: str) -> Iterator[tuple[tuple[int, str], str]]:
     """Yield (first line, name) and the text of every function in a module."""
-    lines = source.splitlines(keepends=True)
+    # Half a surrogate pair in a comment or a string does not keep a module from being loaded.
+    source = source.encode("utf-8", "replace").decode("utf-8")
+    lines = python_lines(source)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
             first = min([node.lineno, *(each.lineno for each in node.decorator_list)])

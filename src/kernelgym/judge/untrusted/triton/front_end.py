@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
 import linecache
 import math
 import os
@@ -214,7 +215,8 @@ class _Reader:
         if len(tree.body) != 1 or not isinstance(node, ast.FunctionDef):
             raise KernelRefused("a Triton kernel must be a function written with def")
         _check_names(node)
-        lines = text.splitlines(keepends=True)[node.lineno - 1 :]
+        # Not `splitlines`, which ends lines at characters that Python's parser does not count.
+        lines = list(io.StringIO(text, newline=""))[node.lineno - 1 :]
         first += node.lineno - 1
         node.decorator_list, node.returns = [], None
         arguments = node.args
