@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernelgym.answers.screening import screen
+from kernelgym.answers.screening import language_of, screen
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_KERNELS
@@ -86,6 +86,12 @@ def test_answer_in_another_language_is_told_which_it_looks_like(asked: str, give
     findings = screen(Kernel(LANGUAGES[given].sample, asked), RULESETS["strict"])
     told = [f.message for f in findings if f.code == "no_custom_kernel"]
     assert told and f"looks like language {given!r}" in told[0]
+
+
+@pytest.mark.parametrize("name", [name for name in LANGUAGES if name != "hip"])
+def test_language_of_a_sample_is_read_from_its_text(name: str) -> None:
+    assert language_of(LANGUAGES[name].sample) == name
+    assert language_of("") == language_of("class ModelNew: pass") == language_of("(" * 9) == ""
 
 
 def test_tilelang_kernel_in_eager_mode_is_a_kernel_of_its_own():

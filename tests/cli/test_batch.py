@@ -219,6 +219,7 @@ def test_a_bad_row_is_named_by_its_line_and_nothing_is_judged(run, judges, folde
         (("--batch", "empty.jsonl", "--out", "o"), "holds no jobs"),
         (("--batch", "jobs.jsonl", "--out", "no/where"), "cannot write 'no/where'"),
         (("--batch", "jobs.jsonl", "--out", "."), "cannot write '.'"),
+        (("--batch", "jobs.jsonl", "--out", "./jobs.jsonl"), "is the file that is read"),
         (("--batch", "jobs.jsonl", "--out", "o", "--json"), "--json cannot be combined"),
         (("right.py", "--batch", "jobs.jsonl", "--out", "o"), "FILE cannot be combined"),
         (("--batch", "jobs.jsonl", "--out", "o", "--workers", "0"), "workers must be at least 1"),
@@ -230,6 +231,15 @@ def test_usage_errors(run, judges, folder, argv, said):
     (folder / "empty.jsonl").write_text("\n")
     code, out, err = run("check", *argv)
     assert (code, out) == (2, "") and said in err
+
+
+@pytest.mark.parametrize("text", ["one line of notes\n", "notes", '{"name": "no verdict"}'])
+def test_output_that_is_another_programs_file_is_refused_and_kept(run, judges, folder, text):
+    write_jobs(folder, "right.py")
+    (folder / "notes.txt").write_text(text)
+    code, _, err = run("check", "--batch", "jobs.jsonl", "--out", "notes.txt")
+    assert code == 2 and "line 1: not a verdict row" in err
+    assert (folder / "notes.txt").read_text() == text and not judges
 
 
 def test_a_job_may_name_ruleset_and_precision(run, judges, folder):

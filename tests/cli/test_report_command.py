@@ -59,6 +59,7 @@ def test_report_compares_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["{empty}"], "holds no episode"),
         (["{run}", "--baseline", "{run}/no.json"], "cannot read the baselines"),
         (["{run}", "--html", "{run}/plan.json/x.html"], "cannot write"),
+        (["{run}/plan.json", "--html", "{run}/plan.json"], "is the file that is read"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -40,6 +40,15 @@ def test_lines_are_found_by_their_place(
     assert [row["text"] for row in rows_of(path)] == kept[::-1]
 
 
+@pytest.mark.parametrize("text", ["notes", "a\nb", "[1", "\x00"])
+def test_file_that_ends_in_no_object_is_not_appended_to_and_kept(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="its last line is no JSON object"):
+        append_lines(path, [{"key": 1}])
+    assert path.read_text() == text
+
+
 def test_last_of_two_lines_with_a_key_counts(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     append_lines(path, [{"key": 1, "v": 1}, {"key": 2, "v": 2}, {"key": 1, "v": 3}])

@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_text
+from kernelgym.cli.options import path_apart
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 from kernelgym.judging_memory import memory_budget, parse_bytes
@@ -56,6 +57,7 @@ def run_batch(options: CheckCommand) -> int:
     Raises:
         UsageError: If an argument, a job or a row that is there already cannot be used.
     """
+    out_path = path_apart(options.out, options.batch)
     rules = precise_rules(options.ruleset, options.precision)
     budget = None  # a service refuses by its own
     if not options.evaluator:
@@ -63,7 +65,6 @@ def run_batch(options: CheckCommand) -> int:
     jobs = read_jobs(
         Path(options.batch), options.language, options.device, rules, options.sizes, budget
     )
-    out_path = Path(options.out)
     with _opened(out_path) as out:
         rows = read_rows(out, out_path)
         _check_rows(rows, jobs, out_path)
@@ -207,7 +208,7 @@ def read_rows(out: IO[str], path: Path) -> dict[JobId, dict[str, Any]]:
     whole = 0
     for number, line in enumerate(lines, 1):
         row = _row(line)
-        if row is None and number == len(lines):
+        if row is None and number == len(lines) and _is_cut(line):
             break
         if row is None and line.strip():
             raise UsageError(
@@ -220,6 +221,12 @@ def read_rows(out: IO[str], path: Path) -> dict[JobId, dict[str, Any]]:
     out.seek(whole)
     out.truncate()
     return rows
+
+
+def _is_cut(line: str) -> bool:
+    """Return True if a line is the beginning of a verdict row, and not another program's line."""
+    head = '{"id": '
+    return not line.endswith("\n") and line[: len(head)] == head[: len(line)]
 
 
 def _row(line: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from kernelgym.cli.console import print_text
-from kernelgym.cli.options import Command
+from kernelgym.cli.options import Command, path_apart
 from kernelgym.cli.trajectory import note_cut, source_of
 from kernelgym.errors import UsageError
 from kernelgym.types import GAMMA
@@ -57,7 +57,7 @@ class RescoreCommand(Command):
                 after += sum(new.trajectory.scores)
                 yield new
 
-        count = write_records(_apart(self.out, self.file), scored())
+        count = write_records(path_apart(self.out, self.file), scored())
         if not count:
             print_text(f"{self.file} holds no episode", "yellow")
             return 0
@@ -140,7 +140,7 @@ class ExportCommand(Command):
         }
         records = (source_of(record) for record in read_records(self.file, on_cut=note_cut))
         rows = makers[self.format](records, rules, _observers(self.file, self.tokenizer))
-        count = write_lines(_apart(self.out, self.file), rows)
+        count = write_lines(path_apart(self.out, self.file), rows)
         what = "pair" if self.format == "preferences" else "example"
         print_text(f"{count} {what}{'' if count == 1 else 's'} written to {self.out}")
         if not count and self.format == "preferences" and self.pairs == "prompt":
@@ -152,7 +152,7 @@ class ExportCommand(Command):
     def _run_folder(self) -> int:
         from kernelgym.benchmark.recorded_runs import read_run
 
-        run, out = read_run(self.file), _apart(self.out, self.file)
+        run, out = read_run(self.file), path_apart(self.out, self.file)
         if self.format == "hf":
             from kernelgym.benchmark.interchange.hub import export_dataset
 
@@ -215,15 +215,3 @@ def _observers(file: str, tokenizer: str) -> Callable[[EpisodeRecord], Observer]
         return dataclasses.replace(archives.observer(recorded_observer(record)), count=count)
 
     return counting
-
-
-def _apart(out: str, file: str) -> Path:
-    """Return the path to write to.
-
-    Raises:
-        UsageError: If it is the file that is read.
-    """
-    path = Path(out)
-    if path.resolve() == Path(file).resolve():
-        raise UsageError(f"--out {out} is the file that is read; name another one")
-    return path

@@ -42,9 +42,11 @@ class ResultsOption(Command):
     """Path of a JSON file to which all results are written as well."""
 
     def check_json(self) -> None:
-        """Refuse a results file whose folder does not exist, before any work is done."""
+        """Refuse a results file that cannot be written, before any work is done."""
         if self.json and not Path(self.json).resolve().parent.is_dir():
             raise UsageError(f"cannot write {self.json!r}: its folder does not exist")
+        if self.json and Path(self.json).is_dir():
+            raise UsageError(f"cannot write {self.json!r}: it is a folder; name a file")
 
     def write_json(self, results: Mapping[str, Any]) -> None:
         """Write results to their file, if one was asked for."""
@@ -68,3 +70,20 @@ class JudgingOptions(Command):
     """Rules of the verdict: strict or kernelbench."""
     sizes: str = "full"
     """Sizes of KernelBench's problems: full, or small for a laptop."""
+
+
+def path_apart(out: str, *read: str, option: str = "--out") -> Path:
+    """Return the path of a file to write, which is none of the files that a command reads.
+
+    Args:
+        out: The path given.
+        read: Paths of the files that are read.
+        option: Option that gave the path, for the error message.
+
+    Raises:
+        UsageError: If it is one of the files that are read.
+    """
+    path = Path(out)
+    if path.resolve() in [Path(file).resolve() for file in read]:
+        raise UsageError(f"{option} {out} is the file that is read; name another one")
+    return path

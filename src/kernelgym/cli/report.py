@@ -12,7 +12,7 @@ import tyro
 
 from kernelgym.cli import judging
 from kernelgym.cli.console import print_table, print_text, say
-from kernelgym.cli.options import Command
+from kernelgym.cli.options import Command, path_apart
 from kernelgym.cli.progress import progress_bar
 from kernelgym.errors import UsageError
 
@@ -62,6 +62,8 @@ class ReportCommand(Command):
             )
         if self.html == "":
             raise UsageError("--html takes a FILE, or FOLDER/ for a page per problem; got no name")
+        if self.html:
+            path_apart(self.html, *self.runs, *self.baseline, option="--html")
         if self.json and self.csv:
             raise UsageError("--json and --csv both print to standard output; give one of them")
         from kernelgym.benchmark.reporting import COLUMNS, report

@@ -49,7 +49,7 @@ def append_lines(
         sync: Return only once the disk has the lines.
 
     Raises:
-        UsageError: If the file cannot be written.
+        UsageError: If the file cannot be written, or ends in a line that begins no object.
         ValueError: If an object is not plain JSON data (NaN and infinities are not).
     """
     rest = memoryview(b"".join(map(_line, rows)))
@@ -59,7 +59,7 @@ def append_lines(
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror}") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        end = _mend(descriptor)
+        end = _mend(descriptor, path)
         try:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
@@ -241,7 +241,7 @@ def _line(data: Mapping[str, Any]) -> bytes:
     return json.dumps(data, allow_nan=False).encode("ascii") + b"\n"
 
 
-def _mend(descriptor: int) -> int:
+def _mend(descriptor: int, path: str | Path) -> int:
     """Remove an incomplete last line of a file, and return the file's size."""
     size = os.fstat(descriptor).st_size
     end, tail = size, b""
@@ -252,6 +252,10 @@ def _mend(descriptor: int) -> int:
     tail = tail[tail.rfind(b"\n") + 1 :]
     if not tail:
         return size
+    if not tail.startswith(b"{"):  # another program's file: nothing of it may be removed
+        raise UsageError(
+            f"cannot append to {str(path)!r}: its last line is no JSON object; name another file"
+        )
     try:
         json.loads(tail)
     except (ValueError, RecursionError):

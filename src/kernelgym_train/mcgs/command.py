@@ -91,7 +91,7 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
     if dry_run:
         _print_plan(settings, task)
         return 0
-    outdir = Path(settings.outdir)
+    outdir = _outdir(settings)
     with (
         _writer(settings) as writer,
         run_logs(outdir),
@@ -127,6 +127,20 @@ def _command(settings: SearchSettings) -> str:
     return shlex.join(["kernelgym-train", "--backend", "mcgs", *texts])
 
 
+def _outdir(settings: SearchSettings) -> Path:
+    """Return the folder of a search, which need not exist yet.
+
+    Raises:
+        UsageError: If no folder can be made or written there.
+    """
+    path = Path(settings.outdir)
+    there = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = "cannot be written to" if there.is_dir() else "is no folder"
+        raise UsageError(f"outdir={settings.outdir}: {str(there)!r} {why}; name another folder")
+    return path
+
+
 def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
     """Search every kernel of a folder, and return the exit code."""
     tasks = read_tasks(settings.input, settings.language, any_form=settings.has_writer)
@@ -138,7 +152,7 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
                 print(f"  shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
         _print_estimate(settings, tasks)
         return 0
-    outdir = Path(settings.outdir)
+    outdir = _outdir(settings)
     with (
         _writer(settings) as writer,
         run_logs(outdir),

@@ -270,7 +270,8 @@ def _read(path: Path) -> dict[str, Any]:
             for entry in whole["entries"].values():
                 _edges(entry["edges"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(f"cannot read {path} ({error!r}); remove it to begin anew") from None
+        remedy = "name a file" if path.is_dir() else "remove it to begin anew"
+        raise UsageError(f"cannot read the tactics in {path} ({error!r}); {remedy}") from None
     if whole["version"] != VERSION:
         raise UsageError(
             f"{path} is of version {whole['version']}, and {VERSION} is known; remove it to begin "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelgym import Kernel, Problem, UnknownName, UsageError, get_problem
+from kernelgym.answers.screening import language_of
 from kernelgym.errors import ProblemError
 from kernelgym.languages import LANGUAGES
 from kernelgym.rulesets import Ruleset
@@ -171,7 +172,7 @@ def read_kernel(path: Path, language: str) -> Kernel:
 
     Args:
         path: The file.
-        language: The kernel's language; read from its text if empty.
+        language: The kernel's language; read from its text if empty, and C++ if that shows none.
 
     Raises:
         UsageError: If the file cannot be read.
@@ -180,15 +181,4 @@ def read_kernel(path: Path, language: str) -> Kernel:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the kernel {path}: {error}") from None
-    return Kernel(source, language or _language_of(source))
-
-
-def _language_of(source: str) -> str:
-    """Return the language that a module's text shows signs of; C++ if it shows none."""
-    for name, language in LANGUAGES.items():
-        own = language.own_kernel
-        if own.decorator and f"@{own.decorator}" in source:
-            return name
-        if own.device_code and re.search(own.device_code, source):
-            return name
-    return "cpp"
+    return Kernel(source, language or language_of(source) or "cpp")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kernelgym.languages import LANGUAGES
 from kernelgym.testing import ScriptedEvaluator
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.cli import main
@@ -145,6 +146,8 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
             ["problem=Synthetic/L1/2", "kernel=TRITON", "language=hip"],
             "language=hip has no moves by rules, so that only a model can change its kernels",
         ),
+        (["problem=Synthetic/L1/2", "kernel=GLUON"], "language=gluon has no moves by rules"),
+        (["input=example:matmul", "outdir=TRITON/out"], "is no folder; name another folder"),
         ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, input=SPEC"),
         (["input=example:matmul", "problem=p.py"], "not both"),
         (["input=example:matmull"], "did you mean matmul?"),
@@ -196,7 +199,10 @@ def test_command_bad_input_is_one_line(
 ) -> None:
     kernel = tmp_path / "k.py"
     kernel.write_text(TRITON_KERNELS["softmax"][1].source)
+    other = tmp_path / "g.py"
+    other.write_text(LANGUAGES["gluon"].sample)
     given = [each.replace("TRITON", str(kernel)) for each in given]
+    given = [each.replace("GLUON", str(other)) for each in given]
     assert main(["--backend", "mcgs", f"outdir={tmp_path / 'x'}", *given]) == 2
     said = capsys.readouterr()
     assert complaint in said.err and said.err.count("\n") == 1 and not said.out

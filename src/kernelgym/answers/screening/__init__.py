@@ -14,14 +14,23 @@ from __future__ import annotations
 from functools import lru_cache
 
 from kernelgym.answers.python_source import UnreadableSource, read_python
-from kernelgym.answers.screening.rules import RULES
+from kernelgym.answers.screening.rules import RULES, seeming_language
 from kernelgym.answers.screening.tree import survey
 from kernelgym.rulesets import Ruleset
 from kernelgym.types import Finding, Kernel, Severity
 
-__all__ = ["RULES", "screen"]
+__all__ = ["RULES", "language_of", "screen"]
 
 _MOST_PER_CODE = 5
+
+
+def language_of(source: str) -> str:
+    """Return the name of the language that a kernel shows signs of; empty if it shows none."""
+    tree = read_python(source)
+    try:
+        return "" if isinstance(tree, UnreadableSource) else seeming_language(survey(tree))
+    except RecursionError:
+        return ""
 
 
 @lru_cache(maxsize=64)

@@ -104,6 +104,12 @@ def no_custom_kernel(facts: Facts, language: str, ruleset: Ruleset) -> Iterator[
 
 def _looks_like(facts: Facts) -> str:
     """Return a hint at the language that an answer seems to be written in; empty if unknown."""
+    name = seeming_language(facts)
+    return f"; the answer looks like language {name!r} ({LANGUAGES[name].title})" if name else ""
+
+
+def seeming_language(facts: Facts) -> str:
+    """Return the name of the language that a module shows signs of; empty if it shows none."""
     marked = {name for function in facts.functions for name in function.kernel_in}
     # A function of Gluon is one of Triton's, too, and Gluon comes later.
     found = [name for name in reversed([*LANGUAGES]) if name in marked]
@@ -115,9 +121,7 @@ def _looks_like(facts: Facts) -> str:
     ]
     # The more particular signs first: headers of its own, then device code, then none.
     found += [name for name, *signs in sorted(built, key=lambda each: each[1:], reverse=True)]
-    if not found:
-        return ""
-    return f"; the answer looks like language {found[0]!r} ({LANGUAGES[found[0]].title})"
+    return found[0] if found else ""
 
 
 def _holds(facts: Facts, device_code: str) -> bool:
