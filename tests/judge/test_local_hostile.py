@@ -85,7 +85,13 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+# Waits as long as the one that ignores signals does, with fewer precautions.
+SLOW = {"sleeps"}
+
+
+@pytest.mark.parametrize(
+    "deed", [pytest.param(deed, marks=[pytest.mark.slow] * (deed in SLOW)) for deed in DEEDS]
+)
 def test_a_verdict_in_time_and_the_next_job_unaffected(strict, deed):
     body, status = DEEDS[deed]
     started = time.monotonic()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelgym.hygiene import Hygiene, read_kept, write_kept
+from kernelgym.judge.lint import process as process_module
 from kernelgym.judge.lint.process import HygieneProcess, lint
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM
@@ -100,7 +101,12 @@ def test_an_overrun_is_killed_and_keeps_what_was_found() -> None:
     assert "not done after 8 s" in result.detail and not process.alive
 
 
-def test_results_are_kept_and_taken_from_there(tmp_path: Path) -> None:
+def test_results_are_kept_and_taken_from_there(
+    process: HygieneProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # One process for all calls: each costs two CPU seconds.
+    monkeypatch.setattr(process_module, "HygieneProcess", lambda *_: process)
+    monkeypatch.setattr(process, "close", lambda: None)
     bad = problem("return x * 1.0", "bad")
     folder = tmp_path / "hygiene"
     first = dict(lint([bad, SAMPLE_PROBLEM], STRICT, folder=folder))
