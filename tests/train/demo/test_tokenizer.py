@@ -17,7 +17,7 @@ from kernelgym.suites.synthetic import solve
 from kernelgym.suites.synthetic.operators import OPERATORS
 from kernelgym_train.demo.corpus import Example, first_answers, repairs
 from kernelgym_train.demo.dialogue import answer_of
-from kernelgym_train.demo.splits import Splits, draw_splits
+from kernelgym_train.demo.splits import Scope, Splits, draw_splits
 from kernelgym_train.demo.tokenizer import (
     MODULE_TOKENS,
     PROMPT_TOKENS,
@@ -32,7 +32,7 @@ from kernelgym_train.rollout.huggingface_policy import ChatText
 
 @functools.cache
 def splits() -> Splits:
-    return draw_splits(0)
+    return draw_splits(0, Scope(300))  # half of the demonstration's problems
 
 
 @functools.cache
@@ -126,13 +126,20 @@ def test_most_other_lines_of_an_answer_are_one_token() -> None:
 
 @pytest.mark.slow
 def test_answers_and_questions_are_within_budget() -> None:
-    kept = within_budget(words(), examples())
-    assert len(kept) >= 0.9 * len(examples())
-    asks = ChatText(words())
+    shown = draw_splits(0).warmstart
+    every = (*first_answers(shown, 0), *repairs(shown, 0))
+    tokens = train_tokenizer(every)
+
+    def count(answer: str) -> int:
+        return len(tokens(answer, add_special_tokens=False)["input_ids"])
+
+    kept = within_budget(tokens, every)
+    assert len(kept) >= 0.9 * len(every)
+    asks = ChatText(tokens)
     for example in kept[::7]:
-        assert len(encode(example.answer)) <= MODULE_TOKENS
+        assert count(example.answer) <= MODULE_TOKENS
         assert len(asks.prompt(example.messages[:1])[0]) <= PROMPT_TOKENS
-    long = [e for e in examples() if len(encode(e.answer)) > MODULE_TOKENS]
+    long = [e for e in every if count(e.answer) > MODULE_TOKENS]
     assert not set(long) & set(kept)
 
 
