@@ -65,6 +65,19 @@ def test_sample_compiles_and_a_mistake_is_quoted(compiler: LocalEvaluator, langu
     assert not refused.compiled and quoted in "\n".join(refused.complaints)
 
 
+@pytest.mark.parametrize("language", ["triton", "gluon", "cuda", "hip"])
+def test_gpu_that_the_compiler_does_not_know_is_refused_before_anything_runs(
+    tmp_path: Path, language: str
+) -> None:
+    needs(language)
+    target, told = ("hip:gfx9999", "gfx9999") if language == "hip" else ("cuda:999", "sm_999")
+    kernel = Kernel(LANGUAGES[language].sample, language)
+    rules = dataclasses.replace(RULES, front_end=target)
+    with LocalEvaluator(ruleset=rules, cache_dir=tmp_path, timing=False) as compiler:
+        with pytest.raises(UnsupportedLanguage, match=told):
+            compiler.compile_only(SAMPLE_PROBLEM, kernel)
+
+
 FOR_HOPPER = (
     "= cute.arch.block_idx()",
     "= cute.arch.block_idx()\n    cute.arch.mbarrier_init_fence()",
@@ -77,11 +90,9 @@ FOR_HOPPER = (
     ("language", "arch", "change", "complaint"),
     [
         ("gluon", "100a", ("", ""), ""),  # by another assembler than sm_90
-        ("gluon", "999", ("", ""), "sm_999"),
         ("cute", "90a", FOR_HOPPER, ""),
         ("cute", "80", FOR_HOPPER, "mbarrier_init_fence"),
         ("cute", "999", ("", ""), "CuTe DSL cannot compile for sm_999, only for sm_80, "),
-        ("tilelang", "999", ("", ""), "cannot build for sm_999, only for"),
     ],
 )
 def test_sample_is_compiled_for_the_gpu_that_was_asked_for(

@@ -101,6 +101,22 @@ class CudaToolkit:
 
 
 @functools.lru_cache(maxsize=8)
+def check_builds_for(nvcc: str, capability: tuple[int, int]) -> None:
+    """Check that a nvcc can build for GPUs of a compute capability.
+
+    Raises:
+        UnsupportedLanguage: If not, with those that it can build for.
+    """
+    name = "sm_{}{}".format(*capability)
+    if name not in (known := _ask(nvcc, "--list-gpu-code").split()):
+        version = re.search(r"release [\d.]+, V([\d.]+)", _ask(nvcc, "--version"))
+        raise UnsupportedLanguage(
+            f"{nvcc} (CUDA {version[1] if version else 'unknown'}) cannot build for {name}, only "
+            f"for {', '.join(known)}; set CUDA_HOME to a toolkit that can"
+        )
+
+
+@functools.lru_cache(maxsize=8)
 def cuda_toolkit(nvcc: str, capability: tuple[int, int], suffix: str = "") -> CudaToolkit:
     """Return the toolkit of one nvcc, for one compute capability and an architecture's letter.
 
@@ -120,12 +136,7 @@ def cuda_toolkit(nvcc: str, capability: tuple[int, int], suffix: str = "") -> Cu
             f"{nvcc} is CUDA {version} and torch was built for CUDA {torch_cuda}: extensions "
             f"need a toolkit of the same major version; set CUDA_HOME to one"
         )
-    name = "sm_{}{}".format(*capability)
-    if name not in (known := _ask(nvcc, "--list-gpu-code").split()):
-        raise UnsupportedLanguage(
-            f"{nvcc} (CUDA {version}) cannot build for {name}, only for "
-            f"{', '.join(known)}; set CUDA_HOME to a toolkit that can"
-        )
+    check_builds_for(nvcc, capability)
     # The file may be a script that starts an nvcc in another folder.
     top = re.search(r"TOP=(.+)", _ask(nvcc, "--dryrun", "-c", "unit.cu"))
     root = os.path.realpath(top[1].strip() if top else Path(nvcc).resolve().parent.parent)

@@ -14,8 +14,9 @@ from pathlib import Path
 from kernelgym.devices import cuda_devices
 from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
-from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
-from kernelgym.judge.compiling.hip_compiler import find_hip_clang
+from kernelgym.judge.compiling.cuda_toolkit import check_builds_for, find_nvcc
+from kernelgym.judge.compiling.hip_compiler import find_hip_clang, hip_compiler
+from kernelgym.judge.compiling.triton_tools import check_assembles_for
 from kernelgym.languages import HeaderRoot, Language, Package
 
 _FINDERS = {"c++": find_compiler, "nvcc": find_nvcc, "hip clang": find_hip_clang}
@@ -45,7 +46,14 @@ def check_requirements(
     if device.startswith("cuda") and any((*language.least_capability, *language.least_driver)):
         _check_gpu(language, device)
     if number := re.fullmatch(r"cuda:(\d+)[af]?", target):
-        _check_capability(language, divmod(int(number[1]), 10), f"sm_{number[1]}")
+        capability = divmod(int(number[1]), 10)
+        _check_capability(language, capability, f"sm_{number[1]}")
+        if language.assembled_on:
+            check_assembles_for(int(number[1]))
+        if any(tool.name == "nvcc" and tool.needed_by in source for tool in language.tools):
+            check_builds_for(find_nvcc(), capability)
+    elif target and any(tool.name == "hip clang" for tool in language.tools):
+        hip_compiler(target.partition(":")[2])
 
 
 def header_paths(language: Language) -> tuple[str, ...]:

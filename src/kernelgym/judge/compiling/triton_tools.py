@@ -6,13 +6,16 @@ steps of compiling a kernel together.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+import subprocess
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kernelgym.errors import UnsupportedLanguage
 from kernelgym.judge.compiling.cpp_compiler import find_compiler
 from kernelgym.judge.compiling.programs import ProgramRefused, ProgramRun, package_folder, text_of
 from kernelgym.judge.sandbox.paths import driver_libraries
@@ -70,6 +73,28 @@ def assembler(arguments: Mapping[str, Any]) -> ProgramRun:
 def _include_folders() -> list[str]:
     """Return the folders of Python's and the driver's headers."""
     return [sysconfig.get_paths()["include"], str(_backend() / "include")]
+
+
+@functools.lru_cache(maxsize=8)
+def check_assembles_for(number: int) -> None:
+    """Check that Triton's assembler knows a GPU.
+
+    Args:
+        number: The GPU's compute capability without its point: 90 for sm_90.
+
+    Raises:
+        UnsupportedLanguage: If not, with those that it knows.
+    """
+    assembler = _assembler(number >= _NEWER_ARCH)
+    if not os.path.isfile(assembler):
+        return  # a Triton without NVIDIA's part says so itself
+    told = subprocess.run([assembler, "--help"], capture_output=True, text=True, check=False)
+    known = dict.fromkeys(re.findall(r"'(sm_[0-9]+)[af]?'", told.stdout))
+    if known and f"sm_{number}" not in known:
+        raise UnsupportedLanguage(
+            f"Triton's assembler {Path(assembler).name} knows no sm_{number}, only "
+            f"{', '.join(known)}; name one of these, or install a Triton that knows it"
+        )
 
 
 def _assembler(newer: bool) -> str:
