@@ -443,3 +443,21 @@ def test_key_that_the_server_does_not_know_is_a_usage_error(tmp_path) -> None:
                 remote.evaluate(SAMPLE_PROBLEM, kernel("a"))
         with RemoteEvaluator(url, key) as remote:
             assert remote.evaluate(SAMPLE_PROBLEM, kernel("a"), seed="ab").seed == "ab"
+
+
+def test_more_jobs_than_a_key_may_queue_are_sent_in_parts(tmp_path) -> None:
+    path = tmp_path / "keys.yaml"
+    key = add_key(path, Tenant(name="ann", queued=3))
+    with serving(tmp_path / "s", keys=path) as (_, url), RemoteEvaluator(url, key) as remote:
+        found = remote.evaluate_many(jobs(*(f"# {n}" for n in range(10))))
+    assert [each.status for each in found] == [Status.CORRECT] * 10
+
+
+def test_server_that_answers_429_for_long_is_not_told_to_be_absent(tmp_path) -> None:
+    path = tmp_path / "keys.yaml"
+    key = add_key(path, Tenant(name="ann", per_minute=1))
+    with serving(tmp_path / "s", keys=path) as (_, url), RemoteEvaluator(url, key) as first:
+        assert first.capabilities.device
+        with RemoteEvaluator(url, key, patience_s=0.5) as second:
+            with pytest.raises(UsageError, match="answers no request for now: this key allows 1"):
+                _ = second.capabilities

@@ -372,10 +372,12 @@ def test_limits_of_a_key_are_429_with_retry_after(tmp_path, keys) -> None:
     async def go() -> None:
         judge = Gated()
         async with served(tmp_path / "s", judge, keys=path) as (client, _):
-            full = await ask(client, [job()] * 5, key=by_name["ann"])
-            assert full.status_code == 429 and int(full.headers["Retry-After"]) >= 1
+            never = await ask(client, [job()] * 5, key=by_name["ann"])
+            assert never.status_code == 413 and "send fewer" in never.json()["error"]["message"]
             fits = await ask(client, [job()] * 4, wait=0, key=by_name["ann"])
             assert fits.status_code == 202
+            full = await ask(client, [job()] * 4, wait=0, key=by_name["ann"])
+            assert full.status_code == 429 and int(full.headers["Retry-After"]) >= 1
             answers = [await ask(client, [job()], wait=0, key=by_name["slow"]) for _ in range(3)]
             assert [each.status_code for each in answers] == [202, 202, 429]
             assert int(answers[2].headers["Retry-After"]) >= 1

@@ -156,6 +156,11 @@ class RemoteEvaluator(EvaluatorBase):
         except Refused as refusal:
             raise UsageError(f"{self.url} refuses: {refusal}") from None
         except GaveUp as failure:
+            if failure.answered:
+                raise UsageError(
+                    f"the server at {self.url} answers no request for now: {failure}; try again "
+                    "later, or see to the server"
+                ) from None
             raise UsageError(
                 f"no verdict service answers at {self.url}: {failure}; start one by `kernelgym "
                 "serve`, or correct the address"
@@ -324,7 +329,8 @@ class _Batch:
         except Refused as refusal:
             self._refused(refusal)
         except GaveUp as failure:
-            message = f"the verdict service at {remote.url} does not answer: {failure}"
+            what = "takes no jobs" if failure.answered else "does not answer"
+            message = f"the verdict service at {remote.url} {what}: {failure}"
             gone = unavailable(message, "service_unreachable", can.device, can.ruleset.label)
             _settle_all(asked, gone)
 

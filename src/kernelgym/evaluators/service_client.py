@@ -27,7 +27,16 @@ _READ_S = 40.0  # longer than a request asks the server to wait
 
 
 class GaveUp(Exception):
-    """No answer came within the patience, or the evaluator was closed."""
+    """No answer that settles a request came within the patience, or the evaluator was closed.
+
+    Args:
+        why: The last failure.
+        answered: Whether a server answered last, for example that requests come too often.
+    """
+
+    def __init__(self, why: str, *, answered: bool = False) -> None:
+        super().__init__(why)
+        self.answered = answered
 
 
 class Refused(Exception):
@@ -150,7 +159,7 @@ class ServiceClient:
             except httpx.TransportError as error:
                 if _distrusts(error):
                     raise Refused(0, "certificate", f"{error}; {_TRUST}") from None
-                why = f"{type(error).__name__}: {error}"
+                why, answered = f"{type(error).__name__}: {error}", False
             except RuntimeError as error:  # the client was closed meanwhile
                 raise GaveUp(f"the evaluator was closed ({error})") from None
             else:
@@ -159,11 +168,11 @@ class ServiceClient:
                 refusal = _refusal(answer)
                 if answer.status_code not in MAY_PASS:
                     raise refusal
-                why = str(refusal)
+                why, answered = str(refusal), True
                 with contextlib.suppress(ValueError):
                     wait_s = max(wait_s, float(answer.headers.get("retry-after", "0")))
             if time.monotonic() + wait_s > end:
-                raise GaveUp(f"{why} (tried for {patience_s:g} s)")
+                raise GaveUp(f"{why} (tried for {patience_s:g} s)", answered=answered)
             self._closed.wait(wait_s)
             pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 

@@ -204,6 +204,13 @@ class _Routes:
         jobs = read_jobs(body, tenant, self._service.judges, self._service.shelf)
         digest = hashlib.sha256(json.dumps(jobs, sort_keys=True).encode("ascii")).hexdigest()
         if not store.knows(tenant.name, key):
+            if len(jobs) > tenant.queued:  # no later time is better
+                raise Refusal(
+                    413,
+                    "too_many_jobs",
+                    f"the request has {len(jobs)} jobs, and {tenant.queued} of this key may wait; "
+                    "send fewer in each request",
+                )
             waiting = store.queued(tenant.name)
             if waiting + len(jobs) > tenant.queued:
                 raise Refusal(
