@@ -305,8 +305,8 @@ LANGUAGES = (
         _LANGUAGES,
         languages.batch_times,
         "Seconds for each of sixteen sources of one problem, all different and never seen, that "
-        "four workers judge at once. `cuda` and `thunderkittens` are of other runs on such a GPU: "
-        "`nvcc` takes 7.6 and 10.7 s of each source, of which four are compiled at a time.",
+        "four workers judge at once. `cuda` and `thunderkittens` were measured in other runs on an "
+        "H200: `nvcc` takes 7.6 s and 10.7 s for each source, and compiles four at a time.",
     ),
 )
 """Tables of docs/languages.md."""

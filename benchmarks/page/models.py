@@ -152,7 +152,13 @@ def gpu_searches(data: Any) -> str:
             ]
         )
     head = ["task", "searches", "over the start, median", "least to most", "over torch"]
-    head += ["of a copy's bandwidth", "evaluations", "a minute", "of the time timing", "`random`"]
+    head += [
+        "of a copy's bandwidth",
+        "evaluations",
+        "evaluations a minute",
+        "share of time spent timing",
+        "`random`",
+    ]
     kept = [n for n, name in enumerate(head) if any(row[n] for row in rows)]
     return table([head[n] for n in kept], [[row[n] for n in kept] for row in rows])
 

@@ -30,8 +30,8 @@ def cost(data: Any) -> str:
         f"{number(rates['service'])} verdicts a second through it and {number(rates['local'])} "
         f"without, by {judged['workers']} workers, untimed. On {streamed['gpus']} GPUs, groups of "
         f"eight answers to four problems of KernelBench give {whole(hourly['service'])} verdicts "
-        f"an hour through it and {whole(hourly['local'])} without, by {streamed['workers']} "
-        f"workers a GPU."
+        f"an hour through the service and {whole(hourly['local'])} without it, with "
+        f"{streamed['workers']} workers per GPU."
     )
 
 

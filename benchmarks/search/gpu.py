@@ -63,7 +63,7 @@ _MORE_SEEDS = tuple(GOALS)
 
 
 class TimingSeconds(EvaluatorWrapper):
-    """Adds up the seconds for which kernels were timed, while nothing else used the device."""
+    """Evaluator that adds up the seconds in which kernels were timed alone on the device."""
 
     def __init__(self, evaluator: Evaluator) -> None:
         super().__init__(evaluator)
@@ -71,7 +71,7 @@ class TimingSeconds(EvaluatorWrapper):
 
     @property
     def seconds(self) -> float:
-        """Seconds so far."""
+        """Seconds that timing has taken so far, over all verdicts."""
         return sum(self._spent)
 
     def submit(self, job: Job, seed: str = "") -> Future[Verdict]:

@@ -64,7 +64,7 @@ def judge_s(verdict: Verdict) -> float:
 
 
 def queue_s(verdict: Verdict) -> float:
-    """Return the seconds that a verdict waited for the device or its memory."""
+    """Return the seconds that the judge waited for the device or its memory."""
     return verdict.stages.queue_s if verdict.stages is not None else 0.0
 
 
@@ -282,7 +282,7 @@ class StateJudge:
                 judged.beside = (math.log(ratio),)
                 break
         judged.build_s += builds_s
-        # Rounds of duels, which the search expects to take as long, wait for no other round.
+        # These seconds predict how long a duel's rounds take, which wait for no other round.
         judged.round_s += max(0.0, self._clock() - began - builds_s - waits_s)
 
     async def _timed_build(

@@ -9,7 +9,8 @@ and other programs. A search is resumed from its log, never from that file:
   ``visits`` of its children;
 - ``failed``: keys of states that were judged and are no node, and of nodes that a later whole
   verdict refused; ``untimed``: those of them that are correct and could not be timed; ``open``:
-  keys without a verdict; ``unproven``: keys of nodes that a round alone has judged;
+  keys without a verdict; ``unproven``: keys of nodes that were timed in turns
+  with the start and have no whole verdict yet;
 - ``twins``: keys of states whose machine code equals that of another state, with its key;
 - ``beaten``: keys of states that lost a duel, or were twice compared without a decision.
 """

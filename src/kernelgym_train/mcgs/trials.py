@@ -73,13 +73,13 @@ class SearchDuel:
 
 
 def judged_whole(trial: SearchTrial, key: str, verdict: Mapping[str, Any]) -> SearchTrial:
-    """Return a trial as a later whole verdict on a state leaves it.
+    """Return a trial, updated by a later whole verdict on a state.
 
     Args:
-        trial: The trial, of this state or another.
-        key: Key of the state, which has been judged by a round alone.
-        verdict: Fields of the event ``proved``. Its seconds count for the state's evaluation; if it
-            is not correct, every trial of the state has failed.
+        trial: Trial to update; returned unchanged if it belongs to another state.
+        key: Key of the state, which so far was only timed in turns with the start.
+        verdict: Fields of the event ``proved``. Its seconds are added to the trial that counts as
+            the state's evaluation; if it is not correct, every trial of the state has failed.
     """
     if trial.key != key:
         return trial

@@ -155,8 +155,8 @@ class Accelerator:
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
         """Wait for memory for a problem's kernels, and hold it during the block.
 
-        Of several kernels one is called at a time; the others hold what they need to be timed. Does
-        nothing on the CPU, which has no memory budget.
+        Several kernels are called one after another: one reserves memory for judging, each other
+        one only what timing it needs. Does nothing on the CPU, which has no memory budget.
         """
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
@@ -165,7 +165,10 @@ class Accelerator:
         return self._hold(self._memory_budget.taken(wanted))
 
     def holds_one(self, problem: Problem) -> bool:
-        """Return True if a GPU holds one kernel of a problem at a time; False on the CPU."""
+        """Return True if a GPU has memory to judge only one kernel of a problem at a time.
+
+        False on the CPU.
+        """
         budget = self._memory_budget
         return budget is not None and 2 * self._room_of_one(problem) > budget.total_bytes
 

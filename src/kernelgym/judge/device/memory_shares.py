@@ -24,10 +24,10 @@ from kernelgym.judging_memory import SPARE_BYTES, kernel_bytes
 _PARTS = 16
 _POLL_S = 0.002
 _BETWEEN = 2  # intermediate results, each as large as an output
-# Copies in the room of a kernel, by what judging KernelBench L1/36 takes on an H200 (118 GB for 7.5
-# GB of inputs and as much output): those that `kernel_bytes` counts, the next call's inputs, and
-# intermediate results and earlier outputs that the allocators of the worker, the kernel and the
-# baseline keep.
+# Copies of inputs and outputs that are reserved for a kernel, as measured for KernelBench L1/36 on
+# an H200 (118 GB for 7.5 GB of inputs and as much output): those in `kernel_bytes`, the next call's
+# inputs, and intermediate results and earlier outputs that the allocators of the worker, the
+# candidate and the baseline cache.
 _ROOM_INPUTS, _ROOM_OUTPUTS = 4, 10
 _CONTEXTS_OF = 14  # one part in 14 of the device's memory is left to the processes' contexts
 
@@ -38,7 +38,7 @@ def usable_bytes(total_bytes: int) -> int:
 
 
 def room_bytes(inputs: int, outputs: int) -> int:
-    """Return the memory that a worker holds while it judges one kernel.
+    """Return the bytes of a GPU's memory that a worker reserves while it judges one kernel.
 
     Args:
         inputs: Bytes of one call's inputs.

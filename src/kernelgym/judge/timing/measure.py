@@ -60,8 +60,9 @@ _SLOWED, _SLOWED_ON_CPU = 1.02, 1.1  # times on a CPU are noisier
 # the caches hold the others' data: with 4 to 7 calls a window, a gain of 7.6x was measured as 1.6x.
 _TURN_WINDOWS = 4.0
 _SLOW_REFERENCE = 10.0  # times slower than the kernels: its windows would take most of the time
-# A search's start may be 30 times slower than what was found, and its windows on a GPU then take
-# most of a round. From 8 times on, windows hold fewer calls, a third at least.
+# A search's start may be 30 times slower than the best kernel, and its windows on a GPU would take
+# most of a round. If a kernel is over 8 times slower than the fastest side, windows hold fewer
+# calls, but at least a third as many.
 _SLOW_KERNEL, _FEWER_CALLS = 8.0, 3.0
 
 _Rounds = list[tuple[WindowPair, ...]]  # rounds of windows, each with one pair a kernel
@@ -372,9 +373,9 @@ class Stopwatch:
         return min(pair.shorter_ms for pair in pairs)
 
     def _device_ms(self, rounds: _Rounds) -> float:
-        """Return the milliseconds of a call by which the length of windows on a GPU is chosen.
+        """Return the milliseconds per call from which the number of calls in a window is computed.
 
-        On the CPU it chooses that of the first windows.
+        On the CPU, it decides the number of calls of the first windows only.
         """
         shortest_ms: float = min(pair.shorter_ms for pairs in rounds for pair in pairs)
         if not (self._in_turns and self._on_device):

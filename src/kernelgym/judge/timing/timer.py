@@ -120,9 +120,9 @@ class Timer:
         if not eager:
             share.close()
         scarce = self._accelerator.holds_one(runs[0].case.problem)
-        if len(runs) == 1 and (scarce or not eager):  # several rest already
-            # The kernel waits while a reference is compiled and chosen; or what its judged calls
-            # took is freed, since timing takes more.
+        if len(runs) == 1 and (scarce or not eager):  # several candidates rest already
+            # The candidate rests while the baseline is compiled and chosen. Where memory holds one
+            # kernel at a time, resting frees the buffers of its judged calls: timing needs more.
             sessions[0].rest()
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.between_timings
         resting = ExitStack()
@@ -132,7 +132,7 @@ class Timer:
                 for session in sessions:
                     session.channel.grant(limit_s)
                 stopwatch = Stopwatch(runs, baseline)
-                # Free what the comparisons of outputs used.
+                # Free the memory that the comparisons of outputs used.
                 if scarce:
                     self._accelerator.tidy()
                 elif eager:

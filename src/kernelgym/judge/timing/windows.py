@@ -316,8 +316,8 @@ class TimingWindows:
 
         The memory of this side's outputs was freed with its slots, and the driver takes longer to
         allocate it again than many a kernel runs: the untimed windows absorb that. They use other
-        values than the timed window that follows. On an H200, after a single one, 18 of 39 timed
-        windows of KernelBench L1/36 took up to 0.4 ms more than 3.7 ms; after two, 3 of 21 did.
+        values than the timed window that follows. On an H200, after one untimed window, 18 of
+        39 timed windows of KernelBench L1/36 took up to 4.1 ms instead of 3.7; after two, 3 of 21.
         """
         self._move_in(which)
         # With state, an extra call would leave the two sides' models in different states.
