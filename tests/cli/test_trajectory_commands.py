@@ -196,6 +196,15 @@ def test_export_sft(run, played):
     assert code == 0 and [row["turn"] for row in rows("one.jsonl")] == [1, 1]
 
 
+def test_export_of_answers_without_a_valid_score_says_why_none_is_written(run, played, folder):
+    (folder / "untimed.jsonl").write_text(
+        played.read_text().replace('"valid": true', '"valid": false')
+    )
+    code, out, _ = run("export", "untimed.jsonl", "--format", "sft", "--out", "rows.jsonl")
+    assert code == 0 and "0 examples written" in out
+    assert "no valid score" in out and "kernelgym rescore" in out
+
+
 def test_export_preferences(run, played):
     code, out, _ = run("export", played, "--format", "preferences", "--out", "dpo.jsonl")
     assert code == 0 and "1 pair written" in out

@@ -138,13 +138,28 @@ class ExportCommand(Command):
             "completions": export.completion_rows,
             "preferences": export.preference_rows,
         }
-        records = (source_of(record) for record in read_records(self.file, on_cut=note_cut))
+        unscored: list[int] = []
+
+        def given() -> Iterator[EpisodeRecord]:
+            for record in read_records(self.file, on_cut=note_cut):
+                turns = record.trajectory.turns
+                unscored.extend(turn.index for turn in turns if not turn.score.valid)
+                yield source_of(record)
+
+        records = given()
         rows = makers[self.format](records, rules, _observers(self.file, self.tokenizer))
         count = write_lines(path_apart(self.out, self.file), rows)
         what = "pair" if self.format == "preferences" else "example"
         print_text(f"{count} {what}{'' if count == 1 else 's'} written to {self.out}")
         if not count and self.format == "preferences" and self.pairs == "prompt":
             print_text("no two answers to one prompt differ enough; try --pairs problem", "yellow")
+        elif not count and unscored:
+            told = "answers have" if len(unscored) > 1 else "answer has"
+            print_text(
+                f"{len(unscored)} {told} no valid score: the judge failed, or the reward needs a "
+                "time that was not measured; `kernelgym rescore` gives scores of one without times",
+                "yellow",
+            )
         elif not count and not self.wrong:
             print_text("no answer was good enough; --wrong takes honest failures too", "yellow")
         return 0

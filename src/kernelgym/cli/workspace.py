@@ -149,7 +149,7 @@ class McpCommand(AgentOptions):
                 "`kernelgym mcp` needs --record FILE, to which the trajectory is appended; give "
                 "one outside of the agent's folder"
             )
-        _need("mcp", "agents", "mcp")
+        _need("mcp", "agents", "mcp", "mcp_types")
         import asyncio
 
         from kernelgym.workspace.mcp_server import serve_stdio

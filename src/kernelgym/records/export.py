@@ -91,6 +91,8 @@ class ExportRules:
         return_variant(self.variant)
         if not 0.0 <= self.gamma <= 1.0:
             raise UsageError(f"gamma must lie in [0, 1], got {self.gamma}")
+        if math.isnan(self.least):
+            raise UsageError("least must be a number, got nan")
         if not 0.0 <= self.margin < math.inf:
             raise UsageError(f"margin must be finite and at least 0, got {self.margin}")
         if self.most is not None and self.most < 1:
