@@ -157,3 +157,12 @@ def test_nothing_that_a_request_asks_for_reads_a_whole_table(store) -> None:
         if text.startswith(("SELECT", "UPDATE")):
             plan = [row[3] for row in store._db.execute(f"EXPLAIN QUERY PLAN {text}")]
             assert not [each for each in plan if "SCAN" in each and "INDEX" not in each], text
+
+
+def test_folder_in_the_place_of_the_state_file_is_a_usage_error_and_frees_the_lock(
+    tmp_path,
+) -> None:
+    (tmp_path / "state.sqlite3").mkdir()
+    for _ in range(2):
+        with pytest.raises(UsageError, match="cannot be used: Is a directory"):
+            JobStore(tmp_path)

@@ -142,6 +142,12 @@ class JobStore:
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._db = self._opened()
+        except OSError as error:
+            os.close(self._owned)
+            raise UsageError(
+                f"the state file {str(self.path)!r} cannot be used: {error.strerror}; give another "
+                "--state"
+            ) from None
         except BaseException:
             os.close(self._owned)
             raise
