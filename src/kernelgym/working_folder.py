@@ -53,7 +53,7 @@ def key(name: str, folder: Path = Path()) -> str:
     """Return a key from the environment, or from ``.env`` in a folder; empty if neither has it.
 
     Raises:
-        UsageError: If the key cannot be sent in a header of HTTP.
+        UsageError: If the key has a character that an HTTP header cannot carry.
     """
     if not (value := os.environ.get(name, "").strip()):
         try:
@@ -64,23 +64,24 @@ def key(name: str, folder: Path = Path()) -> str:
 
 
 def sendable_key(key: str, name: str) -> str:
-    """Return a key without the space around it, checked to fit into a header of HTTP.
+    """Return a key without surrounding whitespace that an HTTP header can carry.
 
-    HTTP clients quote a header that they refuse in their error, and so the key.
+    HTTP clients print a header that they refuse, and with it the key, in their error.
 
     Args:
         key: The key.
         name: What the error message calls the key, such as the variable that holds it.
 
     Raises:
-        UsageError: If it holds spaces, control characters or others outside ASCII.
+        UsageError: If the key contains a space, a control character or a non-ASCII character.
     """
     key = key.strip()
     if key and not re.fullmatch("[!-~]+", key):
         place = re.search("[^!-~]", key)
         raise UsageError(
-            f"the key in {name} has a character at place {place.start() + 1 if place else 1} that "
-            "no key has (a space, a line's end or one outside ASCII); copy the key again"
+            f"the key in {name} has an invalid character at position "
+            f"{place.start() + 1 if place else 1} (a space, a control character or one outside "
+            "ASCII); copy the key again"
         )
     return key
 

@@ -73,10 +73,10 @@ class JudgingOptions(Command):
 
 
 def path_apart(out: str, *read: str, option: str = "--out") -> Path:
-    """Return the path of a file to write, which is none of the files that a command reads.
+    """Return an output path, after checking that the command does not read that file.
 
     Args:
-        out: The path given.
+        out: Path of the file to write.
         read: Paths of the files that are read.
         option: Option that gave the path, for the error message.
 

@@ -87,7 +87,7 @@ class ServeCommand(MemoryOption):
             raise UsageError("`kernelgym serve` needs --state DIR, the folder of jobs and verdicts")
         if not (self.keep_days > 0 and self.max_state_gb > 0):
             raise UsageError(
-                f"--keep-days and --max-state-gb are above 0, got {self.keep_days:g} and "
+                f"--keep-days and --max-state-gb must be above 0, got {self.keep_days:g} and "
                 f"{self.max_state_gb:g}"
             )
         if bool(self.tls_certificate) != bool(self.tls_key):
@@ -174,8 +174,8 @@ class ServeCommand(MemoryOption):
             roles += ["admin"] if self.admin else []
             if not 0 <= self.expires_days <= _LONGEST_EXPIRY_DAYS:
                 raise UsageError(
-                    f"--expires-days is 0 for no end, or up to {_LONGEST_EXPIRY_DAYS}, got "
-                    f"{self.expires_days}"
+                    "--expires-days must be 0 (the key never expires) or at most "
+                    f"{_LONGEST_EXPIRY_DAYS}, got {self.expires_days}"
                 )
             last = datetime.datetime.now(datetime.UTC) + datetime.timedelta(self.expires_days)
             expires = last.date().isoformat() if self.expires_days else ""

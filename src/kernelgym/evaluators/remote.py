@@ -156,15 +156,11 @@ class RemoteEvaluator(EvaluatorBase):
         except Refused as refusal:
             raise UsageError(f"{self.url} refuses: {refusal}") from None
         except GaveUp as failure:
+            said = f"no verdict service answers at {self.url}: {failure}; start one by `kernelgym "
+            said += "serve`, or correct the address"
             if failure.answered:
-                raise UsageError(
-                    f"the server at {self.url} answers no request for now: {failure}; try again "
-                    "later, or see to the server"
-                ) from None
-            raise UsageError(
-                f"no verdict service answers at {self.url}: {failure}; start one by `kernelgym "
-                "serve`, or correct the address"
-            ) from None
+                said = f"the server at {self.url} answers no request for now: {failure}; try later"
+            raise UsageError(said) from None
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise UsageError(
                 f"the answer of {self.url} cannot be read ({type(error).__name__}: {error}); it is "

@@ -64,7 +64,9 @@ def check_address(url: str) -> None:
             f"{url!r} is no address of a verdict service; give one such as "
             "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
         )
-    if parts.username is not None:  # httpx would send it in place of the key
+    if (
+        parts.username is not None
+    ):  # httpx would send it as Basic authentication in place of the key
         where = parts.netloc.rpartition("@")[2]
         raise UsageError(
             f"the address of the verdict service at {where} holds a user name; leave it out, and "
@@ -81,8 +83,8 @@ class ServiceClient:
         transport: Transport of httpx in place of the network.
 
     Raises:
-        UsageError: If the address is no http or https address or names a user, the key cannot be
-            sent, or httpx is not installed.
+        UsageError: If the address is not http or https or contains a user name, if the key is not
+            valid in an HTTP header, or if httpx is not installed.
     """
 
     def __init__(
@@ -95,9 +97,11 @@ class ServiceClient:
                 "pip install 'kernelgym[serve]'"
             )
         self.url, self.transport = url.rstrip("/"), transport
-        self.key = None if key is None else working_folder.sendable_key(key, "key=")
+        self.key = None if key is None else working_folder.sendable_key(key, "the argument key")
         if key is None:
-            working_folder.key(KEY_VARIABLE)  # a key that cannot be sent is refused here
+            working_folder.key(
+                KEY_VARIABLE
+            )  # an invalid key is refused now, not at the first request
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._closed = threading.Event()

@@ -51,7 +51,7 @@ from kernelgym.starting_kernel import starting_kernel
 from kernelgym.suites.known_memory import check_fits
 from kernelgym.types import Build, Job, Kernel, Problem, Verdict
 
-_MOST_WORKERS = 1024  # on each device; far more threads and processes cannot be started
+_MOST_WORKERS = 1024  # on each device; a host cannot start many more threads and processes
 _MOST_STANDING_OF = 4  # standby takes at most a quarter of the memory; kernels need the rest
 _PROBE = Problem(
     "Probe/L1/1",

@@ -49,7 +49,7 @@ def append_lines(
         sync: Return only once the disk has the lines.
 
     Raises:
-        UsageError: If the file cannot be written, or ends in a line that begins no object.
+        UsageError: If the file cannot be written, or its last line begins no JSON object.
         ValueError: If an object is not plain JSON data (NaN and infinities are not).
     """
     rest = memoryview(b"".join(map(_line, rows)))

@@ -318,7 +318,9 @@ class _Routes:
         asked = request.query_params
         known = {"": None, "true": True, "false": False}
         if (given := asked.get("timing", "")) not in known:
-            raise Refusal(422, "invalid", f"timing is true or false, got {given!r}")
+            raise Refusal(
+                422, "invalid", f"the query parameter timing must be true or false, got {given!r}"
+            )
         timing = known[given]
         can = judges.capabilities(asked.get("ruleset", ""), timing)
         labels = [label.rpartition("@") for label in judges.labels()]

@@ -78,7 +78,7 @@ class Listening:
         """Refuse TLS files that cannot be used, before anything is started.
 
         Raises:
-            UsageError: If one cannot be read, or they are no certificate with its key.
+            UsageError: If a file cannot be read, or they are not a certificate and its key.
         """
         for path in filter(None, (self.certificate, self.private_key)):
             try:
@@ -96,8 +96,8 @@ class Listening:
                 )
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 raise UsageError(
-                    f"{self.certificate!r} and {self.private_key!r} are no TLS certificate with "
-                    f"its private key, both as PEM, the key without a password: {error}"
+                    f"{self.certificate!r} and {self.private_key!r} must be a TLS certificate "
+                    f"and its private key, in PEM, the key without a password: {error}"
                 ) from None
 
 

@@ -25,7 +25,7 @@ _MOST_PER_CODE = 5
 
 
 def language_of(source: str) -> str:
-    """Return the name of the language that a kernel shows signs of; empty if it shows none."""
+    """Return the name of the language that a kernel seems to be written in; empty if unknown."""
     tree = read_python(source)
     try:
         return "" if isinstance(tree, UnreadableSource) else seeming_language(survey(tree))

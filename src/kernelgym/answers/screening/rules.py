@@ -109,7 +109,7 @@ def _looks_like(facts: Facts) -> str:
 
 
 def seeming_language(facts: Facts) -> str:
-    """Return the name of the language that a module shows signs of; empty if it shows none."""
+    """Return the name of the language that a module seems to be written in; empty if unknown."""
     marked = {name for function in facts.functions for name in function.kernel_in}
     # A function of Gluon is one of Triton's, too, and Gluon comes later.
     found = [name for name in reversed([*LANGUAGES]) if name in marked]

@@ -142,7 +142,7 @@ class OpenAIPolicy(EvalPolicy):
             raise UsageError("--seeded has no use with --api responses, which takes no seed")
         self._retries = retries
         self._requests, self._tokens = RateLimit(rpm), RateLimit(tpm)
-        self._given = (working_folder.sendable_key(key, "key="), timeout_s)
+        self._given = (working_folder.sendable_key(key, "the argument key"), timeout_s)
         self._made: Any = None
         self._merges_system = self._renames_limit = False
         self._answered = False

@@ -102,10 +102,10 @@ class CudaToolkit:
 
 @functools.lru_cache(maxsize=8)
 def check_builds_for(nvcc: str, capability: tuple[int, int]) -> None:
-    """Check that a nvcc can build for GPUs of a compute capability.
+    """Check that an nvcc can compile for a GPU's compute capability.
 
     Raises:
-        UnsupportedLanguage: If not, with those that it can build for.
+        UnsupportedLanguage: If it cannot; the message lists what it can compile for.
     """
     name = "sm_{}{}".format(*capability)
     if name not in (known := _ask(nvcc, "--list-gpu-code").split()):

@@ -77,17 +77,17 @@ def _include_folders() -> list[str]:
 
 @functools.lru_cache(maxsize=8)
 def check_assembles_for(number: int) -> None:
-    """Check that Triton's assembler knows a GPU.
+    """Check that Triton's PTX assembler supports a GPU.
 
     Args:
         number: The GPU's compute capability without its point: 90 for sm_90.
 
     Raises:
-        UnsupportedLanguage: If not, with those that it knows.
+        UnsupportedLanguage: If it does not; the message lists the GPUs that it supports.
     """
     assembler = _assembler(number >= _NEWER_ARCH)
     if not os.path.isfile(assembler):
-        return  # a Triton without NVIDIA's part says so itself
+        return  # Triton itself reports that its NVIDIA backend is missing
     told = subprocess.run([assembler, "--help"], capture_output=True, text=True, check=False)
     known = dict.fromkeys(re.findall(r"'(sm_[0-9]+)[af]?'", told.stdout))
     if known and f"sm_{number}" not in known:

@@ -231,7 +231,7 @@ def _listed(value: Any, most: int) -> list[dict[str, Any]] | None:
 
 def _functions(source: str) -> Iterator[tuple[tuple[int, str], str]]:
     """Yield (first line, name) and the text of every function in a module."""
-    # Half a surrogate pair in a comment or a string does not keep a module from being loaded.
+    # A module with a lone surrogate in a comment or a string can be loaded, but not parsed.
     source = source.encode("utf-8", "replace").decode("utf-8")
     lines = python_lines(source)
     for node in ast.walk(ast.parse(source)):

@@ -136,7 +136,7 @@ class SyntheticSuite:
                 "problem",
                 problem_id,
                 [make_id(self.seed, self.size, level, 1) for level in self.levels],
-                "Numbers from 1 to 999999999 exist; another seed or size is written "
+                "Problem numbers run from 1 to 999999999; another seed or size is written "
                 "Synthetic/L1/17@seed3-gpu.",
             )
         return make_problem(*parts)

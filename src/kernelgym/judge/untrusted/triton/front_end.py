@@ -215,7 +215,7 @@ class _Reader:
         if len(tree.body) != 1 or not isinstance(node, ast.FunctionDef):
             raise KernelRefused("a Triton kernel must be a function written with def")
         _check_names(node)
-        # Not `splitlines`, which ends lines at characters that Python's parser does not count.
+        # `str.splitlines` ends lines at form feeds, too, which Python's parser does not.
         lines = list(io.StringIO(text, newline=""))[node.lineno - 1 :]
         first += node.lineno - 1
         node.decorator_list, node.returns = [], None
