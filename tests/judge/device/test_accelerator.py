@@ -112,7 +112,7 @@ def test_room_of_a_kernel_on_a_gpu_counts_what_allocators_keep(gpu, tmp_path, mo
 def test_gpu_holds_one_kernel_at_a_time_if_its_room_is_over_half_of_the_memory(
     gpu, tmp_path, monkeypatch, each, alone
 ):
-    """Of 13 GiB, a kernel holds 4.5 with inputs and outputs of 0.25 GiB, and 8 with 0.5 GiB."""
+    """Of 13 GiB, a kernel holds 5 with inputs and outputs of 0.25 GiB, and 9 with 0.5 GiB."""
     monkeypatch.setattr(accelerator, "input_bytes", lambda _: each)
     monkeypatch.setattr(accelerator, "output_bytes", lambda _: each)
     assert Accelerator("cuda:0", tmp_path).holds_one(AFFINE) is alone

@@ -28,7 +28,7 @@ _BETWEEN = 2  # intermediate results, each as large as an output
 # an H200 (118 GB for 7.5 GB of inputs and as much output): those in `kernel_bytes`, the next call's
 # inputs, and intermediate results and earlier outputs that the allocators of the worker, the
 # candidate and the baseline cache.
-_ROOM_INPUTS, _ROOM_OUTPUTS = 4, 10
+_ROOM_INPUTS, _ROOM_OUTPUTS = 4, 12
 _CONTEXTS_OF = 14  # one part in 14 of the device's memory is left to the processes' contexts
 
 
