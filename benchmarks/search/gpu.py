@@ -77,7 +77,7 @@ class TimingSeconds(EvaluatorWrapper):
     def submit(self, job: Job, seed: str = "") -> Future[Verdict]:
         """Return the future of a verdict, and note for how long its kernel was timed."""
         future = self.evaluator.submit(job, seed)
-        future.add_done_callback(lambda done: self._note(done.result()))
+        future.add_done_callback(self._note_done)
         return future
 
     def duel_round(
@@ -89,6 +89,10 @@ class TimingSeconds(EvaluatorWrapper):
         for verdict in found or ():
             self._note(verdict)
         return found
+
+    def _note_done(self, future: Future[Verdict]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._note(future.result())
 
     def _note(self, verdict: Verdict) -> None:
         if verdict.stages is not None:

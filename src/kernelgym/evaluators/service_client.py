@@ -64,9 +64,8 @@ def check_address(url: str) -> None:
             f"{url!r} is no address of a verdict service; give one such as "
             "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
         )
-    if (
-        parts.username is not None
-    ):  # httpx would send it as Basic authentication in place of the key
+    # httpx would send a user name as Basic authentication, in place of the key.
+    if parts.username is not None:
         where = parts.netloc.rpartition("@")[2]
         raise UsageError(
             f"the address of the verdict service at {where} holds a user name; leave it out, and "
@@ -99,9 +98,8 @@ class ServiceClient:
         self.url, self.transport = url.rstrip("/"), transport
         self.key = None if key is None else working_folder.sendable_key(key, "the argument key")
         if key is None:
-            working_folder.key(
-                KEY_VARIABLE
-            )  # an invalid key is refused now, not at the first request
+            # An invalid key is refused now, not at the first request.
+            working_folder.key(KEY_VARIABLE)
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
         self._closed = threading.Event()

@@ -268,7 +268,7 @@ class _Routes:
         """Stream a batch's events: queued, started, verdict, cancelled, done.
 
         Header ``Last-Event-ID``: the number of the last event that is known already. Answers 204
-        if no event of a batch that is done comes after it.
+        if the batch is done and has no later event.
         """
         tenant = self._tenant(request, "judge")
         if not self._service.store.owns(tenant.name, batch_id):

@@ -92,8 +92,8 @@ def check_assembles_for(number: int) -> None:
     known = dict.fromkeys(re.findall(r"'(sm_[0-9]+)[af]?'", told.stdout))
     if known and f"sm_{number}" not in known:
         raise UnsupportedLanguage(
-            f"Triton's assembler {Path(assembler).name} knows no sm_{number}, only "
-            f"{', '.join(known)}; name one of these, or install a Triton that knows it"
+            f"Triton's assembler {Path(assembler).name} does not support sm_{number}, "
+            f"only {', '.join(known)}; choose one of these, or install another release of Triton"
         )
 
 
