@@ -22,9 +22,12 @@ from kernelgym.errors import UsageError
 SPARE_BYTES = 1 << 30
 """Memory that a kernel and the judge need besides inputs and outputs."""
 
-# Copies held at once. Inputs: as drawn, the reference's, the kernel's. Outputs: the reference's,
-# the kernel's and copies of both.
-_INPUTS, _OUTPUTS = 3, 5
+# Copies held at once while kernels are timed beside the reference, and how many more each kernel
+# adds. Inputs: as drawn, and in the reference's slot; in each kernel's. Outputs: the reference's
+# own, a copy, and one more for comparisons; each kernel's last three, which torch caches, and a
+# copy. On an H200, judging KernelBench L1/36 took 74 GiB with 7 GiB of inputs and of outputs.
+_INPUTS, _INPUTS_EACH = 2, 1
+_OUTPUTS, _OUTPUTS_EACH = 3, 4
 _SHARE = 2  # half is left to the fp64 reference, to the comparison and to other programs
 _UNITS = {
     **{"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
@@ -48,16 +51,18 @@ def judging_bytes(inputs: int, outputs: int = 0, parameters: int = 0) -> int:
     return 2 * inputs + 2 * outputs + parameters + SPARE_BYTES
 
 
-def kernel_bytes(inputs: int, outputs: int) -> int:
-    """Return the most memory that a kernel and its reference need together.
+def kernel_bytes(inputs: int, outputs: int, kernels: int = 1) -> int:
+    """Return the most memory that kernels and their reference need together.
 
-    Workers of one GPU reserve it for each kernel.
+    Workers of one GPU reserve it for the kernels that they judge.
 
     Args:
         inputs: Bytes of one call's inputs.
         outputs: Bytes of its outputs.
+        kernels: Number of kernels that are timed in turns.
     """
-    return _INPUTS * inputs + _OUTPUTS * outputs + SPARE_BYTES
+    of_inputs, of_outputs = _INPUTS + kernels * _INPUTS_EACH, _OUTPUTS + kernels * _OUTPUTS_EACH
+    return of_inputs * inputs + of_outputs * outputs + SPARE_BYTES
 
 
 def memory_budget(given: float | None, device: str) -> int:

@@ -1,9 +1,13 @@
 """What a worker keeps of a device's memory between verdicts on very large inputs."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
 from kernelgym.judge import LocalEvaluator
+from kernelgym.judging_memory import kernel_bytes
 from kernelgym.types import Job, Kernel, Problem
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
@@ -106,3 +110,42 @@ def test_workers_that_meet_a_large_problem_at_once_do_not_run_out_of_memory(tmp_
         verdicts = evaluator.evaluate_many([Job(problem, kernel) for kernel in kernels])
     assert all(v.correct and v.timing is not None for v in verdicts), verdicts
     assert not any(f.code == "fixed_tolerance" for v in verdicts for f in v.findings)
+
+
+DOUBLED = PROBLEM.source.replace("x.sum(1)", "2.0 * x")
+DOUBLING = (
+    KERNEL.replace("sums_", "doubled_")
+    .replace(
+        KERNEL[KERNEL.index("    total = ") : KERNEL.index("class ModelNew")],
+        """    for start in range(0, columns, BLOCK):
+        at = row * columns + start + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, 2.0 * tl.load(x_ptr + at))
+
+""",
+    )
+    .replace("torch.empty(x.shape[0], device=x.device)", "torch.empty_like(x)")
+)
+
+
+def test_judging_takes_no_more_memory_than_is_reserved_for_it(tmp_path):
+    """Outputs of earlier calls would take the memory that is reserved for other workers."""
+    problem = Problem("t/doubled", "t", 1, "doubled", DOUBLED)
+    size = 4 * ROWS * 8192
+    free, least, done = torch.cuda.mem_get_info()[0], [], threading.Event()
+
+    def watch():
+        while not done.wait(0.01):
+            least.append(torch.cuda.mem_get_info()[0])
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        LocalEvaluator("cuda:0", "strict", cache_dir=tmp_path) as evaluator,
+    ):
+        watching = pool.submit(watch)
+        try:
+            verdict = evaluator.evaluate(problem, Kernel(DOUBLING.format(number=0), "triton"))
+        finally:
+            done.set()
+        watching.result()
+    assert verdict.correct and verdict.timing is not None, verdict.message
+    assert free - min(least) < kernel_bytes(size, size) + KEPT_BYTES

@@ -1,6 +1,5 @@
 """Whether a device is ours alone is read off how long copies take; and what of it is rationed."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +9,6 @@ from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import ProblemError
 from kernelgym.judge.device import accelerator
 from kernelgym.judge.device.accelerator import Accelerator
-from kernelgym.judge.device.memory_shares import room_bytes
-from kernelgym.judging_memory import kernel_bytes
 from support.programs import AFFINE
 
 GIB = 1 << 30
@@ -89,31 +86,3 @@ def test_a_problem_must_fit_beside_them(gpu, tmp_path, monkeypatch):
     Accelerator("cuda:0", tmp_path, spare_contexts=2).check_room(AFFINE)
     with pytest.raises(ProblemError, match=r"at least 14\.0 GB .* has 13\.4 GB for it"):
         Accelerator("cuda:0", tmp_path, spare_contexts=3).check_room(AFFINE)
-
-
-def test_room_of_a_kernel_on_a_gpu_counts_what_allocators_keep(gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(accelerator, "input_bytes", lambda _: GIB >> 4)
-    monkeypatch.setattr(accelerator, "output_bytes", lambda _: GIB >> 4)
-    device, wanted = Accelerator("cuda:0", tmp_path), []
-    monkeypatch.setattr(
-        device._memory_budget, "taken", lambda size: wanted.append(size) or nullcontext()
-    )
-    with device.room(AFFINE):
-        pass
-    with device.room(AFFINE, kernels=2):
-        pass
-    one = room_bytes(GIB >> 4, GIB >> 4)
-    assert wanted == [one, one + kernel_bytes(GIB >> 4, GIB >> 4)]
-    assert one > kernel_bytes(GIB >> 4, GIB >> 4)
-    assert device.holds(AFFINE, 8), "of a round, one kernel at a time has its buffers"
-
-
-@pytest.mark.parametrize(("each", "alone"), [(GIB // 4, False), (GIB // 2, True)])
-def test_gpu_holds_one_kernel_at_a_time_if_its_room_is_over_half_of_the_memory(
-    gpu, tmp_path, monkeypatch, each, alone
-):
-    """Of 13 GiB, a kernel holds 5 with inputs and outputs of 0.25 GiB, and 9 with 0.5 GiB."""
-    monkeypatch.setattr(accelerator, "input_bytes", lambda _: each)
-    monkeypatch.setattr(accelerator, "output_bytes", lambda _: each)
-    assert Accelerator("cuda:0", tmp_path).holds_one(AFFINE) is alone
-    assert not Accelerator("cpu", tmp_path).holds_one(AFFINE)

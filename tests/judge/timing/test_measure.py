@@ -230,7 +230,7 @@ def test_who_takes_turns_makes_no_call_too_many_where_calls_depend_on_those_befo
 
 @pytest.mark.parametrize(
     ("sets", "alone", "in_turn"),
-    [(9.9, False, True), (10.1, False, False), (10.1, True, True), (23.0, True, False)],
+    [(11.9, False, True), (12.1, False, False), (12.1, True, True), (27.0, True, False)],
 )
 def test_turns_are_taken_only_where_the_device_may_not_hold_both_sides(
     gpu, large, sets, alone, in_turn

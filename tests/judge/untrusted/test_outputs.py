@@ -1,6 +1,8 @@
 """How a process says what its kernel's output is, without running any more of the kernel's code."""
 
+import gc
 import json
+import weakref
 
 import pytest
 import torch
@@ -101,3 +103,28 @@ def test_outputs_of_two_calls_in_one_buffer_overlap():
 def test_outputs_of_one_call_may_share_memory():
     whole = torch.zeros(4, 8)
     assert not outputs.overlap([(whole[:, :4], whole[:, 4:]), torch.zeros(3)])
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda output: outputs.tensors_in(output),
+        lambda output: outputs.copied(output),
+        lambda output: outputs.overwrite(output, [True, True], unseen.below),
+        lambda output: outputs.overlap([output, [torch.zeros(2)]]),
+        lambda output: outputs.export(output, [torch.zeros(2), torch.zeros(3)]),
+        lambda output: outputs.describe(output, lambda _: {}),
+    ],
+    ids=["tensors_in", "copied", "overwrite", "overlap", "export", "describe"],
+)
+def test_memory_of_an_output_is_free_as_soon_as_the_call_ends(look):
+    """Left to Python's collector of cycles, outputs of 7 GB each filled a GPU."""
+    output = [torch.ones(2), {"second": torch.ones(3)}]
+    left = [weakref.ref(output[0]), weakref.ref(output[1]["second"])]
+    gc.disable()
+    try:
+        look(output)
+        del output
+        assert [tensor() for tensor in left] == [None, None]
+    finally:
+        gc.enable()

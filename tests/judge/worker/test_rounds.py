@@ -7,7 +7,6 @@ import pytest
 from kernelgym import duel
 from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.judge.device.lock import DeviceLock
-from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.timing.windows import TimingWindows
 from kernelgym.judge.worker.worker import Worker
 from kernelgym.languages import REFERENCE_LANGUAGE
@@ -86,25 +85,6 @@ def test_a_kernel_that_is_wrong_while_timed_is_wrong(worker, side):
 )
 def test_what_whole_verdicts_have_to_tell(worker, about, kernel):
     assert worker.judge(about, [CPP, kernel]) is None
-
-
-def test_kernel_that_a_device_holds_alone_frees_its_buffers_before_it_is_timed(worker, monkeypatch):
-    events, rest, pairs = [], CandidateSession.rest, TimingWindows.pairs
-
-    def resting(session):
-        events.append("rest")
-        rest(session)
-
-    def timed(windows, **how):
-        events.append("window")
-        return pairs(windows, **how)
-
-    monkeypatch.setattr(worker._accelerator, "holds_one", lambda problem: True)
-    monkeypatch.setattr(CandidateSession, "rest", resting)
-    monkeypatch.setattr(TimingWindows, "pairs", timed)
-    (verdict,) = worker.judge(AFFINE, [CPP])
-    assert verdict.correct, verdict.message
-    assert events[0] == "rest" and "window" in events
 
 
 class Whole(EvaluatorWrapper):

@@ -23,7 +23,7 @@ from kernelgym.devices import CONTEXT_BYTES, named_by_uuid
 from kernelgym.errors import JudgeError, ProblemError
 from kernelgym.file_lock import Turns
 from kernelgym.judge.device.lock import DeviceLock, lock_name
-from kernelgym.judge.device.memory_shares import MemoryBudget, room_bytes, usable_bytes
+from kernelgym.judge.device.memory_shares import MemoryBudget, usable_bytes
 from kernelgym.judge.device.recent_kills import RecentKills
 from kernelgym.judge.memory.arena import new_arena
 from kernelgym.judge.problem_code import input_bytes, output_bytes
@@ -155,34 +155,19 @@ class Accelerator:
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
         """Wait for memory for a problem's kernels, and hold it during the block.
 
-        Several kernels are called one after another: one reserves memory for judging, each other
-        one only what timing it needs. Does nothing on the CPU, which has no memory budget.
+        Does nothing on the CPU, which has no memory budget.
         """
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
             return contextlib.nullcontext()
-        wanted = self._room_of_one(problem) + self._size(problem, kernels - 1)
-        return self._hold(self._memory_budget.taken(wanted))
-
-    def holds_one(self, problem: Problem) -> bool:
-        """Return True if a GPU has memory to judge only one kernel of a problem at a time.
-
-        False on the CPU.
-        """
-        budget = self._memory_budget
-        return budget is not None and 2 * self._room_of_one(problem) > budget.total_bytes
-
-    @staticmethod
-    def _room_of_one(problem: Problem) -> int:
-        room = room_bytes(input_bytes(problem), output_bytes(problem))
-        return room + judged_bytes(problem)
+        return self._hold(self._memory_budget.taken(self._size(problem, kernels)))
 
     @staticmethod
     def _size(problem: Problem, kernels: int) -> int:
         """Return the bytes that kernels of a problem and its reference take together."""
-        size = kernel_bytes(input_bytes(problem), output_bytes(problem))
         kernels += starting_kernel(problem) is not None  # which has a process, too
-        return kernels * (size + judged_bytes(problem))
+        size = kernel_bytes(input_bytes(problem), output_bytes(problem), kernels)
+        return size + kernels * judged_bytes(problem)
 
     def between_timings(self) -> contextlib.AbstractContextManager[None]:
         """Keep all workers from timing on a CUDA device during the block.

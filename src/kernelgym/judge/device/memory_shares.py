@@ -19,32 +19,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelgym.file_lock import take
-from kernelgym.judging_memory import SPARE_BYTES, kernel_bytes
+from kernelgym.judging_memory import kernel_bytes
 
 _PARTS = 16
 _POLL_S = 0.002
 _BETWEEN = 2  # intermediate results, each as large as an output
-# Copies of inputs and outputs that are reserved for a kernel, as measured for KernelBench L1/36 on
-# an H200 (118 GB for 7.5 GB of inputs and as much output): those in `kernel_bytes`, the next call's
-# inputs, and intermediate results and earlier outputs that the allocators of the worker, the
-# candidate and the baseline cache.
-_ROOM_INPUTS, _ROOM_OUTPUTS = 4, 12
 _CONTEXTS_OF = 14  # one part in 14 of the device's memory is left to the processes' contexts
 
 
 def usable_bytes(total_bytes: int) -> int:
     """Return the device memory that the contexts of its processes leave free."""
     return total_bytes * (_CONTEXTS_OF - 1) // _CONTEXTS_OF
-
-
-def room_bytes(inputs: int, outputs: int) -> int:
-    """Return the bytes of a GPU's memory that a worker reserves while it judges one kernel.
-
-    Args:
-        inputs: Bytes of one call's inputs.
-        outputs: Bytes of its outputs.
-    """
-    return _ROOM_INPUTS * inputs + _ROOM_OUTPUTS * outputs + SPARE_BYTES
 
 
 def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> bool:
@@ -58,7 +43,7 @@ def holds_all(total_bytes: int, inputs: int, outputs: int, kernels: int = 1) -> 
         outputs: Bytes of its outputs.
         kernels: Number of kernels.
     """
-    needed = kernels * kernel_bytes(inputs, outputs) + _BETWEEN * outputs
+    needed = kernel_bytes(inputs, outputs, kernels) + _BETWEEN * outputs
     return needed <= usable_bytes(total_bytes)
 
 

@@ -119,11 +119,8 @@ class Timer:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-        scarce = self._accelerator.holds_one(runs[0].case.problem)
-        if len(runs) == 1 and (scarce or not eager):  # several candidates rest already
-            # The candidate rests while the baseline is compiled and chosen. Where memory holds one
-            # kernel at a time, resting frees the buffers of its judged calls: timing needs more.
-            sessions[0].rest()
+            if len(runs) == 1:  # several candidates rest already
+                sessions[0].rest()  # while the baseline is compiled and chosen
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.between_timings
         resting = ExitStack()
         try:
@@ -132,12 +129,8 @@ class Timer:
                 for session in sessions:
                     session.channel.grant(limit_s)
                 stopwatch = Stopwatch(runs, baseline)
-                # Free the memory that the comparisons of outputs used.
-                if scarce:
-                    self._accelerator.tidy()
-                elif eager:
-                    self._accelerator.make_room()
                 if eager:
+                    self._accelerator.make_room()  # which comparisons of outputs have used
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
                 for session in sessions:

@@ -244,6 +244,20 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
     return [value] if isinstance(value, torch.Tensor) else []
 
 
+def fill_fresh(on: bool, device: torch.device, calls: list[Any]) -> None:
+    """Have the memory that is allocated next hold values wrong in almost every output, or not.
+
+    Args:
+        on: Whether to.
+        device: Device of the calls.
+        calls: Arguments of each call, and the places of its outputs or None.
+    """
+    if device.type == "cpu":
+        fill_fresh_memory(on)
+    elif on:
+        fill_fresh_device_memory([place for _, places in calls[:1] for place in places or ()])
+
+
 def fill_fresh_memory(on: bool) -> None:
     """Switch on or off that malloc and free fill memory.
 

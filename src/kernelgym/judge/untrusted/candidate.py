@@ -146,8 +146,7 @@ def serve(
                 case "prepare":
                     state.prepare(request["calls"])
                 case "go":
-                    state.fill_fresh_memory(request["fresh"])
-                    asked = request.get("late"), request.get("spoil", ())
+                    asked = request.get("late"), request.get("spoil", ()), request["fresh"]
                     reply["results"] = state.go(request["seeds"], request["timed"], *asked)
                     reply["launches"] = state.launched
                     reply["untried"] = parts.untried_configs()
@@ -291,17 +290,13 @@ class _State:
             places = None if regions is None else [self.buffers.view(each) for each in regions]
             self._calls.append((list(arguments), places))
 
-    def fill_fresh_memory(self, on: bool) -> None:
-        """Fill newly allocated memory with values wrong in almost every output."""
-        if self._device.type == "cpu":
-            self._parts.buffers.fill_fresh_memory(on)
-        elif on:
-            outputs = [place for _, places in self._calls[:1] for place in places or ()]
-            with self._unseen():
-                self._parts.buffers.fill_fresh_device_memory(outputs)
-
     def go(
-        self, seeds: list[int], timed: bool, late: int | None = None, spoil: Sequence[bool] = ()
+        self,
+        seeds: list[int],
+        timed: bool,
+        late: int | None = None,
+        spoil: Sequence[bool] = (),
+        fresh: bool = False,
     ) -> list[Any] | None:
         """Make one prepared call per seed; return a description of each output.
 
@@ -319,6 +314,7 @@ class _State:
                 overwrite none. Of a graph, and of a single call that is read where its output
                 lies, the last window's outputs are overwritten before: no copy of a large one may
                 fit.
+            fresh: Whether newly allocated memory holds values wrong in almost every output.
         """
         before = self._launches.count
         replayed, held = self._graph is not None and bool(seeds), None
@@ -331,6 +327,8 @@ class _State:
             if late is not None and not replayed:
                 held = self._held_back(self._calls[late][0], few=len(seeds) > 1)
                 held.hold()
+            # Last: the values that are held back would take some of that memory.
+            self._parts.buffers.fill_fresh(fresh, self._device, self._calls)
         if self._device.type == "cpu":
             with _no_grad():
                 found = self._run(seeds, held, late, spoil)

@@ -186,28 +186,27 @@ def _key(key: Any) -> str:
     return str(key) if plain else f"a {type(key).__name__}"
 
 
-def describe(output: Any, visit_tensor: Any) -> Any:
+def describe(output: Any, visit_tensor: Callable[[torch.Tensor], dict[str, Any] | None]) -> Any:
     """Return an output's structure, types, shapes and `visit_tensor`'s answer for each tensor."""
-
-    def visit(value: Any) -> Any:
-        kind = type(value)
-        if issubclass(kind, torch.Tensor):
-            if kind not in (torch.Tensor, torch.nn.Parameter):
-                return {"other": f"a {kind.__name__}, which is not a plain torch.Tensor"}
-            place = visit_tensor(value)
-            if place is None:
-                return {"other": f"a tensor on {value.device} with layout {value.layout}"}
-            said = [str(value.dtype).removeprefix("torch."), list(value.shape)]
-            return {"tensor": [*said, place] if place else said}
-        if (items := _sequence_items(value)) is not None:
-            return {"sequence": [visit(item) for item in items]}
-        if issubclass(kind, dict):
-            return {"mapping": [[_key(key), visit(item)] for key, item in dict.items(value)]}
-        if value is None or kind is bool:
-            return {"scalar": value}
-        if issubclass(kind, (int, float)):
-            plain = int.__int__(value) if issubclass(kind, int) else float.__float__(value)
-            return {"scalar": plain}
-        return {"other": f"a {kind.__name__}"}
-
-    return visit(output)
+    # No function in here refers to itself: such a cycle would keep what `visit_tensor` holds, such
+    # as large outputs, until Python's collector of cycles runs, which is many calls later.
+    kind = type(output)
+    if issubclass(kind, torch.Tensor):
+        if kind not in (torch.Tensor, torch.nn.Parameter):
+            return {"other": f"a {kind.__name__}, which is not a plain torch.Tensor"}
+        place = visit_tensor(output)
+        if place is None:
+            return {"other": f"a tensor on {output.device} with layout {output.layout}"}
+        said = [str(output.dtype).removeprefix("torch."), list(output.shape)]
+        return {"tensor": [*said, place] if place else said}
+    if (items := _sequence_items(output)) is not None:
+        return {"sequence": [describe(item, visit_tensor) for item in items]}
+    if issubclass(kind, dict):
+        pairs = dict.items(output)
+        return {"mapping": [[_key(key), describe(item, visit_tensor)] for key, item in pairs]}
+    if output is None or kind is bool:
+        return {"scalar": output}
+    if issubclass(kind, (int, float)):
+        plain = int.__int__(output) if issubclass(kind, int) else float.__float__(output)
+        return {"scalar": plain}
+    return {"other": f"a {kind.__name__}"}
