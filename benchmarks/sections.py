@@ -126,7 +126,7 @@ SECTIONS = (
             service.cost,
             machines=lambda data: [
                 data["machine"],
-                *(data[k]["machine"] for k in ("verdicts", "stream")),
+                *(data[part]["machine"] for part in service.MEASURED_ELSEWHERE),
             ],
         ),
         ResultTable(

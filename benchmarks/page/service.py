@@ -9,7 +9,10 @@ from typing import Any
 
 from benchmarks.table_rows import number, whole
 
-__all__ = ["cost", "ray_soak", "soak"]
+__all__ = ["MEASURED_ELSEWHERE", "cost", "ray_soak", "soak"]
+
+MEASURED_ELSEWHERE = ("verdicts", "verdicts_on_gpu", "stream", "ray_on_gpus")
+"""Parts of the cost that were measured on machines of their own, which they record."""
 
 
 def cost(data: Any) -> str:
@@ -17,6 +20,7 @@ def cost(data: Any) -> str:
     found, fair, judged = data["scripted"], data["fairness"], data["verdicts"]
     rates, where = judged["many_per_s"], judged["machine"]
     streamed, hourly = data["stream"], data["stream"]["per_hour"]
+    one, ray = data["verdicts_on_gpu"], data["ray_on_gpus"]
     return (
         f"With an evaluator that takes no time, one server passes on "
         f"{whole(found['sequence_per_s'])} verdicts a second sent as a sequence, and "
@@ -28,10 +32,16 @@ def cost(data: Any) -> str:
         f"a verdict on the CPU ({number(judged['added_outside_ms'])} ms outside of judging, "
         f"medians); {judged['many']} kernels of {judged['problem']} at once give "
         f"{number(rates['service'])} verdicts a second through it and {number(rates['local'])} "
-        f"without, by {judged['workers']} workers, untimed. On {streamed['gpus']} GPUs, groups of "
-        f"eight answers to four problems of KernelBench give {whole(hourly['service'])} verdicts "
-        f"an hour through the service and {whole(hourly['local'])} without it, with "
-        f"{streamed['workers']} workers per GPU."
+        f"without, by {judged['workers']} workers, untimed. On one GPU, {one['many']} kernels of "
+        f"{one['problem']} at once give {number(one['many_per_s']['service'])} verdicts a second "
+        f"through it and {number(one['many_per_s']['local'])} without, by {one['workers']} "
+        f"workers, timed. On {streamed['gpus']} GPUs, groups of eight answers to four problems of "
+        f"KernelBench give {whole(hourly['service'])} verdicts an hour through the service and "
+        f"{whole(hourly['local'])} without it, with {streamed['workers']} workers per GPU. On two "
+        f"GPUs, {ray['many']} kernels of {ray['problem']} at once give "
+        f"{number(ray['many_per_s']['ray'])} verdicts a second through a Ray cluster and "
+        f"{number(ray['many_per_s']['local'])} by a local evaluator, with {ray['workers']} workers "
+        f"per GPU, timed."
     )
 
 
