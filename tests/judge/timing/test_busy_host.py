@@ -46,23 +46,21 @@ def test_kernel_that_sleeps_is_charged_for_it(timing: LocalEvaluator) -> None:
 
 
 def test_own_threads_that_wait_are_charged(timing: LocalEvaluator) -> None:
-    """A helper on the same processor keeps the kernel waiting: the host has not done so."""
-    body = """cpu_set_t here;
-  CPU_ZERO(&here);
-  CPU_SET(sched_getcpu(), &here);
-  sched_setaffinity(0, sizeof here, &here);
-  const auto until = [](int ms) {
+    """Two threads for each processor keep each other waiting: the host has not done so."""
+    body = """const auto work = [](int ms) {
     timespec now, begun;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);
     do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     while ((now.tv_sec - begun.tv_sec) * 1000000000L + now.tv_nsec - begun.tv_nsec < ms * 1000000L);
   };
-  std::thread helper(until, 8);
-  until(8);
-  helper.join();
+  std::vector<std::thread> rivals;
+  const unsigned count = 2 * std::thread::hardware_concurrency();
+  while (rivals.size() + 1 < count) rivals.emplace_back(work, 8);
+  work(8);
+  for (auto& rival : rivals) rival.join();
   auto out"""
     rivals = replaced(CPP, "auto out", body)
-    includes = "#include <sched.h>\n#include <thread>\n"
+    includes = "#include <time.h>\n#include <thread>\n#include <vector>\n"
     rivals = replaced(rivals, "torch::Tensor affine", f"{includes}torch::Tensor affine")
     verdict = timing.evaluate(AFFINE, rivals)
     assert verdict.timing is not None, verdict

@@ -42,7 +42,7 @@ def test_functions_of_an_extension_are_timed_by_name(judge) -> None:
 
 @pytest.mark.slow
 def test_work_beside_the_kernel_takes_its_share(judge) -> None:
-    waiting = "import time\n        time.sleep(0.05)\n        "
+    waiting = "import time\n        time.sleep(0.01)\n        "
     given = "return extension.affine(x, b)\n"
     slow = replaced(CPP, given, waiting + given)
     found = judge.evaluate(AFFINE, slow)
