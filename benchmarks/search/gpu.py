@@ -27,6 +27,7 @@ import itertools
 import json
 import math
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -38,7 +39,7 @@ from typing import Any
 from benchmarks.machine import gpu, machine
 from benchmarks.search.cpu import figures_of
 from benchmarks.search.gpu_kernels import OWN_TASKS, kernelbench_tasks
-from kernelgym import Kernel, LocalEvaluator, Problem, UsageError, Verdict
+from kernelgym import Kernel, KernelgymError, LocalEvaluator, Problem, UsageError, Verdict
 from kernelgym.evaluators.abilities import Duels
 from kernelgym.evaluators.base import EvaluatorWrapper
 from kernelgym.rulesets import Ruleset, precise_rules
@@ -47,7 +48,7 @@ from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.budget import Budget
 from kernelgym_train.mcgs.config import SearchConfig
 from kernelgym_train.mcgs.events import read_events
-from kernelgym_train.mcgs.task import task_of
+from kernelgym_train.mcgs.task import SearchTask, task_of
 
 __all__ = ["GOALS", "TimingSeconds", "curve", "floor_share", "reached"]
 
@@ -130,8 +131,8 @@ def reached(rows: Sequence[Mapping[str, Any]], algo: str) -> dict[str, bool]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run searches that the file lacks, and print their figures."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run searches that the file lacks; print their figures, and return 1 if one failed."""
     began = time.monotonic()
     tasks = dict(OWN_TASKS)
     try:
@@ -156,39 +157,59 @@ def main(argv: Sequence[str] | None = None) -> None:
         rows = json.loads(given.out.read_text(encoding="utf-8"))["rows"]
     names = ("task", "algorithm", "seed", "ncu_every")
     there = {tuple(row[each] for each in names) for row in rows}
+    failed = 0
     with tempfile.TemporaryDirectory() as scratch:
         for name, algo, seed in itertools.product(given.only, given.algorithms, given.seeds):
             few = name not in _MORE_SEEDS and (seed != given.seeds[0] or algo == "random")
             known = (name, algo, seed, given.ncu_every) in there
             if few or known or time.monotonic() - began > given.until:
                 continue
-            rules = _rules(name)
             task = task_of(*tasks[name], name.replace("/", "_"))
-            outdir = (given.keep or Path(scratch)) / f"{task.name}-{algo}-{seed}-{given.ncu_every}"
-            with LocalEvaluator(given.device, rules, given.workers) as judge:
-                if name.startswith("KernelBench/"):
-                    judge.prepare_baseline(task.problem)
-                evaluator, began_at = TimingSeconds(judge), time.monotonic()
-                config = SearchConfig(
-                    budget=Budget(given.builds, given.seconds),
-                    algo=algo,
-                    seed=seed,
-                    ncu_every=given.ncu_every,
-                    workers=given.workers,
-                    say=lambda line: print(line, flush=True),
-                )
-                figures = figures_of(task, evaluator, outdir, config)
+            outdir = given.keep or Path(scratch)
+            outdir /= f"{task.name}-{algo}-{seed}-{given.ncu_every}"
+            with LocalEvaluator(given.device, _rules(name), given.workers) as judge:
+                try:
+                    rows.append({"task": name, **_found(judge, task, outdir, algo, seed, given)})
+                except KernelgymError as error:
+                    print(f"{name} by {algo}, seed {seed}: {error}", flush=True)
+                    failed += 1
+                    continue
                 # Written before the evaluator closes, which an interruption may cut short.
-                found = {"task": name, "floor_share": floor_share(outdir), **figures}
-                found |= {"ncu_every": given.ncu_every, "curve": curve(outdir)}
-                share = evaluator.seconds / (time.monotonic() - began_at)
-                found["share_of_device"] = round(share, 3)
-                rows.append(found)
                 print(json.dumps(rows[-1]), flush=True)
                 if given.out:
                     _write(given.out, rows, given.builds, given.device)
     for name, met in reached(rows, given.algorithms[0]).items():
         print(f"{name}: {'goal met' if met else 'goal missed'} by {given.algorithms[0]}")
+    return 1 if failed else 0
+
+
+def _found(
+    judge: LocalEvaluator,
+    task: SearchTask,
+    outdir: Path,
+    algo: str,
+    seed: int,
+    given: argparse.Namespace,
+) -> dict[str, Any]:
+    """Search one task, or go on with its search in the folder; returns its figures."""
+    if task.problem.suite == "KernelBench":
+        judge.prepare_baseline(task.problem)
+    evaluator, began = TimingSeconds(judge), time.monotonic()
+    config = SearchConfig(
+        budget=Budget(given.builds, given.seconds),
+        algo=algo,
+        seed=seed,
+        ncu_every=given.ncu_every,
+        workers=given.workers,
+        deterministic=False,  # times differ from run to run, so equal seeds search otherwise anyway
+        say=lambda line: print(line, flush=True),
+    )
+    figures = figures_of(task, evaluator, outdir, config)
+    share = evaluator.seconds / (time.monotonic() - began)
+    return {
+        **{"floor_share": floor_share(outdir), **figures, "ncu_every": given.ncu_every},
+        **{"curve": curve(outdir), "share_of_device": round(share, 3)},
+    }
 
 
 def _rules(name: str) -> Ruleset:
@@ -205,4 +226,4 @@ def _write(out: Path, rows: Sequence[Mapping[str, Any]], builds: int, device: st
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
