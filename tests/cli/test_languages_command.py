@@ -42,6 +42,19 @@ def test_languages_without_a_device_lists_each_language_on_its_own_kinds(run, mo
     assert not missing["usable"] and missing["note"] == "no driver: install one"
 
 
+def test_languages_without_a_device_tells_everything_that_is_missing(run, monkeypatch):
+    package = dataclasses.replace(LANGUAGES["cute"].packages[0], name="no-such-package")
+    entry = dataclasses.replace(LANGUAGES["cute"], packages=(package,))
+    monkeypatch.setattr(command, "LANGUAGES", MappingProxyType({"cute": entry}))
+
+    def no_gpu(device: str) -> str:
+        raise UsageError("no driver: install one")
+
+    monkeypatch.setattr(command, "find_device", no_gpu)
+    note = rows(run)["cute", "cuda"]["note"]
+    assert "no-such-package" in note and note.endswith("; no driver: install one")
+
+
 def test_languages_on_the_cpu_tells_where_the_others_run(run):
     found = rows(run, "--device", "cpu")
     assert {name for name, _ in found} == set(LANGUAGES)

@@ -53,13 +53,17 @@ def _described(name: str, device: str) -> dict[str, object]:
     """Return whether a language's sample kernel can be judged on a device, as plain data."""
     from kernelgym.judge.compiling.requirements import check_requirements
 
-    entry, note, usable = LANGUAGES[name], "", True
-    try:
-        check_language(name, device)  # before the device is looked for: it holds on every machine
-        find_device(device)
-        check_requirements(entry, entry.sample, device)  # nvcc is needed by some sources only
-    except UsageError as error:
-        note, usable = str(error), False
+    entry, troubles = LANGUAGES[name], list[str]()
+    for check in (
+        lambda: check_language(name, device),
+        lambda: check_requirements(entry, entry.sample, device),  # some sources only need nvcc
+        lambda: find_device(device),
+    ):
+        try:
+            check()
+        except UsageError as error:
+            troubles.append(str(error))
+    note, usable = "; ".join(dict.fromkeys(troubles)), not troubles
     if usable and entry.is_interpreted(device):
         note = (entry.find_trouble() if entry.find_trouble is not None else "") or (
             "an interpreter runs its kernels here"
