@@ -55,7 +55,8 @@ class FakeCluster:
         self.connections += 1
 
     def disconnect(self) -> None:
-        pass
+        for actor in self.actors:
+            actor.die()
 
     def answers(self) -> bool:
         return self.is_up
@@ -259,6 +260,31 @@ def test_head_that_is_gone_keeps_the_jobs_until_it_is_back(made) -> None:
     assert not waiting.done()
     cluster.is_up = True
     assert waiting.result(20).correct and cluster.connections == 2
+
+
+def test_actors_lost_with_the_head_are_ended_once_it_is_back(made, monkeypatch) -> None:
+    """Ray would wait for the head to end an actor, and end the whole process after a minute."""
+    monkeypatch.setattr(ray_keeper, "_HEAD_GONE_S", 20.0)
+    evaluator, cluster = made(["m1"])
+    assert evaluator.capabilities.workers == 1
+    asked, kill = [], cluster.kill
+
+    def end(actor) -> None:
+        asked.append(cluster.is_up)
+        if not cluster.is_up:
+            raise ConnectionError("the Ray head does not answer")
+        kill(actor)
+
+    monkeypatch.setattr(cluster, "kill", end)
+    cluster.is_up = False
+    (first,) = cluster.actors
+    first.die()
+    wait_for(lambda: "the process ended" in evaluator.status.health[0].reason)
+    waiting = evaluator.submit(jobs(1)[0])
+    assert not waiting.done() and len(cluster.actors) == 1
+    cluster.is_up = True
+    assert waiting.result(20).correct
+    assert asked[-1] and cluster.killed == [first] and cluster.connections == 1
 
 
 def test_jobs_become_unavailable_with_the_reason_once_patience_ends(made) -> None:

@@ -151,7 +151,7 @@ class RayCluster:
             *arguments: Arguments of `JudgeActor`.
 
         Raises:
-            ConnectionError: If the connection was given up.
+            ConnectionError: If the connection was given up, or the head does not answer.
         """
         import ray
 
@@ -167,6 +167,7 @@ class RayCluster:
         }
         with self._lock:
             self._refuse_if_gone()
+            self._refuse_if_silent()
             return ray.remote(JudgeActor).options(**options).remote(*arguments)
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Future[Any]:
@@ -187,12 +188,22 @@ class RayCluster:
         return isinstance(error, ray.exceptions.RayTaskError)
 
     def kill(self, handle: Any) -> None:
-        """End an actor's process at once."""
+        """End an actor's process at once; without a connection, it has ended already.
+
+        Raises:
+            ConnectionError: If the head does not answer.
+        """
         import ray
 
         with self._lock:
             if self._connected:
+                self._refuse_if_silent()
                 ray.kill(handle)
+
+    def _refuse_if_silent(self) -> None:
+        # Ray would wait for the head, and end the whole process after a minute.
+        if not self.answers():
+            raise ConnectionError(f"the Ray head at {self._head} does not answer")
 
     def _refuse_if_gone(self) -> None:
         # Without a connection, Ray would start a cluster of its own for the call.

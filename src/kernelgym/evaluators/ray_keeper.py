@@ -55,6 +55,7 @@ class ActorKeeper:
         self._inbox: queue.SimpleQueue[tuple[ActorPost, LiveActor, Any]] = queue.SimpleQueue()
         self._changed = threading.Condition(threading.RLock())
         self._posts: list[ActorPost] = []
+        self._to_end: list[LiveActor] = []  # lost actors, whose processes may go on
         self._by_slot: dict[int, tuple[ActorPost, LiveActor]] = {}
         self._refusal: UsageError | None = None
         self._model: Capabilities | None = None
@@ -208,9 +209,12 @@ class ActorKeeper:
                 if not self._is_connected:
                     self._connect(now)
                 elif self._head_answers(now):
+                    self._end_lost()
                     self._start_actors(now)
                 self._settle(now)
                 self._lose_patience(now)
+            except ConnectionError:  # the next look at the head tells
+                time.sleep(_TICK_S)
             except Exception as error:  # such as Ray's, of a head that ends in this moment
                 _LOG.exception("the keeper of Ray's actors goes on after an error")
                 if not self._is_connected and not self._posts:
@@ -271,7 +275,7 @@ class ActorKeeper:
             post.retry_at = time.monotonic() + min(pause_s, _LONGEST_PAUSE_S)
             post.failures += 1
             post.lost_actors += 1
-        self._cluster.kill(actor.handle)  # last: Ray may raise, and the post must be free then
+            self._to_end.append(actor)
         if self._model is None and all(each.failures >= _FAILED_STARTS for each in self._posts):
             self._refuse(UsageError(f"no actor can be started on the Ray cluster: {why}"))
 
@@ -327,7 +331,18 @@ class ActorKeeper:
                     post.reason = why
                     if post.actor is not None:
                         self._replace(post, post.actor, why)
+                self._to_end = []  # they end with the connection
         return False
+
+    def _end_lost(self) -> None:
+        """End the processes of lost actors."""
+        while self._to_end:
+            actor = self._to_end.pop()
+            try:
+                self._cluster.kill(actor.handle)
+            except ConnectionError:  # the head does not answer; it may come back
+                self._to_end.append(actor)
+                raise
 
     def _start_actors(self, now: float) -> None:
         for post in self._posts:
