@@ -12,7 +12,7 @@ from benchmarks.table_rows import number, whole
 __all__ = ["MEASURED_ELSEWHERE", "cost", "ray_soak", "soak"]
 
 MEASURED_ELSEWHERE = ("verdicts", "verdicts_on_gpu", "stream", "ray_on_gpus")
-"""Parts of the cost that were measured on machines of their own, which they record."""
+"""Keys of the cost's parts that ran on another machine than the rest; each records its own."""
 
 
 def cost(data: Any) -> str:
@@ -35,8 +35,9 @@ def cost(data: Any) -> str:
         f"without, by {judged['workers']} workers, untimed. On one GPU, {one['many']} kernels of "
         f"{one['problem']} at once give {number(one['many_per_s']['service'])} verdicts a second "
         f"through it and {number(one['many_per_s']['local'])} without, by {one['workers']} "
-        f"workers, timed. On {streamed['gpus']} GPUs, groups of eight answers to four problems of "
-        f"KernelBench give {whole(hourly['service'])} verdicts an hour through the service and "
+        f"workers, timed; on both sides memory ran out at times, and kernels were judged again. "
+        f"On {streamed['gpus']} GPUs, groups of eight answers to four problems of KernelBench give "
+        f"{whole(hourly['service'])} verdicts an hour through the service and "
         f"{whole(hourly['local'])} without it, with {streamed['workers']} workers per GPU. On two "
         f"GPUs, {ray['many']} kernels of {ray['problem']} at once give "
         f"{number(ray['many_per_s']['ray'])} verdicts a second through a Ray cluster and "

@@ -103,11 +103,12 @@ class TimingSeconds(EvaluatorWrapper):
 def floor_share(outdir: Path) -> float:
     """Return the share of the bandwidth of a copy in the last verdict on a search's best.
 
-    0 if that verdict has no time.
+    0 if there is none, or it has no time.
     """
-    (result,) = outdir.glob("kernels/*/best/result.json")
-    timing = json.loads(result.read_text(encoding="utf-8"))["timing"]
-    return float(timing["floor_ms"] / timing["kernel_ms"]) if timing else 0.0
+    for result in outdir.glob("kernels/*/best/result.json"):
+        timing = json.loads(result.read_text(encoding="utf-8"))["timing"]
+        return float(timing["floor_ms"] / timing["kernel_ms"]) if timing else 0.0
+    return 0.0
 
 
 def curve(outdir: Path) -> list[tuple[float, float]]:
@@ -132,7 +133,7 @@ def reached(rows: Sequence[Mapping[str, Any]], algo: str) -> dict[str, bool]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run searches that the file lacks; print their figures, and return 1 if one failed."""
+    """Run the searches that the file lacks and print their figures; return 1 if one failed."""
     began = time.monotonic()
     tasks = dict(OWN_TASKS)
     try:
@@ -167,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             task = task_of(*tasks[name], name.replace("/", "_"))
             outdir = given.keep or Path(scratch)
             outdir /= f"{task.name}-{algo}-{seed}-{given.ncu_every}"
-            with LocalEvaluator(given.device, _rules(name), given.workers) as judge:
+            with LocalEvaluator(given.device, _rules(task.problem), given.workers) as judge:
                 try:
                     rows.append({"task": name, **_found(judge, task, outdir, algo, seed, given)})
                 except KernelgymError as error:
@@ -191,7 +192,7 @@ def _found(
     seed: int,
     given: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Search one task, or go on with its search in the folder; returns its figures."""
+    """Run a task's search, or resume the one in `outdir`; return its figures."""
     if task.problem.suite == "KernelBench":
         judge.prepare_baseline(task.problem)
     evaluator, began = TimingSeconds(judge), time.monotonic()
@@ -201,7 +202,7 @@ def _found(
         seed=seed,
         ncu_every=given.ncu_every,
         workers=given.workers,
-        deterministic=False,  # times differ from run to run, so equal seeds search otherwise anyway
+        deterministic=False,  # measured times differ, so equal seeds give different searches anyway
         say=lambda line: print(line, flush=True),
     )
     figures = figures_of(task, evaluator, outdir, config)
@@ -212,9 +213,9 @@ def _found(
     }
 
 
-def _rules(name: str) -> Ruleset:
+def _rules(problem: Problem) -> Ruleset:
     """Return the rules of a task: KernelBench's problems are compared with the best baseline."""
-    return precise_rules("strict", "", "best" if name.startswith("KernelBench/") else "")
+    return precise_rules("strict", "", "best" if problem.suite == "KernelBench" else "")
 
 
 def _write(out: Path, rows: Sequence[Mapping[str, Any]], builds: int, device: str) -> None:

@@ -22,10 +22,10 @@ from kernelgym.errors import UsageError
 SPARE_BYTES = 1 << 30
 """Memory that a kernel and the judge need besides inputs and outputs."""
 
-# Copies held at once while kernels are timed beside the reference, and how many more each kernel
-# adds. Inputs: as drawn, and in the reference's slot; in each kernel's. Outputs: the reference's
-# own, a copy, and one more for comparisons; each kernel's last three, which torch caches, and a
-# copy. On an H200, judging KernelBench L1/36 took 74 GiB with 7 GiB of inputs and of outputs.
+# Copies that exist at once, and how many more for each kernel. Inputs: as drawn, in the reference's
+# slot, and in each kernel's slot. Outputs: the reference's, a copy of it, and one that a comparison
+# makes; of each kernel the three newest, which torch caches, and a copy. On an H200, judging
+# KernelBench L1/36, with 7 GiB of inputs and of outputs, took 72 GiB besides CUDA contexts.
 _INPUTS, _INPUTS_EACH = 2, 1
 _OUTPUTS, _OUTPUTS_EACH = 3, 4
 _SHARE = 2  # half is left to the fp64 reference, to the comparison and to other programs
@@ -52,17 +52,15 @@ def judging_bytes(inputs: int, outputs: int = 0, parameters: int = 0) -> int:
 
 
 def kernel_bytes(inputs: int, outputs: int, kernels: int = 1) -> int:
-    """Return the most memory that kernels and their reference need together.
-
-    Workers of one GPU reserve it for the kernels that they judge.
+    """Return the memory to reserve for kernels that are judged together, and their reference.
 
     Args:
         inputs: Bytes of one call's inputs.
         outputs: Bytes of its outputs.
-        kernels: Number of kernels that are timed in turns.
+        kernels: Number of kernels that are judged together.
     """
     of_inputs, of_outputs = _INPUTS + kernels * _INPUTS_EACH, _OUTPUTS + kernels * _OUTPUTS_EACH
-    return of_inputs * inputs + of_outputs * outputs + SPARE_BYTES
+    return of_inputs * inputs + of_outputs * outputs + kernels * SPARE_BYTES
 
 
 def memory_budget(given: float | None, device: str) -> int:

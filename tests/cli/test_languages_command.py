@@ -60,6 +60,9 @@ def test_languages_on_the_cpu_tells_where_the_others_run(run):
     assert {name for name, _ in found} == set(LANGUAGES)
     assert found["cpp", "cpu"]["usable"] and found["cpp", "cpu"]["timed"]
     assert "it runs on: cuda" in found["cuda", "cpu"]["note"]
+    for name in ("cute", "thunderkittens"):
+        note = found[name, "cpu"]["note"]
+        assert "it runs on: cuda" in note and "install" not in note and "clone" not in note
 
 
 def test_languages_without_nvcc_says_what_to_install(run, gpu, monkeypatch, tmp_path):

@@ -16,6 +16,7 @@ from kernelgym.capabilities import Capabilities
 from kernelgym.evaluators import ray_evaluator, ray_keeper
 from kernelgym.evaluators.dispatch import MOST_LOST
 from kernelgym.evaluators.ray_actor import ActorReport
+from kernelgym.evaluators.ray_cluster import HeadSilent, RayCluster
 from kernelgym.rulesets import RULESETS
 from kernelgym.testing import SAMPLE_PROBLEM, verdict
 from kernelgym.types import Job, Status
@@ -54,9 +55,10 @@ class FakeCluster:
             raise UsageError("no Ray head answers at 10.0.0.5:6379")
         self.connections += 1
 
-    def disconnect(self) -> None:
+    def disconnect(self) -> bool:
         for actor in self.actors:
             actor.die()
+        return True
 
     def answers(self) -> bool:
         return self.is_up
@@ -229,6 +231,50 @@ def test_mixed_cluster_is_refused_with_the_list(made) -> None:
     wait_for(lambda: len(cluster.killed) >= 3)
 
 
+def test_mixed_cluster_is_ended_though_its_head_is_silent_for_a_moment(made, monkeypatch) -> None:
+    cluster = FakeCluster(["h1", "a1"], correct)
+    kill, silent = cluster.kill, iter([True])
+
+    def end(actor) -> None:
+        if next(silent, False):
+            raise HeadSilent("the Ray head does not answer")
+        kill(actor)
+
+    monkeypatch.setattr(cluster, "kill", end)
+    evaluator, _ = made([], cluster=cluster)
+    with pytest.raises(UsageError, match="not alike"):
+        _ = evaluator.capabilities
+    wait_for(lambda: {actor.machine for actor in cluster.killed} == {"h1", "a1"})
+
+
+def test_lost_actor_is_ended_by_close(made, monkeypatch) -> None:
+    evaluator, cluster = made(["m1"])
+    assert evaluator.capabilities.workers == 1
+    monkeypatch.setattr(ray_keeper, "_LOOK_S", 20.0)
+    monkeypatch.setattr(ray_keeper, "_HEAD_GONE_S", 20.0)
+    kill = cluster.kill
+
+    def silent(actor) -> None:
+        raise HeadSilent("the Ray head does not answer")
+
+    monkeypatch.setattr(cluster, "kill", silent)
+    (first,) = cluster.actors
+    first.die()
+    wait_for(lambda: "the process ended" in evaluator.status.health[0].reason)
+    monkeypatch.setattr(cluster, "kill", kill)
+    evaluator.close()
+    assert first in cluster.killed
+
+
+def test_connection_to_a_silent_head_neither_starts_nor_ends_an_actor() -> None:
+    pytest.importorskip("ray")
+    cluster = RayCluster("127.0.0.1:1")
+    cluster._connected, cluster._head = True, "127.0.0.1:1"
+    for ask in (lambda: cluster.kill(None), lambda: cluster.start({"CPU": 1.0}, 1)):
+        with pytest.raises(HeadSilent, match="does not answer"):
+            ask()
+
+
 def test_actor_that_comes_later_and_differs_is_not_used(made) -> None:
     evaluator, cluster = made(["h100x1"])
     assert evaluator.capabilities.workers == 1
@@ -263,7 +309,7 @@ def test_head_that_is_gone_keeps_the_jobs_until_it_is_back(made) -> None:
 
 
 def test_actors_lost_with_the_head_are_ended_once_it_is_back(made, monkeypatch) -> None:
-    """Ray would wait for the head to end an actor, and end the whole process after a minute."""
+    """Ray would wait for the head, and end the whole process after a minute."""
     monkeypatch.setattr(ray_keeper, "_HEAD_GONE_S", 20.0)
     evaluator, cluster = made(["m1"])
     assert evaluator.capabilities.workers == 1
@@ -272,7 +318,7 @@ def test_actors_lost_with_the_head_are_ended_once_it_is_back(made, monkeypatch) 
     def end(actor) -> None:
         asked.append(cluster.is_up)
         if not cluster.is_up:
-            raise ConnectionError("the Ray head does not answer")
+            raise HeadSilent("the Ray head does not answer")
         kill(actor)
 
     monkeypatch.setattr(cluster, "kill", end)

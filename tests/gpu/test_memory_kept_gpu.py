@@ -128,9 +128,12 @@ DOUBLING = (
 
 
 def test_judging_takes_no_more_memory_than_is_reserved_for_it(tmp_path):
-    """Outputs of earlier calls would take the memory that is reserved for other workers."""
+    """If outputs of earlier calls stayed allocated, a worker would take others' memory."""
     problem = Problem("t/doubled", "t", 1, "doubled", DOUBLED)
     size = 4 * ROWS * 8192
+    most = kernel_bytes(size, size) + KEPT_BYTES
+    if most > torch.cuda.get_device_properties(0).total_memory:
+        pytest.skip("the GPU has less memory than judging may take")
     free, least, done = torch.cuda.mem_get_info()[0], [], threading.Event()
 
     def watch():
@@ -148,4 +151,4 @@ def test_judging_takes_no_more_memory_than_is_reserved_for_it(tmp_path):
             done.set()
         watching.result()
     assert verdict.correct and verdict.timing is not None, verdict.message
-    assert free - min(least) < kernel_bytes(size, size) + KEPT_BYTES
+    assert free - min(least) < most

@@ -68,8 +68,8 @@ def compile_kernel(command: CheckCommand) -> int:
     if not command.file or not command.problem:
         raise UsageError(
             "--compile-only needs a FILE that holds the kernel, and --problem: an id, a problem "
-            "file or a shape of a kernel spec (SPEC.json#SHAPE). The problem's inputs say which "
-            "types a kernel's launches get"
+            "file or a shape of a kernel spec (SPEC.json#SHAPE). The types of a kernel's arguments "
+            "come from the problem's inputs"
         )
     from kernelgym.judge import LocalEvaluator
     from kernelgym.judging_memory import parse_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelgym.cli.console import print_table
@@ -54,11 +55,11 @@ def _described(name: str, device: str) -> dict[str, object]:
     from kernelgym.judge.compiling.requirements import check_requirements
 
     entry, troubles = LANGUAGES[name], list[str]()
-    for check in (
-        lambda: check_language(name, device),
-        lambda: check_requirements(entry, entry.sample, device),  # some sources only need nvcc
-        lambda: find_device(device),
-    ):
+    checks: list[Callable[[], object]] = [lambda: check_language(name, device)]
+    if device.partition(":")[0] in entry.devices:  # else nothing that one could install helps
+        checks.append(lambda: check_requirements(entry, entry.sample, device))
+        checks.append(lambda: find_device(device))
+    for check in checks:
         try:
             check()
         except UsageError as error:

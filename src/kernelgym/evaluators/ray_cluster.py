@@ -32,6 +32,10 @@ _LOCAL = "local"
 _START = "start one by `ray start --head`, or give address='local' for a cluster on this machine"
 
 
+class HeadSilent(ConnectionError):
+    """The Ray head does not answer. It may come back."""
+
+
 class RayCluster:
     """A connection to a cluster; threads may share it.
 
@@ -98,16 +102,22 @@ class RayCluster:
         # Else Ray prints notices of lost nodes to standard output, into the JSON of a command.
         ray._private.worker._worker_logs_enabled = False
 
-    def disconnect(self) -> None:
-        """Close the connection to the cluster, even if its head is gone; its actors end."""
+    def disconnect(self) -> bool:
+        """Give up the connection to the cluster, even if its head is gone.
+
+        Returns:
+            Whether it is closed, and its actors end; False if the process had it before.
+        """
         with self._lock:
             self._connected = False
-            if self._owned:
-                import ray
+            if not self._owned:
+                return False
+            import ray
 
-                self._owned = False
-                ray.shutdown()
-                ray._private.worker._worker_logs_enabled = True
+            self._owned = False
+            ray.shutdown()
+            ray._private.worker._worker_logs_enabled = True
+            return True
 
     @property
     def head(self) -> str:
@@ -151,7 +161,8 @@ class RayCluster:
             *arguments: Arguments of `JudgeActor`.
 
         Raises:
-            ConnectionError: If the connection was given up, or the head does not answer.
+            ConnectionError: If the connection was given up.
+            HeadSilent: If the head does not answer.
         """
         import ray
 
@@ -165,9 +176,9 @@ class RayCluster:
             "max_task_retries": 0,
             "scheduling_strategy": "SPREAD",
         }
+        self._refuse_if_silent()
         with self._lock:
             self._refuse_if_gone()
-            self._refuse_if_silent()
             return ray.remote(JudgeActor).options(**options).remote(*arguments)
 
     def call(self, handle: Any, method: str, *arguments: Any) -> Future[Any]:
@@ -188,22 +199,23 @@ class RayCluster:
         return isinstance(error, ray.exceptions.RayTaskError)
 
     def kill(self, handle: Any) -> None:
-        """End an actor's process at once; without a connection, it has ended already.
+        """End an actor's process at once. Does nothing once the connection is given up.
 
         Raises:
-            ConnectionError: If the head does not answer.
+            HeadSilent: If the head does not answer.
         """
         import ray
 
+        if self._connected:
+            self._refuse_if_silent()
         with self._lock:
             if self._connected:
-                self._refuse_if_silent()
                 ray.kill(handle)
 
     def _refuse_if_silent(self) -> None:
         # Ray would wait for the head, and end the whole process after a minute.
         if not self.answers():
-            raise ConnectionError(f"the Ray head at {self._head} does not answer")
+            raise HeadSilent(f"the Ray head at {self._head} does not answer")
 
     def _refuse_if_gone(self) -> None:
         # Without a connection, Ray would start a cluster of its own for the call.

@@ -17,7 +17,7 @@ from kernelgym.capabilities import Capabilities, DeviceHealth
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.evaluators.dispatch import Dispatcher, SlotLost
 from kernelgym.evaluators.ray_actor import ActorReport
-from kernelgym.evaluators.ray_cluster import RayCluster
+from kernelgym.evaluators.ray_cluster import HeadSilent, RayCluster
 from kernelgym.evaluators.ray_posts import (
     ActorLost,
     ActorPlan,
@@ -55,7 +55,7 @@ class ActorKeeper:
         self._inbox: queue.SimpleQueue[tuple[ActorPost, LiveActor, Any]] = queue.SimpleQueue()
         self._changed = threading.Condition(threading.RLock())
         self._posts: list[ActorPost] = []
-        self._to_end: list[LiveActor] = []  # lost actors, whose processes may go on
+        self._to_end: list[LiveActor] = []  # lost actors that have still to be ended
         self._by_slot: dict[int, tuple[ActorPost, LiveActor]] = {}
         self._refusal: UsageError | None = None
         self._model: Capabilities | None = None
@@ -211,9 +211,9 @@ class ActorKeeper:
                 elif self._head_answers(now):
                     self._end_lost()
                     self._start_actors(now)
-                self._settle(now)
+                    self._settle(now)
                 self._lose_patience(now)
-            except ConnectionError:  # the next look at the head tells
+            except HeadSilent:  # `_head_answers` decides whether it is gone
                 time.sleep(_TICK_S)
             except Exception as error:  # such as Ray's, of a head that ends in this moment
                 _LOG.exception("the keeper of Ray's actors goes on after an error")
@@ -325,13 +325,13 @@ class ActorKeeper:
             why = f"the Ray head at {self._cluster.head} is gone"
             _LOG.warning("%s; jobs wait until it is back", why)
             self._is_connected = False
-            self._cluster.disconnect()  # first: Ray would wait for the head to end an actor
+            ended = self._cluster.disconnect()  # first: Ray would wait for the head to end actors
             with self._changed:
                 for post in self._posts:
                     post.reason = why
                     if post.actor is not None:
                         self._replace(post, post.actor, why)
-                self._to_end = []  # they end with the connection
+                self._to_end = [] if ended else self._to_end
         return False
 
     def _end_lost(self) -> None:
@@ -340,7 +340,7 @@ class ActorKeeper:
             actor = self._to_end.pop()
             try:
                 self._cluster.kill(actor.handle)
-            except ConnectionError:  # the head does not answer; it may come back
+            except HeadSilent:
                 self._to_end.append(actor)
                 raise
 
@@ -412,7 +412,7 @@ class ActorKeeper:
         for post in self._posts:
             if post.actor is not None:
                 self._lose(post.actor, str(refusal))
-                self._cluster.kill(post.actor.handle)
+                self._to_end.append(post.actor)
 
     def _lose_patience(self, now: float) -> None:
         """Make the waiting jobs unavailable if no actor has been there for too long."""
@@ -433,6 +433,7 @@ class ActorKeeper:
         if self._is_connected and not self._cluster.answers():
             self._cluster.disconnect()
         actors = [post.actor for post in self._posts if post.actor is not None]
+        actors += [actor for actor in self._to_end if actor not in actors]
         closing = []
         for actor in actors:
             try:

@@ -1,5 +1,6 @@
 """Whether a device is ours alone is read off how long copies take; and what of it is rationed."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from kernelgym.devices import CONTEXT_BYTES
 from kernelgym.errors import ProblemError
 from kernelgym.judge.device import accelerator
 from kernelgym.judge.device.accelerator import Accelerator
+from kernelgym.judging_memory import SPARE_BYTES, kernel_bytes
 from support.programs import AFFINE
 
 GIB = 1 << 30
@@ -86,3 +88,20 @@ def test_a_problem_must_fit_beside_them(gpu, tmp_path, monkeypatch):
     Accelerator("cuda:0", tmp_path, spare_contexts=2).check_room(AFFINE)
     with pytest.raises(ProblemError, match=r"at least 14\.0 GB .* has 13\.4 GB for it"):
         Accelerator("cuda:0", tmp_path, spare_contexts=3).check_room(AFFINE)
+
+
+def test_room_of_a_round_counts_each_kernel_and_a_starting_kernel(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(accelerator, "input_bytes", lambda _: GIB >> 4)
+    monkeypatch.setattr(accelerator, "output_bytes", lambda _: GIB >> 5)
+    device, wanted = Accelerator("cuda:0", tmp_path), []
+    monkeypatch.setattr(
+        device._memory_budget, "taken", lambda size: wanted.append(size) or nullcontext()
+    )
+    for kernels in (1, 3):
+        with device.room(AFFINE, kernels):
+            pass
+    monkeypatch.setattr(accelerator, "starting_kernel", lambda _: object())
+    with device.room(AFFINE):
+        pass
+    assert wanted == [kernel_bytes(GIB >> 4, GIB >> 5, kernels) for kernels in (1, 3, 2)]
+    assert wanted[1] - wanted[0] == 2 * ((GIB >> 4) + 4 * (GIB >> 5) + SPARE_BYTES)

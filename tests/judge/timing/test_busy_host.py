@@ -46,7 +46,7 @@ def test_kernel_that_sleeps_is_charged_for_it(timing: LocalEvaluator) -> None:
 
 
 def test_own_threads_that_wait_are_charged(timing: LocalEvaluator) -> None:
-    """Two threads for each processor keep each other waiting: the host has not done so."""
+    """Two threads for each processor delay each other: the kernel is charged, not the host."""
     body = """const auto work = [](int ms) {
     timespec now, begun;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun);

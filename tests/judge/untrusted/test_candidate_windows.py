@@ -1,6 +1,7 @@
 """Windows of calls on a device that is made up: the tensors of a candidate lie on the CPU."""
 
 import functools
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -129,6 +130,22 @@ def test_last_output_is_overwritten_before_a_single_call_and_no_output_is_copied
     state.go([0], True)  # from now on its outputs are copied
     state.go([0], False, 0, [True])
     assert held.isnan().all() and values(state) == [1]
+
+
+def test_last_output_of_a_single_call_is_freed_before_the_next_call(window):
+    made, there = [], []
+
+    def model(x):
+        there.append([output() is not None for output in made])
+        output = x + 1
+        made.append(weakref.ref(output))
+        return output
+
+    state = window(model)
+    state.go([0], True)
+    state.buffers.given.clear()
+    state.go([0], False, 0, [True])
+    assert there == [[], [False]]
 
 
 def test_inputs_of_a_late_call_are_written_right_before_it(window):

@@ -153,9 +153,13 @@ class Accelerator:
         return self._size(problem, kernels) <= self._memory_budget.total_bytes
 
     def room(self, problem: Problem, kernels: int = 1) -> contextlib.AbstractContextManager[None]:
-        """Wait for memory for a problem's kernels, and hold it during the block.
+        """Wait for memory for kernels that are judged together, and hold it during the block.
 
         Does nothing on the CPU, which has no memory budget.
+
+        Args:
+            problem: The kernels' problem.
+            kernels: Number of kernels.
         """
         if self._memory_budget is None or self._holds_room:
             # A worker that asked for memory twice would wait for itself for ever.
@@ -165,7 +169,7 @@ class Accelerator:
     @staticmethod
     def _size(problem: Problem, kernels: int) -> int:
         """Return the bytes that kernels of a problem and its reference take together."""
-        kernels += starting_kernel(problem) is not None  # which has a process, too
+        kernels += starting_kernel(problem) is not None  # in a process of its own
         size = kernel_bytes(input_bytes(problem), output_bytes(problem), kernels)
         return size + kernels * judged_bytes(problem)
 

@@ -119,7 +119,7 @@ class Timer:
         eager = self._ruleset.timing.baseline == "eager"
         if not eager:
             share.close()
-            if len(runs) == 1:  # several candidates rest already
+            if len(runs) == 1:  # kernels of a round rest already
                 sessions[0].rest()  # while the baseline is compiled and chosen
         limit_s, calm = self._ruleset.limits.run_s, self._accelerator.between_timings
         resting = ExitStack()
@@ -130,7 +130,7 @@ class Timer:
                     session.channel.grant(limit_s)
                 stopwatch = Stopwatch(runs, baseline)
                 if eager:
-                    self._accelerator.make_room()  # which comparisons of outputs have used
+                    self._accelerator.make_room()  # comparing outputs has filled torch's cache
                     stopwatch.lay_out()
             with self._accelerator.quiet(_OUTLASTED * limit_s) as ours:
                 for session in sessions:

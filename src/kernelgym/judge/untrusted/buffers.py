@@ -245,12 +245,14 @@ def _tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def fill_fresh(on: bool, device: torch.device, calls: list[Any]) -> None:
-    """Have the memory that is allocated next hold values wrong in almost every output, or not.
+    """Fill memory that the next calls will allocate with values wrong in almost every output.
 
     Args:
-        on: Whether to.
+        on: Whether to fill it. On the CPU this stays so until the next call of this function; on a
+            GPU it holds for the outputs of one call.
         device: Device of the calls.
-        calls: Arguments of each call, and the places of its outputs or None.
+        calls: Arguments of each call, and the places of its outputs or None. The places of the
+            first call give the sizes.
     """
     if device.type == "cpu":
         fill_fresh_memory(on)

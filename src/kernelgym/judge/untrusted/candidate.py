@@ -314,20 +314,21 @@ class _State:
                 overwrite none. Of a graph, and of a single call that is read where its output
                 lies, the last window's outputs are overwritten before: no copy of a large one may
                 fit.
-            fresh: Whether newly allocated memory holds values wrong in almost every output.
+            fresh: Whether to fill memory that the calls will allocate with wrong values, so that
+                elements which a kernel leaves unwritten are noticed.
         """
         before = self._launches.count
         replayed, held = self._graph is not None and bool(seeds), None
         single = len(seeds) == 1 and self._calls[0][1] is None and not self._copies
         with self._unseen():
             if spoil and (replayed or single):
-                for output in self._kept:
-                    self._overwrite(output, spoil)
+                for number in range(len(self._kept)):  # no variable may hold the last output
+                    self._overwrite(self._kept[number], spoil)
                 spoil = ()
             if late is not None and not replayed:
                 held = self._held_back(self._calls[late][0], few=len(seeds) > 1)
                 held.hold()
-            # Last: the values that are held back would take some of that memory.
+            # Last: what is allocated after this, as by `_held_back`, takes some of that memory.
             self._parts.buffers.fill_fresh(fresh, self._device, self._calls)
         if self._device.type == "cpu":
             with _no_grad():

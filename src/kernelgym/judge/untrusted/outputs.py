@@ -188,8 +188,8 @@ def _key(key: Any) -> str:
 
 def describe(output: Any, visit_tensor: Callable[[torch.Tensor], dict[str, Any] | None]) -> Any:
     """Return an output's structure, types, shapes and `visit_tensor`'s answer for each tensor."""
-    # No function in here refers to itself: such a cycle would keep what `visit_tensor` holds, such
-    # as large outputs, until Python's collector of cycles runs, which is many calls later.
+    # An inner function that calls itself would be a reference cycle, and keep what `visit_tensor`
+    # holds, such as large outputs, until Python's cycle collector runs, many calls later.
     kind = type(output)
     if issubclass(kind, torch.Tensor):
         if kind not in (torch.Tensor, torch.nn.Parameter):
