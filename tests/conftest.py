@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,16 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+ADDRESS_SPACE = resource.getrlimit(resource.RLIMIT_AS)
+
+
+@pytest.fixture(autouse=True)
+def own_address_space() -> Iterator[None]:
+    """Lift the limit that a worker in this process sets: sanitised programs need terabytes."""
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, ADDRESS_SPACE)
 
 
 COLLECTED = pytest.StashKey[set[Path]]()

@@ -130,17 +130,18 @@ def _in_words(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     """Return words for the values that fit a JSON Schema."""
     told, names = [], []
     for branch in _branches(node, defs):
+        kind = branch.get("type")
         if "const" in branch or "enum" in branch:
             names += [str(each) for each in branch.get("enum", [branch.get("const")])]
-        elif branch["type"] == "array":
+        elif kind == "array":
             told.append(f"a list such as [a, b], each {_in_words(branch['items'], defs)}")
-        elif branch["type"] == "object" and isinstance(branch.get("additionalProperties"), dict):
+        elif kind == "object" and isinstance(branch.get("additionalProperties"), dict):
             each = _in_words(branch["additionalProperties"], defs)
             told.append(f"a mapping such as {{name: value}}, each value {each}")
-        elif branch["type"] == "object":
+        elif kind == "object":
             told.append("a mapping with fields")
         else:
-            told.append(_TYPES[branch["type"]])
+            told.append("any value" if kind is None else _TYPES[kind])
     choices = [f"one of {', '.join(names)}"] if names else []
     return " or ".join(dict.fromkeys(choices + told))
 
