@@ -57,8 +57,9 @@ def test_noise_alone_promotes_nothing(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_noise_alone_rarely_promotes_in_many_searches(tmp_path: Path) -> None:
+    """A duel calls an equal kernel faster with probability 0.025; a search makes up to three."""
     promoted = 0
-    for seed in range(100, 160):
+    for seed in range(1000, 1150):
         result = false_search("softmax", noisy(seed), tmp_path / str(seed), seed, 8, workers=1)
         promoted += result["speedup"] > 1.0
-    assert promoted <= 3
+    assert promoted <= 150 * 3 * 0.025
