@@ -82,7 +82,8 @@ def test_two_processes_show_the_same_archive(tmp_path: Path) -> None:
     given += ["env.suite=Synthetic", "env.levels=[1]", "env.split=rl", f"run.folder={tmp_path}"]
     given += [f"model.id={tmp_path / 'model'}", "run.name=run", "optimiser.steps=3"]
     given += ["sampling.max_prompt_tokens=4000", f"retrieval.index={tmp_path / 'index'}"]
-    given += ["retrieval.archive=true", "retrieval.tokens=1500", "evaluation.split=heldout"]
+    given += ["retrieval.archive=true", "retrieval.tokens=1500", "retrieval.least=-1"]
+    given += ["evaluation.split=heldout"]
     in_two_processes(tmp_path / "train.py", given)
     ranks = [
         [json.loads(line) for line in (tmp_path / f"rank{rank}").read_text().splitlines()]
