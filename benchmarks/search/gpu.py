@@ -105,10 +105,9 @@ def floor_share(outdir: Path) -> float:
 
     0 if there is none, or it has no time.
     """
-    for result in outdir.glob("kernels/*/best/result.json"):
-        timing = json.loads(result.read_text(encoding="utf-8"))["timing"]
-        return float(timing["floor_ms"] / timing["kernel_ms"]) if timing else 0.0
-    return 0.0
+    result = next(outdir.glob("kernels/*/best/result.json"), None)
+    timing = json.loads(result.read_text(encoding="utf-8"))["timing"] if result else None
+    return float(timing["floor_ms"] / timing["kernel_ms"]) if timing else 0.0
 
 
 def curve(outdir: Path) -> list[tuple[float, float]]:
