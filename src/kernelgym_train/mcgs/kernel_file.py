@@ -64,8 +64,7 @@ class KernelFile:
             elif values:
                 added.append(f"{argument}={text}")
         if added:
-            at, sign = place_of_argument(self.source, found.stop)
-            edits.append(((at, at), f"{sign}{', '.join(added)}"))
+            edits.append(added_argument(self.source, found.stop, ", ".join(added)))
         return read_kernel_file(_spliced(self.source, edits))
 
     def choosing(self, cpp: str, settings: int, chosen: int) -> KernelFile:
@@ -224,16 +223,21 @@ def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
     }
 
 
-def place_of_argument(source: str, stop: int) -> tuple[int, str]:
-    """Return the place where an argument can be added to a call, and the separator before it.
+def added_argument(source: str, stop: int, text: str) -> tuple[_Span, str]:
+    """Return the text change that gives a call in a Python module one more argument.
+
+    Several such changes of one call make up a valid call.
 
     Args:
-        source: Text of a Python module.
+        source: Text of the module.
         stop: Place after the call, in UTF-8 bytes.
+        text: Text of the argument.
     """
     before = _BLANK.sub(b"", source.encode()[: stop - 1])
-    sign = "" if before.endswith(b"(") else " " if before.endswith(b",") else ", "
-    return len(before), sign
+    at = len(before), len(before)
+    if before.endswith(b"("):
+        return at, f"{text},"
+    return at, f" {text}," if before.endswith(b",") else f", {text}"
 
 
 def _spliced(source: str, edits: list[tuple[_Span, str]]) -> str:

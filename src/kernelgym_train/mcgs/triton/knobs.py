@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from kernelgym_train.mcgs.kernel_file import place_of_argument
+from kernelgym_train.mcgs.kernel_file import added_argument
 from kernelgym_train.mcgs.triton.loops import arange_names, assignment, program_axis
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
@@ -50,8 +50,7 @@ class TritonKnob:
 
 def appended(module: TritonModule, call: cst.Call, text: str) -> tuple[tuple[int, int], str]:
     """Return the text change that gives a call in a Triton module one more argument."""
-    at, sign = place_of_argument(module.source, module.span(call)[1])
-    return (at, at), f"{sign}{text}"
+    return added_argument(module.source, module.span(call)[1], text)
 
 
 def knobs_of(module: TritonModule) -> tuple[TritonKnob, ...]:

@@ -122,14 +122,23 @@ class TritonModule:
         start = self.span(node)[0]
         return start - (self._bytes.rfind(b"\n", 0, start) + 1)
 
+    def indentation(self, statement: cst.CSTNode) -> str:
+        """Return the white space at the start of a statement's line."""
+        start = self.span(statement)[0]
+        line = self._bytes[start - self.column(statement) : start].decode()
+        return line[: len(line) - len(line.lstrip())]
+
     def edited(self, edits: Iterable[Edit]) -> str:
         """Return the module's text with other texts in place of disjoint nodes."""
         return self.spliced((self.span(node), text) for node, text in edits)
 
     def spliced(self, edits: Iterable[tuple[tuple[int, int], str]]) -> str:
-        """Return the module's text with other texts in place of disjoint spans of bytes."""
+        """Return the module's text with other texts in place of disjoint spans of bytes.
+
+        Texts that are inserted at one place follow each other in the order given.
+        """
         data = self._bytes
-        for (start, end), text in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        for (start, end), text in reversed(sorted(edits, key=lambda edit: edit[0])):
             data = data[:start] + text.encode() + data[end:]
         return data.decode()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Callable
 from pathlib import Path
 
+import libcst as cst
 import pytest
 
 from kernelgym_train.mcgs.moves.table import OWN_MOVES
@@ -49,6 +53,38 @@ def test_triton_proposals_are_distinct_programs(name: str) -> None:
     start = STARTS[name]
     keys = [state_key(each.variant) for made in proposals(start).values() for each in made]
     assert len(set(keys)) == len(keys) and state_key(start) not in keys
+
+
+class _Trailing(cst.CSTTransformer):
+    """Puts a comma and a comment after the last argument of each launch and each call."""
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        comment = cst.TrailingWhitespace(cst.SimpleWhitespace("  "), cst.Comment("# é, last"))
+        comma = cst.Comma(whitespace_after=cst.ParenthesizedWhitespace(comment))
+        *others, last = updated_node.args or [None]
+        if last is None:
+            return updated_node
+        return updated_node.with_changes(args=[*others, last.with_changes(comma=comma)])
+
+
+def _with_commas(source: str) -> str:
+    return cst.parse_module(source).visit(_Trailing()).code
+
+
+def _with_tabs(source: str) -> str:
+    return re.sub("^(    )+", lambda found: "\t" * (len(found[0]) // 4), source, flags=re.M)
+
+
+@pytest.mark.parametrize("written", [_with_commas, _with_tabs])
+@pytest.mark.parametrize("name", STARTS)
+def test_moves_read_other_layouts(name: str, written: Callable[[str], str]) -> None:
+    start = STARTS[name]
+    text = written(start.source)
+    assert text != start.source
+    plain = proposals(start, approximate=True)
+    for move, made in proposals(Variant(text, "triton"), approximate=True).items():
+        programs = {ast.dump(ast.parse(each.variant.source)) for each in plain[move]}
+        assert {ast.dump(ast.parse(each.variant.source)) for each in made} <= programs
 
 
 def test_outer_products_become_a_tile_that_other_moves_set() -> None:

@@ -65,7 +65,7 @@ def _two_stages(
     line = module.parent(launch.call)
     if not isinstance(line, cst.Expr) or only(module.parent(line)) is not line:
         return None
-    out, indent = given.value.value, " " * module.column(launch.call)
+    out, indent = given.value.value, module.indentation(launch.call)
     partials = f"{out}_partials"
     if {partials, f"{out}_programs"} & module.names(module.tree):
         return None

@@ -34,7 +34,7 @@ def grouped_gemm_colmajor(module: TritonModule) -> Iterator[ChangedText]:
         if "GROUP" in " ".join(function.constants).upper():
             continue  # the kernel has groups, whose size `change_block_sizes` sets
         for way, after, lines in _ways(module, function):
-            indent = " " * module.column(after)
+            indent = module.indentation(after)
             for size in _GROUPS:
                 told = "".join(f"{indent}{line.replace('SIZE', str(size))}\n" for line in lines)
                 end = module.line_span(after)[1]

@@ -62,7 +62,7 @@ def in_blocks(module: TritonModule, function: JitFunction, loop: TritonLoop) -> 
     edits.append((loop.call, f"range(0, {loop.end}, {_DEPTH})"))
     spans = [(module.span(node), text) for node, text in edits]
     inner = module.line_span(loop.body[0])[0]
-    indent = " " * module.column(loop.body[0])
+    indent = module.indentation(loop.body[0])
     spans.append(((inner, inner), f"{indent}{depth} = {loop.variable} + tl.arange(0, {_DEPTH})\n"))
     parameter = function.node.params.params[-1]
     if parameter.annotation is None:

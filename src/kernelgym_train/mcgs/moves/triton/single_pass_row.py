@@ -9,7 +9,6 @@ of the loops stay, so that what lies behind the row is not read.
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 
 import libcst as cst
@@ -60,16 +59,8 @@ def single_pass_row(module: TritonModule) -> Iterator[ChangedText]:
             if (knob.function, knob.name) == (function.name, "num_warps")
         )
         for number in _WARPS if warps.literals or warps.calls else ():
-            text = module.spliced(_joined([*edits, *warps.edits(module, number)]))
+            text = module.spliced([*edits, *warps.edits(module, number)])
             yield ChangedText(function.name, f"{number} warps", text)
-
-
-def _joined(edits: list[tuple[tuple[int, int], str]]) -> list[tuple[tuple[int, int], str]]:
-    """Return text changes sorted by place; those at the same place become one."""
-    found: dict[tuple[int, int], str] = {}
-    for span, text in edits:
-        found[span] = found.get(span, "") + text
-    return list(found.items())
 
 
 def _size(
@@ -181,11 +172,13 @@ def _straight(
             repeats.is_repeat(outer)
             continue
         loop = heads[outer]  # type: ignore[index]
-        indent = " " * module.column(loop.node)
+        indent = module.indentation(loop.node)
         lines = [f"{indent}{loop.variable} = 0\n"]
         for statement in loop.body:
             start, end = module.block_span(statement)
             if not repeats.is_repeat(statement):
                 text = module.source.encode()[start:end].decode()
-                lines.append(textwrap.indent(textwrap.dedent(text), indent))
+                # Lines with less are inside of brackets, where indentation has no meaning.
+                old = module.indentation(statement)
+                lines.append(re.sub(f"^{old}", indent, text, flags=re.M))
         yield module.block_span(loop.node), "".join(lines)

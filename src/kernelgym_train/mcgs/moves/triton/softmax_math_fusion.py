@@ -124,7 +124,7 @@ def _online(
         if found is None or inner & ({found[0]} | module.names(found[1])):
             return None
     risen_name, base = (fresh(name, taken) for name in (f"{peak}_next", f"{peak}_base"))
-    indent = " " * module.column(first.body[-1])
+    indent = module.indentation(first.body[-1])
     exp, axis = two[1], two[4]
     lines = [
         f"{risen_name} = tl.maximum({peak}, {one[1].replace(',', ', ')})",

@@ -45,6 +45,6 @@ def _hints(module: TritonModule, function: JitFunction) -> Iterator[tuple[tuple[
         aligned |= product is not None and block in start.split("*")
         if not aligned or block not in function.constants:
             continue
-        indent, end = " " * module.column(statement), module.line_span(statement)[1]
+        indent, end = module.indentation(statement), module.line_span(statement)[1]
         hint = f"{name} = tl.max_contiguous(tl.multiple_of({name}, {block}), {block})"
         yield (end, end), f"{indent}{hint}\n"
