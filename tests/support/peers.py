@@ -99,7 +99,7 @@ class Peer(threading.Thread):
         elif request["op"] == "trace":
             return {"seen": {"launches": 1}}
         elif request["op"] == "compilation":
-            return {"misses": 3}
+            return {"misses": 3, "frames": 4}
         elif request["op"] == "state":
             return {"missing": []}
         return {}

@@ -85,7 +85,7 @@ def test_the_command_prepares_what_the_ruleset_asks_for(tmp_path, name, precisio
 class Model:
     """Stands in for a `Reference`."""
 
-    stateful, plan, problem, seeds, start = False, (), PROBLEM, Seeds("ab"), None
+    stateful, plan, problem, seeds, start, state = False, (), PROBLEM, Seeds("ab"), None, {}
 
 
 class Process:
@@ -109,13 +109,13 @@ class Process:
         return OutputComparison(self._agrees, message="" if self._agrees else "it is off")
 
     def compilation(self, save=False):
-        return self._misses
+        return self._misses, 1
 
     def end(self):
         self.ended = True
 
     def __getattr__(self, name):
-        assert name in ("grant", "await_load", "construct", "vacate", "resume")
+        assert name in ("grant", "await_load", "construct", "vacate", "resume", "pause")
         return lambda *_: None
 
 

@@ -1,15 +1,18 @@
-"""On a GPU the reference's process stays for the next kernel of its problem, and for no other."""
+"""A reference's process that is slow to start stays for its problem's next kernel, and no other."""
 
 import contextlib
+import dataclasses
 from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 
+from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.device.lock import DeviceLock
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.stage_clock import StageClock
+from kernelgym.judge.timing import baselines as baselines_module
 from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.baselines import Baselines
 from kernelgym.rulesets import RULESETS
@@ -24,13 +27,17 @@ class Process:
 
     def __init__(self):
         self.asked, self.fails, self.ended = [], "", False
+        self.compiled, self.agrees, self.references = (0, 1), True, []
         self.channel = self.model = self.buffers = self  # it plays its parts itself
 
     def __getattr__(self, name):
-        def ask(*_):
+        def ask(*given, **_):
             self.asked.append(name)
+            if name in ("construct", "call"):
+                self.references.append(given[0])
             if name == self.fails:
                 raise GONE
+            return {"compilation": self.compiled, "call": OutputComparison(self.agrees)}.get(name)
 
         return ask
 
@@ -41,7 +48,7 @@ def made():
 
 
 @pytest.fixture
-def baselines(tmp_path, made):
+def opened(tmp_path, made):
     @contextlib.contextmanager
     def open_process(language, source, exec_allowed):
         made.append(Process())
@@ -49,22 +56,38 @@ def baselines(tmp_path, made):
         yield made[-1]
         made[-1].ended = True
 
-    device_lock = DeviceLock(tmp_path / "lock", StageClock())
-    return Baselines(
-        BaselineStore(tmp_path, RULES, "gpu"), RULES, "cuda:0", device_lock, open_process
-    )
+    def opened(rules=RULES, device="cuda:0"):
+        device_lock = DeviceLock(tmp_path / "lock", StageClock())
+        store = BaselineStore(tmp_path, rules, "device")
+        return Baselines(store, rules, device, device_lock, open_process)
+
+    return opened
+
+
+@pytest.fixture
+def baselines(opened):
+    return opened()
+
+
+@pytest.fixture(params=["cpu", "cuda:0"])
+def compiling(opened, tmp_path, request):
+    timing = dataclasses.replace(RULES.timing, baseline="compile")
+    rules = dataclasses.replace(RULES, timing=timing)
+    for name in ("a", "b"):
+        BaselineStore(tmp_path, rules, "device").keep(reference(name).problem, b"kept")
+    return opened(rules, request.param)
 
 
 def reference(name, secret="5ec2e7", stateful=False, state=(), start=None):
     problem = Problem(f"Test/{name}", "Test", 1, name, f"# {name}")
-    more = {"stateful": stateful, "state": dict.fromkeys(state), "start": start}
+    more = {"stateful": stateful, "state": dict.fromkeys(state), "start": start, "plan": ()}
     return SimpleNamespace(problem=problem, seeds=Seeds(secret), **more)
 
 
 def use(baselines, name="a", **more):
     with ExitStack() as stack:
         session, kind = baselines.start(stack, reference(name, **more))
-        assert kind == ("start" if more.get("start") else "eager")
+        assert kind in ("start" if more.get("start") else "eager", "compile")
         return session
 
 
@@ -136,3 +159,62 @@ def test_dismissal_ends_it(baselines, made):
     assert made[0].ended
     use(baselines)
     assert len(made) == 2
+
+
+def test_compiled_one_is_called_again_before_it_is_timed(compiling, made):
+    assert use(compiling) is use(compiling, secret="07e4")
+    (process,) = made
+    assert process.runs == ("torch", "# a", True) and not process.ended
+    ready = ["call", "call", "compilation", "vacate"]
+    rest = ["resume", "vacate", "pause"]
+    again = ["grant", "resume", "construct", *ready, *rest]
+    assert process.asked == ["grant", "load", "await_load", "construct", *ready, *rest, *again]
+    use(compiling, "b")
+    assert process.ended and len(made) == 2
+
+
+def test_stateful_one_is_warmed_up_by_a_second_reference(compiling, made, monkeypatch):
+    monkeypatch.setattr(compiling, "_reference", lambda *_: reference("a", stateful=True))
+    first = use(compiling, stateful=True)
+    assert use(compiling, stateful=True) is first
+    (built, *called), (again, *more) = first.references[:3], first.references[3:]
+    assert built is called[0] is called[1] and again is more[0] is more[1] and built is not again
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param({"compiled": (0, 2)}, id="torch compiled a frame again"),
+        pytest.param({"compiled": (1, 1)}, id="a graph was missing"),
+        pytest.param({"agrees": False}, id="it computes something else"),
+        pytest.param({"fails": "call"}, id="it fails"),
+    ],
+)
+def test_compiled_one_that_does_not_fit_any_more_is_replaced(compiling, made, now):
+    first = use(compiling)
+    for name, value in now.items():
+        setattr(first, name, value)
+    second = use(compiling, secret="07e4")
+    assert first.ended and made == [first, second] and not second.ended
+
+
+def test_the_faster_of_two_is_chosen_once(opened, tmp_path, made, monkeypatch):
+    timing = dataclasses.replace(RULES.timing, baseline="best")
+    rules = dataclasses.replace(RULES, timing=timing)
+    races = []
+
+    class Race:
+        def __init__(self, *_):
+            races.append(self)
+
+        def race(self, pairs):
+            return 2.0, 1.0
+
+    monkeypatch.setattr(baselines_module, "Stopwatch", Race)
+    monkeypatch.setattr(baselines_module, "LiveRun", lambda *_: None)
+    BaselineStore(tmp_path, rules, "device").keep(reference("a").problem, b"kept")
+    best = opened(rules)
+    compiled = use(best)
+    assert use(best, secret="07e4") is compiled and len(races) == 1
+    assert [each.runs[2] for each in made] == [True, False]
+    assert "end" in made[1].asked and "end" not in compiled.asked

@@ -88,14 +88,19 @@ class CandidateModel:
         self._channel.answer("load")
         self._was_imported = True
 
-    def compilation(self, save: bool = False) -> int:
-        """Return how many graphs the process of a compiled reference compiled itself.
+    def compilation(self, save: bool = False) -> tuple[int, int]:
+        """Return what the process of a compiled reference has compiled.
 
         Args:
             save: Whether to leave the compiled files in its scratch folder.
+
+        Returns:
+            The number of graphs that it compiled because its caches lacked them, and the number of
+            Python frames that it compiled or took from its caches.
         """
         self._channel.post({"op": "compilation", "save": save})
-        return int(self._channel.answer("compilation")["misses"])
+        answer = self._channel.answer("compilation")
+        return int(answer["misses"]), int(answer["frames"])
 
     def construct(self, reference: Reference) -> None:
         """Build the kernel's model as the reference's was built."""

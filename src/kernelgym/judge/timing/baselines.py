@@ -73,42 +73,78 @@ class Baselines:
     def start(self, stack: ExitStack, reference: Reference) -> tuple[CandidateSession, str]:
         """Start a baseline; return it, and its kind: ``eager``, ``compile`` or ``start``.
 
-        A starting kernel is not compiled by torch, whatever the ruleset asks for.
+        A starting kernel is not compiled by torch, whatever the ruleset asks for. A process that
+        is slow to start is kept for later verdicts on its problem: one on a GPU, and a compiled
+        one. The faster of two is chosen once for each that is kept.
 
         Args:
-            stack: Ends the processes when it is closed.
+            stack: Ends the processes, or halts the one that is kept, when it is closed.
             reference: The reference that the kernel is compared with.
 
         Raises:
             Untimed: If the ruleset asks for a compiled baseline, and none is prepared or usable.
             JudgeError: If the reference fails.
         """
-        wanted, problem = self._ruleset.timing.baseline, reference.problem
-        if wanted == "eager" or reference.start is not None:
-            kind = "eager" if reference.start is None else BASELINE
+        compiles = self._ruleset.timing.baseline != "eager" and reference.start is None
+        if self._device == "cpu" and not compiles:
             with self._device_lock.shared():
-                if self._device != "cpu":  # a process with a CUDA context is slow to start
-                    return self._stand(stack, reference), kind
-                return self._eager(stack, reference), kind
+                return self._eager(stack, reference), _uncompiled(reference)
+        standing = self._renewed(reference)
+        if standing is None:
+            self.dismiss()
+            with ExitStack() as opened:
+                if compiles:
+                    session, kind, frames = self._chosen(opened, reference)
+                else:
+                    with self._device_lock.shared():
+                        session = self._eager(opened, reference)
+                    kind, frames = _uncompiled(reference), 0
+                digest, built_from = reference.problem.digest, _built_from(reference)
+                standing = _Standing(digest, session, kind, opened.pop_all(), built_from, frames)
+            self._standing = standing
+        stack.callback(self._rest)
+        return standing.session, standing.kind
+
+    def _chosen(self, stack: ExitStack, reference: Reference) -> tuple[CandidateSession, str, int]:
+        """Start the compiled baseline that the ruleset asks for, or the faster of two.
+
+        Returns:
+            The baseline, its kind, and the number of frames that it compiled, as `_warm_up` does.
+
+        Raises:
+            Untimed: If none is prepared, or it cannot be used.
+        """
+        problem = reference.problem
         packed = self._kept.find(problem)
         if packed is None:
             raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
-        # A stateful reference must see the kernel's calls only: warm-up calls would advance it.
-        own = self._reference(problem, reference.seeds) if reference.stateful else reference
+        own = self._own(reference)
         try:
             with self._device_lock.shared():
-                compiled = self._compiled(stack, own, packed)
-            if wanted == "compile":
-                return compiled, "compile"
+                compiled, frames = self._compiled(stack, own, packed)
+            if self._ruleset.timing.baseline == "compile":
+                return compiled, "compile", frames
             with self._device_lock.shared():
                 eager = self._eager(stack, own)
             eager_ms, compile_ms = self._race(eager, compiled, own)
         except _Unfit as reason:
             command = f"{self._command(problem)} --refresh"
             raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
-        chosen, other = (eager, compiled) if eager_ms <= compile_ms else (compiled, eager)
-        other.end()
-        return chosen, "eager" if chosen is eager else "compile"
+        if eager_ms <= compile_ms:
+            compiled.end()
+            return eager, "eager", 0
+        eager.end()
+        return compiled, "compile", frames
+
+    def _own(self, reference: Reference) -> Reference:
+        """Return a reference for warm-up calls.
+
+        A stateful one is a second one: these calls would advance its state, which must see the
+        kernel's calls only.
+        """
+        if not reference.stateful:
+            return reference
+        return self._reference(reference.problem, reference.seeds)
 
     def prepare(self, problem: Problem, refresh: bool = False) -> Baseline:
         """Compile and store a problem's model; time it beside the eager one.
@@ -148,6 +184,7 @@ class Baselines:
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
             session = self._begin(stack, reference, b"")
+            self._call(session, reference)
             try:
                 session.model.compilation(save=True)
             except Rejected as end:
@@ -163,7 +200,7 @@ class Baselines:
         with ExitStack() as stack:
             reference = self._reference(problem, seeds)
             with self._device_lock.shared():
-                compiled = self._compiled(stack, reference, packed)
+                compiled, _ = self._compiled(stack, reference, packed)
                 eager = self._eager(stack, reference)
             times = self._race(eager, compiled, reference)
             compiled.channel.resume()
@@ -180,30 +217,28 @@ class Baselines:
             except Rejected as end:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
-    def _stand(self, stack: ExitStack, reference: Reference) -> CandidateSession:
-        """Return an eager reference, kept for later verdicts on its problem."""
-        standing, session, problem = self._standing, None, reference.problem
-        built_from = _built_from(reference)
-        if standing is not None and standing.digest == problem.digest:
-            try:
+    def _renewed(self, reference: Reference) -> _Standing | None:
+        """Return the process that is kept, with a reference's model; None if it cannot be used."""
+        standing = self._standing
+        if standing is None or standing.digest != reference.problem.digest:
+            return None
+        built_from, compiled = _built_from(reference), standing.kind == "compile"
+        builds = built_from is None or built_from != standing.built_from
+        try:
+            own = self._own(reference) if builds and compiled else reference
+            with self._device_lock.shared():
                 standing.session.channel.grant(_BUDGET_S)
                 standing.session.channel.resume()
-                if built_from is None or built_from != standing.built_from:
+                if builds:
                     # Unknown until the construction has succeeded.
                     self._standing = replace(standing, built_from=None)
-                    standing.session.model.construct(reference)
+                    standing.session.model.construct(own)
+                    if compiled and self._warm_up(standing.session, own) != standing.frames:
+                        return None  # after a few more frames, torch falls back to eager calls
                     self._standing = replace(standing, built_from=built_from)
-                session = standing.session
-            except Rejected:
-                pass  # whatever failed in the kept process, a fresh one replaces it below
-        if session is None:
-            self.dismiss()
-            with ExitStack() as opened:
-                session = self._eager(opened, reference)
-                kept = opened.pop_all()
-            self._standing = _Standing(problem.digest, session, kept, built_from)
-        stack.callback(self._rest)
-        return session
+        except (Rejected, _Unfit, DeviceFull):
+            return None  # whatever failed in the kept process, a fresh one replaces it
+        return standing
 
     def _rest(self) -> None:
         """Free the buffers of the kept reference, and halt it."""
@@ -238,14 +273,28 @@ class Baselines:
             raise our_failure(f"the reference cannot be timed: {end}") from None
         return session
 
-    def _compiled(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
+    def _compiled(
+        self, stack: ExitStack, reference: Reference, packed: bytes
+    ) -> tuple[CandidateSession, int]:
         session = self._begin(stack, reference, packed)
-        _check_complete(session)
+        return session, self._warm_up(session, reference)
+
+    def _warm_up(self, session: CandidateSession, reference: Reference) -> int:
+        """Call a compiled reference until it is ready to be timed.
+
+        Returns:
+            The number of Python frames that the process compiled, or took from its caches, so far.
+
+        Raises:
+            _Unfit: If it computes something else, or something had to be compiled.
+        """
+        self._call(session, reference)
+        frames = _check_complete(session)
         session.buffers.vacate()
-        return session
+        return frames
 
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
-        """Start a compiled reference; call it until all is compiled."""
+        """Start a reference that is compiled when it is called."""
         problem = reference.problem
         session = stack.enter_context(self._open(REFERENCE_LANGUAGE, problem.source, True))
         session.channel.grant(_BUDGET_S)
@@ -253,6 +302,13 @@ class Baselines:
             session.model.load(problem.source, "Model", packed, compiles=True)
             session.model.await_load()
             session.model.construct(reference)
+        except Rejected as end:
+            raise _unfit(f"the reference cannot be compiled: {end}") from None
+        return session
+
+    def _call(self, session: CandidateSession, reference: Reference) -> None:
+        """Call a compiled reference until all is compiled."""
+        try:
             for number in range(_WARM_CALLS):
                 outcome = session.call(reference, len(reference.plan) + number)
                 if not outcome.passed:
@@ -261,7 +317,6 @@ class Baselines:
                     )
         except Rejected as end:
             raise _unfit(f"the reference cannot be compiled: {end}") from None
-        return session
 
     def _reference(self, problem: Problem, seeds: Seeds) -> Reference:
         reference = Reference(problem, self._ruleset, seeds, self._device, self._shares_device())
@@ -274,7 +329,7 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """An eager reference kept between verdicts.
+    """A reference's process, kept between verdicts.
 
     Its process runs the problem's code only, never a kernel's.
     """
@@ -282,10 +337,19 @@ class _Standing:
     digest: str
     """Digest of the problem."""
     session: CandidateSession
+    kind: str
+    """``eager``, ``compile`` or ``start``."""
     stack: ExitStack
     """Stack that ends the reference's process when it is closed."""
     built_from: int | None
     """Seed that the model was built from, if it is unchanged since; None otherwise."""
+    frames: int
+    """Number of Python frames that were taken from caches; 0 if not compiled."""
+
+
+def _uncompiled(reference: Reference) -> str:
+    """Return the kind of a baseline that is not compiled."""
+    return "eager" if reference.start is None else BASELINE
 
 
 def _built_from(reference: Reference) -> int | None:
@@ -302,18 +366,22 @@ def _unfit(message: str) -> Exception:
     return DeviceFull(message) if is_out_of_memory(message) else _Unfit(message)
 
 
-def _check_complete(session: CandidateSession) -> None:
+def _check_complete(session: CandidateSession) -> int:
     """Check that a process compiled nothing, because it found everything compiled.
+
+    Returns:
+        The number of Python frames that it took from its caches.
 
     Raises:
         _Unfit: If the process compiled something.
     """
     try:
-        missed = session.model.compilation()
+        missed, frames = session.model.compilation()
     except Rejected as end:
         raise _unfit(f"the compiled reference fails: {end}") from None
     if missed:
         raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
+    return frames
 
 
 def _case_of(reference: Reference, ruleset: Ruleset) -> JudgedCase:

@@ -171,6 +171,7 @@ def serve(
                     if request["save"]:
                         parts.torch_compile.save(scratch)
                     reply["misses"] = parts.torch_compile.misses()
+                    reply["frames"] = parts.torch_compile.frames()
         except BaseException as error:
             reply["error"] = parts.error_report.describe_error(error, state.source_file)
             reply["error"] |= parts.half.describe_error(error, state.source_file)

@@ -3,7 +3,8 @@
 No module of the compiler is imported before `begin`. The trusted side requests `begin` only in
 processes that hold a problem's own model, never in a kernel's. The compiled code is one folder: the
 caches of Inductor and Triton, whose libraries `torch.compiler.save_cache_artifacts` leaves out, and
-that function's artifacts beside them. `misses` counts what the folder lacked.
+that function's artifacts beside them. `misses` counts what the folder lacked, `frames` what was
+compiled or taken from it.
 
 Loaded by path: standard library and torch only.
 """
@@ -61,6 +62,13 @@ def misses() -> int:
 
     found = counters["inductor"]
     return int(found["fxgraph_cache_miss"] + found["fxgraph_cache_bypass"])
+
+
+def frames() -> int:
+    """Return the number of frames that this process compiled, or took from its caches."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["frames"]["total"])
 
 
 def save(scratch: str) -> None:
