@@ -2,19 +2,26 @@
 
 Contract: what is refused needs more than a streaming multiprocessor of a current GPU has, by sizes
 that are read from the text: the tile of ``tl.dot`` with its pipeline's buffers, and vectors of a
-block. A kernel whose sizes cannot be read fits. Pure.
+block. A product of floats in full precision, which tensor cores do not compute, is refused as well
+if it takes too many instructions a thread. A kernel whose sizes cannot be read fits. Pure.
 """
 
 from __future__ import annotations
 
+import libcst as cst
+
 from kernelgym_train.mcgs.triton.knobs import OPTIONS, values_of
 from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
-from kernelgym_train.mcgs.triton.module import TritonModule
+from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule, calls_in
 
 SHARED_BYTES = 232_448
 """Shared memory that one block may have on an H100."""
 _MOST_SUMS = 256  # sums a thread: each takes a register, of which there are 255
 _MOST_VALUES = 512  # values of one vector a thread; more than half are kept in memory
+
+# Products of floats a thread, each an instruction of its own. On an H200, kernels with 8,192 were a
+# fifth as fast as those with 2,048 at most, and took 7 s to compile; one with 32,768 over a minute.
+_MOST_PRODUCTS = 4096
 
 
 def fits(module: TritonModule, item_bytes: int = 2) -> bool:
@@ -35,6 +42,9 @@ def fits(module: TritonModule, item_bytes: int = 2) -> bool:
                 return False
             if buffers * depth * (rows + columns) * item_bytes > SHARED_BYTES:
                 return False
+            products = rows * columns * depth
+            if item_bytes > 2 and products > _MOST_PRODUCTS * threads and _is_exact(function):
+                return False
         elif any(
             values[name] > _MOST_VALUES * threads
             for name in arange_names(function)
@@ -42,3 +52,15 @@ def fits(module: TritonModule, item_bytes: int = 2) -> bool:
         ):
             return False
     return True
+
+
+def _is_exact(function: JitFunction) -> bool:
+    """Return True if a Triton function asks for products in full precision."""
+    return any(
+        arg.keyword is not None
+        and arg.keyword.value == "input_precision"
+        and isinstance(arg.value, cst.SimpleString)
+        and arg.value.evaluated_value == "ieee"
+        for call in calls_in(function.node, "dot")
+        for arg in call.args
+    )
