@@ -217,9 +217,9 @@ SECTIONS = (
             "search_gpu.json",
             "python -m benchmarks.search.gpu --out FILE",
             models.gpu_searches,
-            "`tpe` from plain kernels. Two searches of the fp16 product had 60 evaluations, all of "
-            "softmax ended at the bandwidth of a copy, and the others were cut off after 40 to 110 "
-            "s. The fp32 product ran on an H100.",
+            "`tpe` from plain kernels, 60 evaluations on an H200; searches of softmax and RMSNorm "
+            "ended when they had reached the bandwidth of a copy. torch is eager; for KernelBench, "
+            "the faster of eager and compiled.",
         ),
         ResultTable(
             "search_offline.json",
@@ -235,6 +235,11 @@ SECTIONS = (
         ResultTable(
             "search_openevolve.json",
             "python -m benchmarks.search.beside_openevolve --out FILE",
+            models.beside_openevolve,
+        ),
+        ResultTable(
+            "search_openevolve_gpu.json",
+            "python -m benchmarks.search.beside_openevolve --only softmax matmul_fp16 --out FILE",
             models.beside_openevolve,
         ),
         ResultTable(

@@ -30,10 +30,9 @@ _BEGIN, _END = "<!-- written by python -m benchmarks.tables -->", "<!-- until he
 INTRODUCTION = """\
 # Performance
 
-One section for each question; with each figure stand the machine, the day, the result file and
-the command. Figures are of one machine on one day: compare rows of one table, not tables with each
-other. `python -m benchmarks.tables` writes this page from `benchmarks/results`, which hold much
-more than it shows, and a test compares the two. What a verdict promises is on [the judge's
+One section for each question. Figures are of one machine on one day, which stand below them:
+compare rows of one table, not tables with each other. `python -m benchmarks.tables` writes this
+page from `benchmarks/results`, which hold more. What a verdict promises is on [the judge's
 page](judge.md)."""
 
 

@@ -187,23 +187,27 @@ def _best_by(curve: Sequence[Sequence[float]], seconds: float) -> float:
 
 
 def beside_openevolve(data: Any) -> str:
-    """Return what three searchers with one scripted model find in measured spaces."""
+    """Return what three searchers with one scripted model find, in tables or on a GPU."""
+    by_table = "share" in data["rows"][0]
+    field = "share" if by_table else "speedup"
     found: dict[str, dict[str, list[float]]] = {}
     for each in data["rows"]:
-        found.setdefault(each["task"], {}).setdefault(each["searcher"], []).append(each["share"])
+        found.setdefault(each["task"], {}).setdefault(each["searcher"], []).append(each[field])
     told = "; ".join(
         f"{task}: "
         + ", ".join(
-            f"`{name}` {statistics.median(some):.2f} ({min(some):.2f} to {max(some):.2f})"
+            f"`{name}` {number(statistics.median(some))}"
+            + (f" ({number(min(some))} to {number(max(some))})" if len(some) > 1 else "")
             for name, some in searchers.items()
         )
         for task, searchers in found.items()
     )
-    count = data["rows"][0]["evaluations"]
+    figure = "by a table: share of the optimum's speed" if by_table else "times over the start"
+    count, seeds = data["rows"][0]["evaluations"], len({each["seed"] for each in data["rows"]})
+    spread = f", median of {seeds} seeds (least to most)" if seeds > 1 else ", one seed"
     return (
         "Beside OpenEvolve, with one scripted model that changes settings of a GPU kernel and "
-        f"{count} evaluations each, by a table: share of the optimum's speed, median of "
-        f"{len({each['seed'] for each in data['rows']})} seeds (least to most). {told}."
+        f"{count} evaluations each, {figure}{spread}. {told}."
     )
 
 

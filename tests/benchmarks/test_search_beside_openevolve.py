@@ -94,6 +94,17 @@ def test_page_tells_the_median_over_seeds() -> None:
     assert "60 evaluations each" in told and "median of 3 seeds" in told
 
 
+def test_page_tells_the_gain_on_a_gpu() -> None:
+    rows = [
+        {"task": "t", "searcher": name, "seed": 0, "evaluations": 40, "speedup": gain}
+        for name, gain in (("openevolve", 1.5), ("auto", 20.25))
+    ]
+    told = beside_openevolve({"rows": rows})
+    assert (
+        "40 evaluations each, times over the start, one seed. t: `openevolve` 1.50, `auto`" in told
+    )
+
+
 def test_answer_stays_among_the_choices_of_a_table() -> None:
     contest = contest_of(TABLE_NAMES[0], 0, "cuda:0", 1)
     text = contest.start.source
