@@ -52,6 +52,7 @@ MAX_LINES = 32
 
 _STYLES = 48
 _TRIES = 16
+_ROWS_STORED = re.compile(r"n_cols\b.*\btl\.store\(out_ptr \+ offsets, \w+\)", re.DOTALL)
 _FAVOUR = 0.85
 _REPAIRED_FROM = 0.25
 _RIGHT_FORM = re.compile(r"\b(\w+) / \(1\.0 \+ tl\.exp\(-\1\)\)")
@@ -188,11 +189,14 @@ def repairs(
             if style is None:
                 break
             broken, label, status = _broken(rng, problem, style, seed, device)
-            if label == Defect.WRONG_AXIS:
-                continue  # the label leaves open whether shape or values are complained of
-            said = retry(told(answer_of(broken), status, device))
+            answer = answer_of(broken)
+            # What the judge says depends on sizes: of a wrong axis, that the shape or values are
+            # wrong; of rows without a mask, that they overlap or end beyond the tensor.
+            if label == Defect.WRONG_AXIS or _ROWS_STORED.search(answer):
+                continue
+            said = retry(told(answer, status, device))
             asked = question(_respelled(rng, problem))
-            read = (*asked, Message("assistant", answer_of(broken)), said)
+            read = (*asked, Message("assistant", answer), said)
             whole = answer_of(_nearest(problem, style, broken))
             found.append(Example(problem, read, whole, "right", Status.CORRECT))
     return tuple(found)

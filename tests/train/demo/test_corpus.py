@@ -246,8 +246,8 @@ def test_labels_and_their_feedback_are_the_judges(judge: LocalEvaluator) -> None
 
 @pytest.mark.slow
 def test_what_a_repair_is_told_is_the_judges(judge: LocalEvaluator) -> None:
-    examples = repairs(warmstart(), 6)[::9][:6]
-    assert len(examples) == 6
+    examples = repairs(warmstart(), 6)
+    assert len(examples) > 60
     for example in examples:
         _, failed, said = example.messages
         reply = parse(failed.content, "triton")
