@@ -32,7 +32,7 @@ from kernelgym_train.mcgs.settings import SearchSettings, read_search_settings
 from kernelgym_train.mcgs.sharing import first_shares
 from kernelgym_train.mcgs.source_forms import builds_extension, holds_cpp
 from kernelgym_train.mcgs.state import SearchState
-from kernelgym_train.mcgs.tactics import NAME
+from kernelgym_train.mcgs.tactics import NAME, read_tactics
 from kernelgym_train.mcgs.task import SearchTask, read_task
 from kernelgym_train.mcgs.variant import read_variant
 from kernelgym_train.mcgs.worker import read_control, repeat
@@ -77,6 +77,8 @@ def run_search(given: Sequence[str], *, dry_run: bool = False) -> int:
     settings = read_search_settings(given)
     if settings.worker:
         return _repeat(settings)
+    if dry_run:
+        read_tactics(_tactics(settings))  # a search refuses a damaged file, too
     if settings.input and Path(settings.input).is_dir():
         if settings.problem or settings.kernel:
             raise UsageError("give input= or problem= with kernel=, not both")
@@ -194,11 +196,16 @@ def _config(
     return SearchConfig(
         **{name: getattr(settings, name) for name in _PASSED_ON},
         writer=writer,
-        tactics=Path(settings.tactics) if settings.tactics else cache_folder() / NAME,
+        tactics=_tactics(settings),
         command=_command(settings),
         say=say,
         watch=watch,
     )
+
+
+def _tactics(settings: SearchSettings) -> Path:
+    """Return the path of the file of moves' gains that searches share."""
+    return Path(settings.tactics) if settings.tactics else cache_folder() / NAME
 
 
 class _Evaluators(contextlib.ExitStack):

@@ -133,6 +133,14 @@ def test_command_dry_run_judges_nothing(
     assert not table and not (tmp_path / "x").exists()
 
 
+def test_command_dry_run_reads_the_tactics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tactics.json").write_text("[")
+    assert main([*MATMUL, f"tactics={tmp_path / 'tactics.json'}", "--dry-run"]) == 2
+    assert "cannot read the tactics in" in capsys.readouterr().err
+
+
 def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--backend", "mcgs", "--help-settings"]) == 0
     said = capsys.readouterr().out
