@@ -218,8 +218,8 @@ SECTIONS = (
             "python -m benchmarks.search.gpu --out FILE",
             models.gpu_searches,
             "`tpe` from plain kernels, 60 evaluations on an H200; searches of softmax and RMSNorm "
-            "ended when they had reached the bandwidth of a copy. torch is eager; for KernelBench, "
-            "the faster of eager and compiled.",
+            'ended when they had reached the bandwidth of a copy. "Over torch" is against eager '
+            "PyTorch; for KernelBench, against the faster of eager and compiled.",
         ),
         ResultTable(
             "search_offline.json",

@@ -30,9 +30,9 @@ _BEGIN, _END = "<!-- written by python -m benchmarks.tables -->", "<!-- until he
 INTRODUCTION = """\
 # Performance
 
-One section for each question. Figures are of one machine on one day, which stand below them:
-compare rows of one table, not tables with each other. `python -m benchmarks.tables` writes this
-page from `benchmarks/results`, which hold more. What a verdict promises is on [the judge's
+Each section answers one question. The line below a table names its machine and its day: compare
+rows within one table only. `python -m benchmarks.tables` writes this page from
+`benchmarks/results`, which holds more. What a verdict promises is on [the judge's
 page](judge.md)."""
 
 

@@ -187,7 +187,7 @@ def _best_by(curve: Sequence[Sequence[float]], seconds: float) -> float:
 
 
 def beside_openevolve(data: Any) -> str:
-    """Return what three searchers with one scripted model find, in tables or on a GPU."""
+    """Return a sentence that compares searchers with one scripted model, in tables or on a GPU."""
     by_table = "share" in data["rows"][0]
     field = "share" if by_table else "speedup"
     found: dict[str, dict[str, list[float]]] = {}
@@ -202,7 +202,7 @@ def beside_openevolve(data: Any) -> str:
         )
         for task, searchers in found.items()
     )
-    figure = "by a table: share of the optimum's speed" if by_table else "times over the start"
+    figure = "by a table: share of the optimum's speed" if by_table else "speedup over the start"
     count, seeds = data["rows"][0]["evaluations"], len({each["seed"] for each in data["rows"]})
     spread = f", median of {seeds} seeds (least to most)" if seeds > 1 else ", one seed"
     return (

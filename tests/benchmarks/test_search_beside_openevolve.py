@@ -101,7 +101,8 @@ def test_page_tells_the_gain_on_a_gpu() -> None:
     ]
     told = beside_openevolve({"rows": rows})
     assert (
-        "40 evaluations each, times over the start, one seed. t: `openevolve` 1.50, `auto`" in told
+        "40 evaluations each, speedup over the start, one seed. t: `openevolve` 1.50, `auto`"
+        in told
     )
 
 

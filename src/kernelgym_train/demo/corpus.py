@@ -52,6 +52,7 @@ MAX_LINES = 32
 
 _STYLES = 48
 _TRIES = 16
+# Rows of `n_cols` elements are stored without a mask.
 _ROWS_STORED = re.compile(r"n_cols\b.*\btl\.store\(out_ptr \+ offsets, \w+\)", re.DOTALL)
 _FAVOUR = 0.85
 _REPAIRED_FROM = 0.25
@@ -190,8 +191,8 @@ def repairs(
                 break
             broken, label, status = _broken(rng, problem, style, seed, device)
             answer = answer_of(broken)
-            # What the judge says depends on sizes: of a wrong axis, that the shape or values are
-            # wrong; of rows without a mask, that they overlap or end beyond the tensor.
+            # Left out is what the judge describes by sizes: a wrong axis gives a wrong shape or
+            # wrong values, rows stored without a mask overlap or end beyond the tensor.
             if label == Defect.WRONG_AXIS or _ROWS_STORED.search(answer):
                 continue
             said = retry(told(answer, status, device))

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
+import io
+import tokenize
 from dataclasses import dataclass
 
 from kernelgym import UsageError
 
 _Span = tuple[int, int]
-_BLANK = re.compile(rb"(?:\s|#[^\n]*\n)*\Z")
-"""Pattern of spaces and comments at the end of a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class KernelFile:
             elif values:
                 added.append(f"{argument}={text}")
         if added:
-            edits.append(added_argument(self.source, found.stop, ", ".join(added)))
+            edits.append(added_argument(self.source, (found.start, found.stop), ", ".join(added)))
         return read_kernel_file(_spliced(self.source, edits))
 
     def choosing(self, cpp: str, settings: int, chosen: int) -> KernelFile:
@@ -223,21 +222,29 @@ def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
     }
 
 
-def added_argument(source: str, stop: int, text: str) -> tuple[_Span, str]:
-    """Return the text change that gives a call in a Python module one more argument.
+def added_argument(source: str, call: _Span, text: str) -> tuple[_Span, str]:
+    """Return the place of a new last argument of a call, and the text to insert there.
 
-    Several such changes of one call make up a valid call.
+    Several such changes of one call can be made together.
 
     Args:
         source: Text of the module.
-        stop: Place after the call, in UTF-8 bytes.
+        call: First byte of the call in UTF-8, and the byte after it.
         text: Text of the argument.
     """
-    before = _BLANK.sub(b"", source.encode()[: stop - 1])
-    at = len(before), len(before)
-    if before.endswith(b"("):
-        return at, f"{text},"
-    return at, f" {text}," if before.endswith(b",") else f", {text}"
+    written = source.encode()[call[0] : call[1]].decode()
+    words = [
+        each
+        for each in tokenize.generate_tokens(io.StringIO(written).readline)
+        if each.string.strip() and each.type != tokenize.COMMENT
+    ]
+    last = words[-2]  # before the call's bracket
+    row, column = last.end
+    before = sum(len(line) + 1 for line in written.split("\n")[: row - 1]) + column
+    at = call[0] + len(written[:before].encode())
+    if last.string == "(":
+        return (at, at), f"{text},"
+    return (at, at), f" {text}," if last.string == "," else f", {text}"
 
 
 def _spliced(source: str, edits: list[tuple[_Span, str]]) -> str:

@@ -1,4 +1,4 @@
-"""A reference's process that is slow to start stays for its problem's next kernel, and no other."""
+"""A reference's process that is kept serves the next kernel of its problem, and nothing else."""
 
 import contextlib
 import dataclasses
@@ -15,6 +15,7 @@ from kernelgym.judge.stage_clock import StageClock
 from kernelgym.judge.timing import baselines as baselines_module
 from kernelgym.judge.timing.baseline_store import BaselineStore
 from kernelgym.judge.timing.baselines import Baselines
+from kernelgym.judge.timing.windows import Untimed
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Kernel, Problem, Status
 
@@ -25,10 +26,15 @@ GONE = Rejected(Status.RUNTIME_ERROR, "it is gone")
 class Process:
     """A reference's process that writes down what it is asked, and fails where it is told to."""
 
+    fails = ""
+
     def __init__(self):
-        self.asked, self.fails, self.ended = [], "", False
+        self.asked, self.ended = [], False
         self.compiled, self.agrees, self.references = (0, 1), True, []
         self.channel = self.model = self.buffers = self  # it plays its parts itself
+
+    def end_seen(self):
+        """Called when the process has ended."""
 
     def __getattr__(self, name):
         def ask(*given, **_):
@@ -53,8 +59,10 @@ def opened(tmp_path, made):
     def open_process(language, source, exec_allowed):
         made.append(Process())
         made[-1].runs = language, source, exec_allowed
-        yield made[-1]
-        made[-1].ended = True
+        process = made[-1]
+        yield process
+        process.ended = True
+        process.end_seen()
 
     def opened(rules=RULES, device="cuda:0"):
         device_lock = DeviceLock(tmp_path / "lock", StageClock())
@@ -84,11 +92,15 @@ def reference(name, secret="5ec2e7", stateful=False, state=(), start=None):
     return SimpleNamespace(problem=problem, seeds=Seeds(secret), **more)
 
 
-def use(baselines, name="a", **more):
+def use(baselines, name="a", kind="eager", **more):
     with ExitStack() as stack:
-        session, kind = baselines.start(stack, reference(name, **more))
-        assert kind in ("start" if more.get("start") else "eager", "compile")
+        session, found = baselines.start(stack, reference(name, **more))
+        assert found == kind
         return session
+
+
+def use_compiled(baselines, name="a", **more):
+    return use(baselines, name, "compile", **more)
 
 
 def test_it_is_constructed_anew_for_every_kernel_and_rests_between(baselines, made):
@@ -125,7 +137,7 @@ def test_one_that_failed_to_be_built_anew_is_not_taken_for_built(baselines, made
 
 def test_starting_kernel_is_timed_in_its_own_language(baselines, made):
     use(baselines)
-    use(baselines, "b", start=Kernel("# kernel", "triton"))
+    use(baselines, "b", "start", start=Kernel("# kernel", "triton"))
     assert [each.runs for each in made] == [("torch", "# a", False), ("triton", "# kernel", False)]
 
 
@@ -162,23 +174,37 @@ def test_dismissal_ends_it(baselines, made):
 
 
 def test_compiled_one_is_called_again_before_it_is_timed(compiling, made):
-    assert use(compiling) is use(compiling, secret="07e4")
+    assert use_compiled(compiling) is use_compiled(compiling, secret="07e4")
     (process,) = made
     assert process.runs == ("torch", "# a", True) and not process.ended
     ready = ["call", "call", "compilation", "vacate"]
     rest = ["resume", "vacate", "pause"]
     again = ["grant", "resume", "construct", *ready, *rest]
     assert process.asked == ["grant", "load", "await_load", "construct", *ready, *rest, *again]
-    use(compiling, "b")
+    use_compiled(compiling, "b")
     assert process.ended and len(made) == 2
 
 
-def test_stateful_one_is_warmed_up_by_a_second_reference(compiling, made, monkeypatch):
-    monkeypatch.setattr(compiling, "_reference", lambda *_: reference("a", stateful=True))
-    first = use(compiling, stateful=True)
-    assert use(compiling, stateful=True) is first
-    (built, *called), (again, *more) = first.references[:3], first.references[3:]
-    assert built is called[0] is called[1] and again is more[0] is more[1] and built is not again
+def test_starting_kernel_ends_the_process_of_another_problem(compiling, made):
+    use_compiled(compiling)
+    use(compiling, "b", "start", start=Kernel("# kernel", "triton"))
+    assert made[0].ended and made[1].runs == ("triton", "# kernel", False)
+
+
+def test_stateful_one_is_warmed_up_by_a_second_reference(compiling, monkeypatch):
+    seconds, given = [], [reference("a", stateful=True) for _ in range(2)]
+
+    def second(*_):
+        seconds.append(reference("a", stateful=True))
+        return seconds[-1]
+
+    monkeypatch.setattr(compiling, "_reference", second)
+    for each in given:
+        with ExitStack() as stack:
+            session, _ = compiling.start(stack, each)
+    for number, each in enumerate(seconds):
+        assert all(seen is each for seen in session.references[3 * number : 3 * number + 3])
+    assert len(seconds) == 2 and len(session.references) == 6
 
 
 @pytest.mark.parametrize(
@@ -188,17 +214,27 @@ def test_stateful_one_is_warmed_up_by_a_second_reference(compiling, made, monkey
         pytest.param({"compiled": (1, 1)}, id="a graph was missing"),
         pytest.param({"agrees": False}, id="it computes something else"),
         pytest.param({"fails": "call"}, id="it fails"),
+        pytest.param({"fails": "vacate"}, id="its memory cannot be freed"),
     ],
 )
 def test_compiled_one_that_does_not_fit_any_more_is_replaced(compiling, made, now):
-    first = use(compiling)
+    first = use_compiled(compiling)
     for name, value in now.items():
         setattr(first, name, value)
-    second = use(compiling, secret="07e4")
+    second = use_compiled(compiling, secret="07e4")
     assert first.ended and made == [first, second] and not second.ended
 
 
-def test_the_faster_of_two_is_chosen_once(opened, tmp_path, made, monkeypatch):
+@pytest.mark.parametrize("where", ["load", "construct", "call", "compilation", "vacate"])
+def test_failure_of_a_compiled_one_is_not_the_kernels(compiling, made, where, monkeypatch):
+    monkeypatch.setattr(Process, "fails", where, raising=False)
+    with pytest.raises(Untimed, match="it is gone"):
+        use_compiled(compiling)
+    assert [process.ended for process in made] == [True]
+
+
+@pytest.mark.parametrize(("times", "faster"), [((2.0, 1.0), "compile"), ((1.0, 2.0), "eager")])
+def test_the_faster_of_two_is_chosen_once(opened, tmp_path, made, monkeypatch, times, faster):
     timing = dataclasses.replace(RULES.timing, baseline="best")
     rules = dataclasses.replace(RULES, timing=timing)
     races = []
@@ -208,13 +244,33 @@ def test_the_faster_of_two_is_chosen_once(opened, tmp_path, made, monkeypatch):
             races.append(self)
 
         def race(self, pairs):
-            return 2.0, 1.0
+            return times
 
     monkeypatch.setattr(baselines_module, "Stopwatch", Race)
     monkeypatch.setattr(baselines_module, "LiveRun", lambda *_: None)
     BaselineStore(tmp_path, rules, "device").keep(reference("a").problem, b"kept")
     best = opened(rules)
-    compiled = use(best)
-    assert use(best, secret="07e4") is compiled and len(races) == 1
-    assert [each.runs[2] for each in made] == [True, False]
-    assert "end" in made[1].asked and "end" not in compiled.asked
+    chosen = use(best, kind=faster)
+    assert use(best, kind=faster, secret="07e4") is chosen and len(races) == 1
+    compiled, eager = made
+    assert (compiled.runs[2], eager.runs[2]) == (True, False)
+    assert [each.ended for each in made] == [each is not chosen for each in made]
+
+
+def test_preparing_anew_ends_the_one_that_is_kept(compiling, made, monkeypatch):
+    first = use_compiled(compiling)
+    monkeypatch.setattr(compiling, "_compile", lambda *_: b"new")
+    monkeypatch.setattr(compiling, "_times", lambda *_: (2.0, 1.0))
+    assert compiling.prepare(reference("a").problem, refresh=True).prepared
+    assert first.ended and use_compiled(compiling) is not first
+
+
+def test_processes_on_a_gpu_end_while_no_kernel_is_timed(opened, monkeypatch):
+    baselines, held = opened(), []
+    lock = baselines._device_lock
+    monkeypatch.setattr(
+        Process, "end_seen", lambda self: held.append(lock.is_shared), raising=False
+    )
+    use(baselines, "a")
+    use(baselines, "b")
+    assert held == [True]

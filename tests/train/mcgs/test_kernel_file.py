@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernelgym import UsageError
 from kernelgym.languages import LANGUAGES
 from kernelgym_train.mcgs.examples import EXAMPLES
-from kernelgym_train.mcgs.kernel_file import read_kernel_file
+from kernelgym_train.mcgs.kernel_file import added_argument, read_kernel_file
 
 MATMUL = EXAMPLES["matmul"][1].source
 INLINE = "import x\next = x.load_inline(name='é', cpp_sources=['int a;'], functions=['f'])  # é\n"
@@ -80,3 +80,27 @@ def test_cuda_text_and_its_flags_are_those_of_the_device() -> None:
     assert "extra_cflags=['-O2']" in changed.source
     again = read_kernel_file(changed.source)
     assert (again.cpp, again.flags) == ("void f() { }", ("-maxrregcount=64",))
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a", "b=1", '"a # b"', "f(x, y,)", "[1, 2]", "é"]), max_size=3, unique=True
+    ),
+    st.sampled_from(["", ","]),
+    st.sampled_from(["", "\n", "  # no, comment\n", " \\\n", "\n\n# é)\n"]),
+)
+def test_arguments_are_added_after_all_others(args: list[str], comma: str, space: str) -> None:
+    args.sort(key=lambda each: "=" in each)
+    call = f"call({', '.join(args)}{comma if args else ''}{space})"
+    source = f"é = 1\n{call}  # )\n"
+    start = len("é = 1\n".encode())
+    place = start, start + len(call.encode())
+    data = source.encode()
+    for name in ("two", "one"):  # the later one is inserted before the earlier one
+        (at, _), text = added_argument(source, place, f"{name}=0")
+        data = data[:at] + text.encode() + data[at:]
+    (_, statement) = ast.parse(data.decode()).body
+    assert isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    found = [ast.unparse(each) for each in (*statement.value.args, *statement.value.keywords)]
+    wanted = [ast.unparse(ast.parse(f"call({each})").body[0])[5:-1] for each in args]
+    assert found == [*wanted, "one=0", "two=0"]

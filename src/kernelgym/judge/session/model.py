@@ -96,7 +96,7 @@ class CandidateModel:
 
         Returns:
             The number of graphs that it compiled because its caches lacked them, and the number of
-            Python frames that it compiled or took from its caches.
+            Python frames that torch's compiler has processed.
         """
         self._channel.post({"op": "compilation", "save": save})
         answer = self._channel.answer("compilation")

@@ -12,8 +12,8 @@ Contract:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from kernelgym.baseline import Baseline, command_for
@@ -73,12 +73,12 @@ class Baselines:
     def start(self, stack: ExitStack, reference: Reference) -> tuple[CandidateSession, str]:
         """Start a baseline; return it, and its kind: ``eager``, ``compile`` or ``start``.
 
-        A starting kernel is not compiled by torch, whatever the ruleset asks for. A process that
-        is slow to start is kept for later verdicts on its problem: one on a GPU, and a compiled
-        one. The faster of two is chosen once for each that is kept.
+        A starting kernel is not compiled by torch, whatever the ruleset asks for. A process on a
+        GPU, and one that was chosen for ``compile`` or ``best``, is kept for later verdicts on its
+        problem; for ``best``, the two are compared only when processes are started.
 
         Args:
-            stack: Ends the processes, or halts the one that is kept, when it is closed.
+            stack: When it is closed, a process that is kept is halted, and any other ends.
             reference: The reference that the kernel is compared with.
 
         Raises:
@@ -86,13 +86,14 @@ class Baselines:
             JudgeError: If the reference fails.
         """
         compiles = self._ruleset.timing.baseline != "eager" and reference.start is None
-        if self._device == "cpu" and not compiles:
-            with self._device_lock.shared():
-                return self._eager(stack, reference), _uncompiled(reference)
         standing = self._renewed(reference)
         if standing is None:
-            self.dismiss()
-            with ExitStack() as opened:
+            with self._quiet():
+                self.dismiss()
+            if self._device == "cpu" and not compiles:
+                with self._device_lock.shared():
+                    return self._eager(stack, reference), _uncompiled(reference)
+            with self._ended_quietly() as opened:
                 if compiles:
                     session, kind, frames = self._chosen(opened, reference)
                 else:
@@ -105,11 +106,28 @@ class Baselines:
         stack.callback(self._rest)
         return standing.session, standing.kind
 
+    def _quiet(self) -> AbstractContextManager[None]:
+        """Return a context without a kernel being timed, on a GPU.
+
+        There, freeing memory and ending a process would disturb the kernel.
+        """
+        return nullcontext() if self._device == "cpu" else self._device_lock.shared()
+
+    @contextmanager
+    def _ended_quietly(self) -> Iterator[ExitStack]:
+        """Yield a stack that ends processes while no kernel is timed."""
+        stack = ExitStack()
+        try:
+            yield stack
+        finally:
+            with self._quiet():
+                stack.close()
+
     def _chosen(self, stack: ExitStack, reference: Reference) -> tuple[CandidateSession, str, int]:
         """Start the compiled baseline that the ruleset asks for, or the faster of two.
 
         Returns:
-            The baseline, its kind, and the number of frames that it compiled, as `_warm_up` does.
+            The baseline, its kind, and its number of frames (0 if eager).
 
         Raises:
             Untimed: If none is prepared, or it cannot be used.
@@ -118,29 +136,28 @@ class Baselines:
         packed = self._kept.find(problem)
         if packed is None:
             raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
-        own = self._own(reference)
-        try:
-            with self._device_lock.shared():
-                compiled, frames = self._compiled(stack, own, packed)
-            if self._ruleset.timing.baseline == "compile":
-                return compiled, "compile", frames
-            with self._device_lock.shared():
-                eager = self._eager(stack, own)
-            eager_ms, compile_ms = self._race(eager, compiled, own)
-        except _Unfit as reason:
-            command = f"{self._command(problem)} --refresh"
-            raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
-        if eager_ms <= compile_ms:
-            compiled.end()
-            return eager, "eager", 0
-        eager.end()
-        return compiled, "compile", frames
+        with self._ended_quietly() as own_stack, self._ended_quietly() as eager_stack:
+            try:
+                with self._device_lock.shared():
+                    own = self._own(reference)
+                    compiled, frames = self._compiled(own_stack, own, packed)
+                if self._ruleset.timing.baseline == "best":
+                    with self._device_lock.shared():
+                        eager = self._eager(eager_stack, own)
+                    eager_ms, compile_ms = self._race(eager, compiled, own)
+                    if eager_ms <= compile_ms:
+                        stack.enter_context(eager_stack.pop_all())
+                        return eager, "eager", 0
+            except _Unfit as reason:
+                command = f"{self._command(problem)} --refresh"
+                raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
+            stack.enter_context(own_stack.pop_all())
+            return compiled, "compile", frames
 
     def _own(self, reference: Reference) -> Reference:
-        """Return a reference for warm-up calls.
+        """Return the reference of warm-up calls: for a stateful problem, a second one.
 
-        A stateful one is a second one: these calls would advance its state, which must see the
-        kernel's calls only.
+        These calls advance its state, and the verdict's own must see the kernel's calls only.
         """
         if not reference.stateful:
             return reference
@@ -175,6 +192,8 @@ class Baselines:
         except (_Unfit, Untimed) as reason:
             return Baseline(problem.id, self._called, message=str(reason))
         self._kept.keep(problem, packed)
+        with self._quiet():
+            self.dismiss()  # it may have been compiled from what was stored before
         return self._result(problem, times, f"{len(packed)} bytes kept")
 
     def _result(self, problem: Problem, times: tuple[float, float], message: str) -> Baseline:
@@ -197,13 +216,16 @@ class Baselines:
 
     def _times(self, problem: Problem, seeds: Seeds, packed: bytes) -> tuple[float, float]:
         """Time both variants in fresh processes, from stored files, as verdicts do."""
-        with ExitStack() as stack:
-            reference = self._reference(problem, seeds)
+        with self._ended_quietly() as stack:
             with self._device_lock.shared():
+                reference = self._reference(problem, seeds)
                 compiled, _ = self._compiled(stack, reference, packed)
                 eager = self._eager(stack, reference)
             times = self._race(eager, compiled, reference)
-            compiled.channel.resume()
+            try:
+                compiled.channel.resume()
+            except Rejected as end:
+                raise _unfit(f"the compiled reference fails: {end}") from None
             _check_complete(compiled)
             return times
 
@@ -218,15 +240,15 @@ class Baselines:
                 raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
     def _renewed(self, reference: Reference) -> _Standing | None:
-        """Return the process that is kept, with a reference's model; None if it cannot be used."""
+        """Return the process that is kept, rebuilt if weights differ; None if it cannot be used."""
         standing = self._standing
         if standing is None or standing.digest != reference.problem.digest:
             return None
         built_from, compiled = _built_from(reference), standing.kind == "compile"
         builds = built_from is None or built_from != standing.built_from
         try:
-            own = self._own(reference) if builds and compiled else reference
             with self._device_lock.shared():
+                own = self._own(reference) if builds and compiled else reference
                 standing.session.channel.grant(_BUDGET_S)
                 standing.session.channel.resume()
                 if builds:
@@ -234,7 +256,7 @@ class Baselines:
                     self._standing = replace(standing, built_from=None)
                     standing.session.model.construct(own)
                     if compiled and self._warm_up(standing.session, own) != standing.frames:
-                        return None  # after a few more frames, torch falls back to eager calls
+                        return None  # after a few recompilations, torch calls a model eagerly
                     self._standing = replace(standing, built_from=built_from)
         except (Rejected, _Unfit, DeviceFull):
             return None  # whatever failed in the kept process, a fresh one replaces it
@@ -246,7 +268,7 @@ class Baselines:
             return
         session = self._standing.session
         try:
-            with self._device_lock.shared():  # freeing memory would disturb a kernel being timed
+            with self._quiet():
                 session.channel.resume()
                 session.buffers.vacate()
                 session.channel.pause()
@@ -280,17 +302,21 @@ class Baselines:
         return session, self._warm_up(session, reference)
 
     def _warm_up(self, session: CandidateSession, reference: Reference) -> int:
-        """Call a compiled reference until it is ready to be timed.
+        """Call a compiled reference, check that nothing was compiled, and free its buffers.
 
         Returns:
-            The number of Python frames that the process compiled, or took from its caches, so far.
+            The number of Python frames that torch's compiler has processed.
 
         Raises:
-            _Unfit: If it computes something else, or something had to be compiled.
+            _Unfit: If it computes something else, fails, or something had to be compiled.
+            DeviceFull: If the device's memory is full.
         """
         self._call(session, reference)
         frames = _check_complete(session)
-        session.buffers.vacate()
+        try:
+            session.buffers.vacate()
+        except Rejected as end:
+            raise _unfit(f"the compiled reference fails: {end}") from None
         return frames
 
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
@@ -307,7 +333,7 @@ class Baselines:
         return session
 
     def _call(self, session: CandidateSession, reference: Reference) -> None:
-        """Call a compiled reference until all is compiled."""
+        """Call a compiled reference twice, and check its outputs."""
         try:
             for number in range(_WARM_CALLS):
                 outcome = session.call(reference, len(reference.plan) + number)
@@ -344,7 +370,7 @@ class _Standing:
     built_from: int | None
     """Seed that the model was built from, if it is unchanged since; None otherwise."""
     frames: int
-    """Number of Python frames that were taken from caches; 0 if not compiled."""
+    """Number of Python frames that torch's compiler has processed; 0 if eager."""
 
 
 def _uncompiled(reference: Reference) -> str:
@@ -370,7 +396,7 @@ def _check_complete(session: CandidateSession) -> int:
     """Check that a process compiled nothing, because it found everything compiled.
 
     Returns:
-        The number of Python frames that it took from its caches.
+        The number of Python frames that torch's compiler has processed.
 
     Raises:
         _Unfit: If the process compiled something.

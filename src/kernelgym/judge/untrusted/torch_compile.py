@@ -3,8 +3,8 @@
 No module of the compiler is imported before `begin`. The trusted side requests `begin` only in
 processes that hold a problem's own model, never in a kernel's. The compiled code is one folder: the
 caches of Inductor and Triton, whose libraries `torch.compiler.save_cache_artifacts` leaves out, and
-that function's artifacts beside them. `misses` counts what the folder lacked, `frames` what was
-compiled or taken from it.
+that function's artifacts beside them. `misses` counts the graphs that the folder lacked, and
+`frames` the Python frames that the compiler has processed.
 
 Loaded by path: standard library and torch only.
 """
@@ -65,7 +65,7 @@ def misses() -> int:
 
 
 def frames() -> int:
-    """Return the number of frames that this process compiled, or took from its caches."""
+    """Return the number of Python frames that torch's compiler has processed."""
     from torch._dynamo.utils import counters
 
     return int(counters["frames"]["total"])

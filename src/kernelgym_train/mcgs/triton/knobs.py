@@ -50,7 +50,7 @@ class TritonKnob:
 
 def appended(module: TritonModule, call: cst.Call, text: str) -> tuple[tuple[int, int], str]:
     """Return the text change that gives a call in a Triton module one more argument."""
-    return added_argument(module.source, module.span(call)[1], text)
+    return added_argument(module.source, module.span(call), text)
 
 
 def knobs_of(module: TritonModule) -> tuple[TritonKnob, ...]:

@@ -19,13 +19,14 @@ SHARED_BYTES = 232_448
 _MOST_SUMS = 256  # sums a thread: each takes a register, of which there are 255
 _MOST_VALUES = 512  # values of one vector a thread; more than half are kept in memory
 
-# Products of floats a thread, each an instruction of its own. On an H200, kernels with 8,192 were a
-# fifth as fast as those with 2,048 at most, and took 7 s to compile; one with 32,768 over a minute.
+# Multiplications of floats a thread, one instruction each. On an H200, kernels with 8,192 reached a
+# fifth of the speed of those with at most 2,048, and compiled in 7 s; one with 32,768 took over
+# a minute.
 _MOST_PRODUCTS = 4096
 
 
 def fits(module: TritonModule, item_bytes: int = 2) -> bool:
-    """Return False if a Triton kernel cannot run, or would keep its sums in memory.
+    """Return False if a Triton kernel cannot run, keeps sums in memory, or compiles for too long.
 
     Args:
         module: The module.
@@ -55,12 +56,14 @@ def fits(module: TritonModule, item_bytes: int = 2) -> bool:
 
 
 def _is_exact(function: JitFunction) -> bool:
-    """Return True if a Triton function asks for products in full precision."""
-    return any(
-        arg.keyword is not None
-        and arg.keyword.value == "input_precision"
-        and isinstance(arg.value, cst.SimpleString)
-        and arg.value.evaluated_value == "ieee"
+    """Return True if a ``tl.dot`` asks for products in full precision."""
+    given = {
+        arg.keyword.value: arg.value
         for call in calls_in(function.node, "dot")
         for arg in call.args
-    )
+        if arg.keyword is not None
+    }
+    precision, tf32 = given.get("input_precision"), given.get("allow_tf32")
+    if isinstance(precision, cst.SimpleString):
+        return precision.evaluated_value == "ieee"
+    return isinstance(tf32, cst.Name) and tf32.value == "False"

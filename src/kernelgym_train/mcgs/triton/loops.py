@@ -54,6 +54,8 @@ def loops_of(module: TritonModule, function: JitFunction) -> tuple[TritonLoop, .
         call = node.iter
         if not isinstance(call, cst.Call) or not isinstance(node.target, cst.Name):
             continue
+        if not isinstance(node.body, cst.IndentedBlock):
+            continue  # moves change whole lines of a body
         plain = isinstance(call.func, cst.Name) and call.func.value == "range"
         if not plain and not is_call(call, "range") and not is_call(call, "static_range"):
             continue

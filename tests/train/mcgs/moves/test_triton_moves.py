@@ -56,15 +56,16 @@ def test_triton_proposals_are_distinct_programs(name: str) -> None:
 
 
 class _Trailing(cst.CSTTransformer):
-    """Puts a comma and a comment after the last argument of each launch and each call."""
+    """Puts a comma and a comment after the last argument of launches, loads and stores."""
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        function, args = updated_node.func, updated_node.args
+        named = isinstance(function, cst.Attribute) and function.attr.value in ("load", "store")
+        if not args or not (named or isinstance(function, cst.Subscript)):
+            return updated_node
         comment = cst.TrailingWhitespace(cst.SimpleWhitespace("  "), cst.Comment("# é, last"))
         comma = cst.Comma(whitespace_after=cst.ParenthesizedWhitespace(comment))
-        *others, last = updated_node.args or [None]
-        if last is None:
-            return updated_node
-        return updated_node.with_changes(args=[*others, last.with_changes(comma=comma)])
+        return updated_node.with_changes(args=[*args[:-1], args[-1].with_changes(comma=comma)])
 
 
 def _with_commas(source: str) -> str:
@@ -78,13 +79,51 @@ def _with_tabs(source: str) -> str:
 @pytest.mark.parametrize("written", [_with_commas, _with_tabs])
 @pytest.mark.parametrize("name", STARTS)
 def test_moves_read_other_layouts(name: str, written: Callable[[str], str]) -> None:
+    def programs(start: Variant) -> dict[str, set[str]]:
+        found = proposals(start, approximate=True)
+        return {
+            move: {ast.dump(ast.parse(each.variant.source)) for each in made}
+            for move, made in found.items()
+        }
+
     start = STARTS[name]
     text = written(start.source)
     assert text != start.source
-    plain = proposals(start, approximate=True)
-    for move, made in proposals(Variant(text, "triton"), approximate=True).items():
-        programs = {ast.dump(ast.parse(each.variant.source)) for each in plain[move]}
-        assert {ast.dump(ast.parse(each.variant.source)) for each in made} <= programs
+    assert programs(Variant(text, "triton")) == programs(start)
+
+
+ONE_LINE = """\
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sums_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    at = x_ptr + row * n_cols + tl.arange(0, BLOCK)
+    end = x_ptr + (row + 1) * n_cols
+    total = 0.0
+    for start in range(0, n_cols, BLOCK): total += tl.sum(tl.load(at + start, mask=at + start < end))
+    peak = -float("inf")
+    for start in range(0, n_cols, BLOCK): peak = tl.maximum(peak, tl.max(tl.load(at + start, mask=at + start < end, other=-float("inf"))))
+    tl.store(y_ptr + row, total / peak)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty(x.shape[0], device=x.device)
+        sums_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=128)
+        return y
+"""  # noqa: E501
+
+
+def test_loops_of_one_line_keep_their_bodies() -> None:
+    made = proposals(Variant(ONE_LINE, "triton"))
+    assert "change_block_sizes" in made and "single_pass_row" not in made
+    for each in (each for some in made.values() for each in some):
+        assert each.variant.source.count("BLOCK): total += tl.sum(") == 1
 
 
 def test_outer_products_become_a_tile_that_other_moves_set() -> None:

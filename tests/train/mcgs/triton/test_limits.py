@@ -26,8 +26,8 @@ def tiled(rows: int, columns: int, depth: int, warps: int, stages: int = 1) -> s
         pytest.param((128, 128, 64, 4), 4, False, id="8192 products a thread"),
         pytest.param((64, 128, 256, 2), 4, False, id="took over a minute to compile"),
         pytest.param((64, 128, 256, 2), 2, True, id="halves are multiplied by tensor cores"),
-        pytest.param((256, 256, 16, 8), 4, True, id="256 sums a thread"),
-        pytest.param((256, 256, 16, 4), 4, False, id="512 sums a thread"),
+        pytest.param((256, 256, 16, 8), 2, True, id="256 sums a thread"),
+        pytest.param((256, 256, 16, 4), 2, False, id="512 sums a thread"),
         pytest.param((128, 256, 64, 8, 4), 2, True, id="147456 bytes of buffers"),
         pytest.param((128, 256, 64, 8, 6), 2, False, id="245760 bytes of buffers"),
     ],
@@ -36,9 +36,17 @@ def test_tiles(sizes: tuple[int, ...], item_bytes: int, right: bool) -> None:
     assert fits(read_module(tiled(*sizes)), item_bytes) is right
 
 
-def test_tf32_is_computed_by_tensor_cores() -> None:
-    source = tiled(64, 128, 256, 2).replace('"ieee"', '"tf32"')
-    assert fits(read_module(source), 4)
+@pytest.mark.parametrize(
+    ("precision", "right"),
+    [
+        ('input_precision="tf32"', True),
+        ("allow_tf32=True", True),
+        ("allow_tf32=False", False),
+    ],
+)
+def test_tf32_is_computed_by_tensor_cores(precision: str, right: bool) -> None:
+    source = tiled(64, 128, 256, 2).replace('input_precision="ieee"', precision)
+    assert fits(read_module(source), 4) is right
 
 
 @pytest.mark.parametrize(("block", "right"), [(65536, True), (131072, False)])

@@ -178,7 +178,7 @@ def _straight(
             start, end = module.block_span(statement)
             if not repeats.is_repeat(statement):
                 text = module.source.encode()[start:end].decode()
-                # Lines with less are inside of brackets, where indentation has no meaning.
+                # Lines that are indented less lie inside of brackets, and stay as they are.
                 old = module.indentation(statement)
                 lines.append(re.sub(f"^{old}", indent, text, flags=re.M))
         yield module.block_span(loop.node), "".join(lines)
