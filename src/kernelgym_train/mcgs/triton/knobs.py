@@ -11,7 +11,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from kernelgym_train.mcgs.kernel_file import added_argument
-from kernelgym_train.mcgs.triton.loops import arange_names, assignment, program_axis
+from kernelgym_train.mcgs.triton.loops import (
+    arange_names,
+    assignment,
+    program_axis,
+    reads_descriptors,
+)
 from kernelgym_train.mcgs.triton.module import (
     JitFunction,
     KernelLaunch,
@@ -94,8 +99,8 @@ def _constant(
             given = launch.given.get(name)
             value = given.value if given is not None else function.defaults.get(name)
             literal = _literal(module, value, launch.call)
-            if literal is None:
-                return None
+            if literal is None or (literal is value and reads_descriptors(function)):
+                return None  # the block of a descriptor would not follow
             in_grid = _in_grid(module, function, launch, name, literal)
             if in_grid is None:
                 return None
@@ -109,6 +114,8 @@ def _option(
     module: TritonModule, function: JitFunction, launches: list[KernelLaunch], name: str
 ) -> TritonKnob:
     """Return the knob of a Triton launch's option, such as ``num_warps``."""
+    if function.configured and not function.configs:
+        return TritonKnob(function.name, name, None)  # set by configurations that are not seen
     given = [(call, _keyword(call, name)) for call in function.configs] or [
         (launch.call, launch.given[name].value if name in launch.given else None)
         for launch in launches

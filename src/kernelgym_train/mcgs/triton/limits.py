@@ -8,16 +8,18 @@ if it takes too many instructions a thread. A kernel whose sizes cannot be read 
 
 from __future__ import annotations
 
+import math
+
 import libcst as cst
 
 from kernelgym_train.mcgs.triton.knobs import OPTIONS, values_of
-from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
+from kernelgym_train.mcgs.triton.loops import arange_names, shapes_of, tile_of
 from kernelgym_train.mcgs.triton.module import JitFunction, TritonModule, calls_in
 
 SHARED_BYTES = 232_448
 """Shared memory that one block may have on an H100."""
 _MOST_SUMS = 256  # sums a thread: each takes a register, of which there are 255
-_MOST_VALUES = 512  # values of one vector a thread; more than half are kept in memory
+_MOST_VALUES = 512  # values of one block a thread; more than half are kept in memory
 
 # Multiplications of floats a thread, one instruction each. On an H200, kernels with 8,192 reached a
 # fifth of the speed of those with at most 2,048, and compiled in 7 s; one with 32,768 took over
@@ -47,9 +49,9 @@ def fits(module: TritonModule, item_bytes: int = 2) -> bool:
             if item_bytes > 2 and products > _MOST_PRODUCTS * threads and _is_exact(function):
                 return False
         elif any(
-            values[name] > _MOST_VALUES * threads
-            for name in arange_names(function)
-            if name in values
+            math.prod(values[name] for name in names) > _MOST_VALUES * threads
+            for names in (*((name,) for name in arange_names(function)), *shapes_of(function))
+            if set(names) <= set(values)
         ):
             return False
     return True

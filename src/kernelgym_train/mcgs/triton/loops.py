@@ -131,6 +131,29 @@ def arange_names(function: JitFunction) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def reads_descriptors(function: JitFunction) -> bool:
+    """Return True if a Triton function loads or stores blocks of descriptors that it is given."""
+    return any(
+        isinstance(call.func, cst.Attribute)
+        and call.func.attr.value in ("load", "store", "gather", "scatter")
+        and isinstance(call.func.value, cst.Name)
+        and call.func.value.value in function.parameters
+        for call in found_in(function.node, cst.Call)
+    )
+
+
+def shapes_of(function: JitFunction) -> set[tuple[str, str]]:
+    """Return the names of rows and columns of the blocks that ``tl.zeros`` and ``tl.full`` make."""
+    found = set()
+    for call in calls_in(function.node, "zeros", "full"):
+        first = call.args[0].value if call.args else None
+        if isinstance(first, cst.Tuple | cst.List) and len(first.elements) == 2:
+            rows, columns = (each.value for each in first.elements)
+            if isinstance(rows, cst.Name) and isinstance(columns, cst.Name):
+                found.add((rows.value, columns.value))
+    return found
+
+
 def tile_of(function: JitFunction) -> tuple[str, str, str] | None:
     """Return the constants that are rows, columns and depth of the tile of ``tl.dot``.
 
@@ -139,13 +162,7 @@ def tile_of(function: JitFunction) -> tuple[str, str, str] | None:
     """
     if not calls_in(function.node, "dot"):
         return None
-    shapes = set()
-    for call in calls_in(function.node, "zeros", "full"):
-        first = call.args[0].value if call.args else None
-        if isinstance(first, cst.Tuple | cst.List) and len(first.elements) == 2:
-            names = [each.value for each in first.elements]
-            if all(isinstance(each, cst.Name) for each in names):
-                shapes.add(tuple(each.value for each in names if isinstance(each, cst.Name)))
+    shapes = shapes_of(function)
     if len(shapes) != 1:
         return None
     rows, columns = shapes.pop()

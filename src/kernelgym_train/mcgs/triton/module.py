@@ -39,9 +39,11 @@ class JitFunction:
     constants: tuple[str, ...]
     """Parameters annotated with ``tl.constexpr``."""
     configs: tuple[cst.Call, ...] = ()
-    """Calls of ``triton.Config`` among the decorators."""
+    """Calls of ``triton.Config`` in the decorators, or in a list whose name they read."""
     tuned: bool = False
-    """Whether a decorator (``triton.autotune``, ``triton.heuristics``) sets parameters."""
+    """Whether a decorator besides ``triton.jit`` may set parameters."""
+    configured: bool = False
+    """Whether a decorator besides ``triton.heuristics`` may set launch options."""
     defaults: Mapping[str, cst.BaseExpression] = field(default_factory=dict)
     """Default values of parameters, by name."""
 
@@ -89,8 +91,8 @@ class TritonModule:
         self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
         for node in walk(self.tree):
             self._parents.update(dict.fromkeys(_inside(node), node))
-        self.functions: Mapping[str, JitFunction] = {each.name: each for each in self._functions()}
         self._scopes = self._assigned()
+        self.functions: Mapping[str, JitFunction] = {each.name: each for each in self._functions()}
         self.launches = tuple(self._launches())
 
     def text(self, node: cst.CSTNode) -> str:
@@ -190,15 +192,19 @@ class TritonModule:
                 if each.annotation is not None
                 and (get_full_name_for_node(each.annotation.annotation) or "").endswith("constexpr")
             )
-            tuning = [
-                each
+            others = [
+                (each, name.rpartition(".")[2])
                 for each, name in zip(node.decorators, decorators, strict=True)
-                if name.rpartition(".")[2] in ("autotune", "heuristics")
+                if name.rpartition(".")[2] != "jit"
             ]
+            texts: list[cst.CSTNode] = []
+            for each, _ in others:
+                lists = (self.bound(name, node) for name in sorted(self.names(each)))
+                texts += [each, *(found for found in lists if found is not None)]
             configs = [
                 call
-                for each in tuning
-                for call in found_in(each, cst.Call)
+                for text in dict.fromkeys(texts)
+                for call in found_in(text, cst.Call)
                 if is_call(call, "Config")
             ]
             yield JitFunction(
@@ -207,7 +213,8 @@ class TritonModule:
                 tuple(each.name.value for each in parameters),
                 constants,
                 tuple(configs),
-                bool(tuning),
+                bool(others),
+                any(name != "heuristics" for _, name in others),
                 {each.name.value: each.default for each in parameters if each.default is not None},
             )
 

@@ -53,3 +53,12 @@ def test_tf32_is_computed_by_tensor_cores(precision: str, right: bool) -> None:
 def test_vectors_of_a_block(block: int, right: bool) -> None:
     source = SOFTMAX.replace("BLOCK=128, num_warps=4", f"BLOCK={block}, num_warps=4")
     assert source != SOFTMAX and fits(read_module(source)) is right
+
+
+@pytest.mark.parametrize(("side", "right"), [(256, True), (512, False)])
+def test_square_tiles(side: int, right: bool) -> None:
+    source = MATMUL.replace("BLOCK_N", "BLOCK_M")
+    source = source.replace("BLOCK_M: tl.constexpr, BLOCK_M: tl", "BLOCK_M: tl")
+    sizes = f"BLOCK_M={side}, BLOCK_K=16, num_warps=4"
+    source = source.replace(TILE.replace("BLOCK_N", "BLOCK_M"), sizes)
+    assert f"BLOCK_M={side}, BLOCK_K" in source and fits(read_module(source)) is right

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import libcst as cst
+
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, triton_move
 from kernelgym_train.mcgs.triton.knobs import TritonKnob, knobs_of
 from kernelgym_train.mcgs.triton.loops import arange_names, tile_of
@@ -42,7 +44,7 @@ def change_block_sizes(module: TritonModule) -> Iterator[ChangedText]:
                     "exact" if exact else "reassociates",
                 )
     for function in module.functions.values():
-        if len(function.configs) > 1:
+        if len(function.configs) > 1 and _in_one_list(module, function):
             for number in range(len(function.configs)):
                 text = _only_config(module, function, number)
                 place, choice = f"configurations of {function.name}", f"configuration {number + 1}"
@@ -62,6 +64,12 @@ def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:
     if knob.name in (tile_of(function) or ()):
         return _TILES
     return _BLOCKS if knob.value >= _BLOCKS[0] else tuple(dict.fromkeys((*_SMALL, *_TILES)))
+
+
+def _in_one_list(module: TritonModule, function: JitFunction) -> bool:
+    """Return True if a Triton function's configurations are elements of one list."""
+    lists = {module.parent(module.parent(each)) for each in function.configs}
+    return len(lists) == 1 and isinstance(lists.pop(), cst.List | cst.Tuple)
 
 
 def _only_config(module: TritonModule, function: JitFunction, number: int) -> str:

@@ -21,6 +21,7 @@ from kernelgym_train.mcgs.triton.loops import (
     assignment,
     loops_of,
     only,
+    reads_descriptors,
     statements,
 )
 from kernelgym_train.mcgs.triton.module import (
@@ -47,7 +48,7 @@ def single_pass_row(module: TritonModule) -> Iterator[ChangedText]:
         if len(launches) != 1 or function.tuned or not loops or calls_in(function.node, "dot"):
             continue
         size = _size(module, function, loops, launches[0])
-        if size is None:
+        if size is None or reads_descriptors(function):
             continue
         edits = [
             _block(module, launches[0], loops[0].step, size),
