@@ -136,11 +136,11 @@ class Baselines:
         packed = self._kept.find(problem)
         if packed is None:
             raise Untimed(f"no compiled baseline is prepared; run `{self._command(problem)}` first")
-        with self._ended_quietly() as own_stack, self._ended_quietly() as eager_stack:
+        with self._ended_quietly() as compiled_stack, self._ended_quietly() as eager_stack:
             try:
                 with self._device_lock.shared():
                     own = self._own(reference)
-                    compiled, frames = self._compiled(own_stack, own, packed)
+                    compiled, frames = self._compiled(compiled_stack, own, packed)
                 if self._ruleset.timing.baseline == "best":
                     with self._device_lock.shared():
                         eager = self._eager(eager_stack, own)
@@ -151,7 +151,7 @@ class Baselines:
             except _Unfit as reason:
                 command = f"{self._command(problem)} --refresh"
                 raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
-            stack.enter_context(own_stack.pop_all())
+            stack.enter_context(compiled_stack.pop_all())
             return compiled, "compile", frames
 
     def _own(self, reference: Reference) -> Reference:
@@ -204,10 +204,8 @@ class Baselines:
             reference = self._reference(problem, seeds)
             session = self._begin(stack, reference, b"")
             self._call(session, reference)
-            try:
+            with _unfit_if_it_fails("what was compiled cannot be saved"):
                 session.model.compilation(save=True)
-            except Rejected as end:
-                raise _unfit(f"what was compiled cannot be saved: {end}") from None
             session.end()
             try:
                 return pack(session.channel.scratch / FOLDER)
@@ -222,10 +220,8 @@ class Baselines:
                 compiled, _ = self._compiled(stack, reference, packed)
                 eager = self._eager(stack, reference)
             times = self._race(eager, compiled, reference)
-            try:
+            with _unfit_if_it_fails("the compiled reference fails"):
                 compiled.channel.resume()
-            except Rejected as end:
-                raise _unfit(f"the compiled reference fails: {end}") from None
             _check_complete(compiled)
             return times
 
@@ -233,11 +229,9 @@ class Baselines:
         self, eager: CandidateSession, compiled: CandidateSession, reference: Reference
     ) -> tuple[float, float]:
         with self._device_lock.exclusive():
-            try:
+            with _unfit_if_it_fails("the compiled reference cannot be timed"):
                 run = LiveRun(_case_of(reference, self._ruleset), reference, compiled)
                 return Stopwatch([run], eager).race(_RACE_PAIRS)
-            except Rejected as end:
-                raise _unfit(f"the compiled reference cannot be timed: {end}") from None
 
     def _renewed(self, reference: Reference) -> _Standing | None:
         """Return the process that is kept, rebuilt if weights differ; None if it cannot be used."""
@@ -313,10 +307,8 @@ class Baselines:
         """
         self._call(session, reference)
         frames = _check_complete(session)
-        try:
+        with _unfit_if_it_fails("the compiled reference fails"):
             session.buffers.vacate()
-        except Rejected as end:
-            raise _unfit(f"the compiled reference fails: {end}") from None
         return frames
 
     def _begin(self, stack: ExitStack, reference: Reference, packed: bytes) -> CandidateSession:
@@ -324,25 +316,21 @@ class Baselines:
         problem = reference.problem
         session = stack.enter_context(self._open(REFERENCE_LANGUAGE, problem.source, True))
         session.channel.grant(_BUDGET_S)
-        try:
+        with _unfit_if_it_fails("the reference cannot be compiled"):
             session.model.load(problem.source, "Model", packed, compiles=True)
             session.model.await_load()
             session.model.construct(reference)
-        except Rejected as end:
-            raise _unfit(f"the reference cannot be compiled: {end}") from None
         return session
 
     def _call(self, session: CandidateSession, reference: Reference) -> None:
         """Call a compiled reference twice, and check its outputs."""
-        try:
+        with _unfit_if_it_fails("the reference cannot be compiled"):
             for number in range(_WARM_CALLS):
                 outcome = session.call(reference, len(reference.plan) + number)
                 if not outcome.passed:
                     raise _Unfit(
                         f"the compiled reference computes something else: {outcome.message}"
                     )
-        except Rejected as end:
-            raise _unfit(f"the reference cannot be compiled: {end}") from None
 
     def _reference(self, problem: Problem, seeds: Seeds) -> Reference:
         reference = Reference(problem, self._ruleset, seeds, self._device, self._shares_device())
@@ -387,6 +375,15 @@ class _Unfit(Exception):
     """A compiled reference cannot be used; the message gives the reason."""
 
 
+@contextmanager
+def _unfit_if_it_fails(complaint: str) -> Iterator[None]:
+    """Raise `_Unfit` or `DeviceFull`, with a complaint before the reason, if a process fails."""
+    try:
+        yield
+    except Rejected as end:
+        raise _unfit(f"{complaint}: {end}") from None
+
+
 def _unfit(message: str) -> Exception:
     """Return `DeviceFull` for a message that says that memory ran out, else `_Unfit`."""
     return DeviceFull(message) if is_out_of_memory(message) else _Unfit(message)
@@ -401,10 +398,8 @@ def _check_complete(session: CandidateSession) -> int:
     Raises:
         _Unfit: If the process compiled something.
     """
-    try:
+    with _unfit_if_it_fails("the compiled reference fails"):
         missed, frames = session.model.compilation()
-    except Rejected as end:
-        raise _unfit(f"the compiled reference fails: {end}") from None
     if missed:
         raise _Unfit(f"{missed} of the reference's graphs had to be compiled anew")
     return frames
