@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -192,6 +192,22 @@ def test_renewed_state_reaches_the_model_and_its_twin():
     assert torch.equal(outdated.output, before.output)
     reference.begin_state()
     assert torch.equal(reference.state["ln.weight"], first)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_state_is_renewed_before_every_call_from_one_in_the_first_half_on(secret):
+    reference = Reference(NORM, STRICT, Seeds(f"{secret:x}"))
+    reference.prepare()
+    renewed = [reference.is_renewed_at(index) for index in range(len(reference.plan))]
+    assert not renewed[0] and renewed == sorted(renewed)
+    assert renewed.index(True) <= max(1, len(renewed) // 2)
+
+
+def test_problem_without_fixed_state_renews_none():
+    reference = Reference(problem("return x.relu()", "torch.randn(20, 64)"), STRICT, Seeds("5eed"))
+    reference.prepare()
+    assert not any(map(reference.is_renewed_at, range(len(reference.plan))))
 
 
 def test_put_state_writes_by_name():

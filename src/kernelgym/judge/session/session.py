@@ -290,7 +290,7 @@ class CandidateSession:
                 2e9 elements; if False, the comparison stops soon after the first.
         """
         kind, seeds = reference.kind_of(index), reference.seeds
-        if index == reference.renewed_at():
+        if reference.is_renewed_at(index):
             reference.renew_state()
             self.put_state(reference)
         late = 0 if index == self._late_call(reference) else None
