@@ -8,7 +8,7 @@ import torch
 from kernelgym.judge.compare.compare import OutputComparison
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.live_run import LiveRun
-from kernelgym.judge.timing import measure
+from kernelgym.judge.timing import measure, windows
 from kernelgym.judge.timing.measure import Stopwatch
 from kernelgym.judge.timing.windows import Untimed
 from kernelgym.types import Status
@@ -284,6 +284,15 @@ def test_kernel_that_takes_turns_with_the_reference_is_called_as_a_layer(gpu):
     Stopwatch([LiveRun(None, Reference(), kernel)], baseline).measure()
     assert ("vacate",) in kernel.asked
     assert any(late is not None for late in kernel.late)
+
+
+def test_kernel_that_takes_turns_with_the_reference_is_not_captured(monkeypatch):
+    monkeypatch.setattr(windows, "holds_all", lambda *sizes: False)
+    kernel, baseline = Asked(1.0, device=CUDA), Asked(4.0, device=CUDA)
+    kernel.late_ms = 4.0  # outside a graph, inputs are written after a delay
+    measured, _ = timed(kernel, baseline)
+    assert measured.timing.speedup == pytest.approx(4.0) and kernel.slots > 1
+    assert not [what for what in kernel.asked if what[0] == "capture"]
 
 
 @pytest.mark.parametrize("held", [{}, {"weight": torch.ones(3)}])
