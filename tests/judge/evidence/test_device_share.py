@@ -21,6 +21,7 @@ from kernelgym.judge.evidence.evidence import (
     on_device,
     runs_faster,
 )
+from kernelgym.judge.evidence.torch_share import TorchWork
 from kernelgym.rulesets import RULESETS, Ruleset
 
 STRICT = RULESETS["strict"]
@@ -227,9 +228,17 @@ def test_a_claim_is_read_as_it_was_made():
     assert read_run({}) is None
 
 
-def refusal(*kernels, rules: Ruleset = STRICT):
+LINEAR_AND_SCALE = TorchWork({"product": 100.0, "add": 50.0, "mul": 50.0}, 1e6, 0.0)
+
+
+def refusal(
+    *kernels,
+    rules: Ruleset = STRICT,
+    work: TorchWork = LINEAR_AND_SCALE,
+    left: TorchWork = LINEAR_AND_SCALE,
+):
     share = share_of(*kernels)
-    return _with_device_share(Evidence(1, 0.4), share, rules, "CUDA kernel")
+    return _with_device_share(Evidence(1, 0.4), share, rules, "CUDA kernel", work, left)
 
 
 def test_a_library_beside_an_idle_launch_is_refused():
@@ -257,10 +266,40 @@ def test_sliver_of_the_devices_time_is_refused():
     )
 
 
+EPILOGUE = kernel(operator="aten::addmm", ms=0.99), kernel("add_rows", ms=0.01)
+
+
+def test_fused_epilogue_of_a_long_product_is_told_and_not_refused():
+    found = refusal(*EPILOGUE, left=TorchWork({"product": 100.0, "add": 50.0}, 1e6, 0.0))
+    assert not found.complaint and [f.code for f in found.findings] == ["small_share"]
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        LINEAR_AND_SCALE,
+        TorchWork({"product": 100.0, "add": 50.0, "mul": 49.5}, 1e6, 0.0),
+        TorchWork({"product": 100.0, "renorm": 1.0}, 1e6, 0.0),
+        TorchWork({"product": 100.0, "add": 90.0}, 1e6, 0.0),
+        TorchWork({"product": 100.0}, 2e6, 0.0),
+    ],
+    ids=["all", "nearly all", "another operator", "more of one", "more products"],
+)
+def test_sliver_beside_work_that_the_reference_explains_only_in_part_is_refused(left):
+    assert "sliver" in refusal(*EPILOGUE, left=left).complaint
+
+
+def test_call_without_a_custom_kernel_is_refused_whatever_torch_leaves_out():
+    some = TorchWork({"product": 100.0}, 1e6, 0.0)
+    assert "sliver" in refusal(EPILOGUE[0], left=some).complaint
+
+
 def test_sliver_of_a_whole_models_time_is_told_and_not_refused():
     share = share_of(kernel(operator="aten::mm", ms=0.99), kernel("add_rows", ms=0.01))
     watched = Evidence(1, 0.6, whole_model=True)
-    found = _with_device_share(watched, share, STRICT, "CUDA kernel")
+    found = _with_device_share(
+        watched, share, STRICT, "CUDA kernel", LINEAR_AND_SCALE, LINEAR_AND_SCALE
+    )
     assert not found.complaint and [each.code for each in found.findings] == ["small_share"]
 
 
@@ -307,8 +346,8 @@ def test_timed_calls_are_asked_about_if_they_run_faster():
 class Listing:
     """A session whose watched calls list what they are told to, one list after the other."""
 
-    def __init__(self, *lists, passed=True):
-        self.lists, self.passed, self.calls = [*lists], passed, []
+    def __init__(self, *lists, passed=True, work=LINEAR_AND_SCALE):
+        self.lists, self.passed, self.calls, self.work = [*lists], passed, [], work
         self.device, self.channel = "cuda:0", SimpleNamespace(made={})
 
     def trace(self, mode):
@@ -316,7 +355,7 @@ class Listing:
             return {}
         kernels = self.lists.pop(0)
         listed = [[k.name, k.operator, k.launches, k.ms] for k in kernels]
-        return {"device_kernels": listed}
+        return {"device_kernels": listed, **dataclasses.asdict(self.work)}
 
     def call(self, reference, index, explain):
         self.calls.append(index)
@@ -328,7 +367,7 @@ def listed(session):
     case = SimpleNamespace(ruleset=STRICT, kernel=SimpleNamespace(source=SOURCE, language="cuda"))
     case.kernel.source = SOURCE + '#include <nvrtc.h>  // "compile"'
     run = SimpleNamespace(session=session, case=case, reference=SimpleNamespace(plan=[0, 1]))
-    return on_device(Evidence(1, 0.4), run)
+    return on_device(Evidence(1, 0.4), run, LINEAR_AND_SCALE)
 
 
 INTERRUPTED = kernel(operator="aten::mm", ms=9.0), kernel("add_rows", ms=0.01)
@@ -342,6 +381,11 @@ def test_share_that_would_refuse_a_kernel_is_found_in_further_calls_first():
     assert session.calls == [5, 6]
     session = Listing(INTERRUPTED, INTERRUPTED, INTERRUPTED)
     assert "sliver" in listed(session).complaint and session.calls == [5, 6, 7]
+
+
+def test_work_that_torch_does_in_the_listed_call_counts():
+    session = Listing(INTERRUPTED, work=TorchWork({"product": 100.0}, 1e6, 0.0))
+    assert not listed(session).complaint and session.calls == [5]
 
 
 def test_share_that_refuses_nothing_is_measured_once():

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from kernelgym.judge import LocalEvaluator
 from kernelgym.judge.evidence.evidence import (
     Evidence,
-    _in_later_calls,
-    _on_host,
     from_watched_call,
     with_launches,
 )
+from kernelgym.judge.evidence.reports import in_later_calls, work_on_host
 from kernelgym.judge.evidence.torch_share import TorchWork
 from kernelgym.judge.outcome import Circumstances, JudgedCalls, JudgeOutcome, verdict_of
 from kernelgym.judge.session.launch_count import LaunchTally
@@ -427,7 +426,7 @@ def test_warming_up_before_a_capture_is_left_out(warm_up, captured, later):
         "in_graphs": {"bytes": captured, "products": 3.0},
     }
     second = {"launches": 0, "bytes": later, "products": 1.0, "hidden": True}
-    seen = _in_later_calls(first, second)
+    seen = in_later_calls(first, second)
     assert seen["launches"] == 2 and seen["working"] == 1 and seen["hidden"] is True
     assert seen["bytes"]["mm"] == pytest.approx(captured["mm"] + later["mm"])
     assert seen["products"] == 4.0
@@ -451,8 +450,8 @@ def test_operator_known_to_be_cheap_counts_its_bytes(name):
 
 
 def test_extension_that_is_handed_functions_is_refused():
-    assert "(matmul)" in _on_host({"handed": ["matmul"]}, TorchWork({}, 0, 0), "C++ kernel")
-    assert _on_host({"handed": []}, TorchWork({}, 0, 0), "C++ kernel") == ""
+    assert "(matmul)" in work_on_host({"handed": ["matmul"]}, TorchWork({}, 0, 0), "C++ kernel")
+    assert work_on_host({"handed": []}, TorchWork({}, 0, 0), "C++ kernel") == ""
 
 
 @pytest.mark.parametrize(

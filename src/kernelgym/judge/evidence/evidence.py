@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,15 @@ from typing import Any
 from kernelgym.errors import JudgeError
 from kernelgym.judge.compiling.library_symbols import computes, device_functions
 from kernelgym.judge.evidence.device_share import DeviceShare, OwnNames, device_share, read_run
-from kernelgym.judge.evidence.torch_share import TorchWork, counted, torch_share
+from kernelgym.judge.evidence.reports import (
+    claimed_work,
+    in_later_calls,
+    number,
+    read_profile,
+    uncounted_work,
+    work_on_host,
+)
+from kernelgym.judge.evidence.torch_share import TorchWork, counted, is_of_reference, torch_share
 from kernelgym.judge.retries import Failure, attempts_at
 from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launch_count import LaunchTally
@@ -46,18 +53,16 @@ from kernelgym.judge.session.session import CandidateSession
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
-from kernelgym.types import Finding, Kernel, KernelTime, Profile, Severity
+from kernelgym.types import Finding, Kernel, Profile, Severity
 from kernelgym.verdict import SMALL_SHARE
 
 _ABLATED_S = 10.0
 _EXPLAINED = 0.25  # torch's share of the work: below, torch cannot have computed all of the output
 _MARGIN = 0.01
 _LISTED_AGAIN = 2  # further calls whose kernels are listed before a share of time refuses a kernel
-_TRANSFER = 0.01  # of the bytes that the reference's operators move
-_SMALL_TRANSFER_BYTES = 1024
+_NO_WORK = TorchWork({}, 0.0, 0.0)
 _FASTER = 0.75  # a watched call comes first, on a device that may have slowed its clock down
 _SLOWER = 1.5  # the same operator's kernels in a call that was not watched
-_EITHER = ("compiled", "hidden", "crossed", "host_transfers", "library", "handed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +133,7 @@ def gather(rerun: Rerun) -> Evidence:
                     outcome = session.call(
                         run.reference, len(run.reference.plan) + 2, explain=False
                     )
-                    seen = _in_later_calls(seen, session.trace("ablate"))
+                    seen = in_later_calls(seen, session.trace("ablate"))
             except Rejected as end:
                 failure, last = end.failure, str(end)
                 continue
@@ -139,8 +144,7 @@ def gather(rerun: Rerun) -> Evidence:
             evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
             evidence = dataclasses.replace(evidence, crashed=attempt > 0)
             if not evidence.complaint:
-                in_graphs = _claimed(seen.get("in_graphs")).bytes
-                evidence = on_device(evidence, run, captured=any(map(computes, in_graphs)))
+                evidence = on_device(evidence, run, work, claimed_work(seen.get("in_graphs")))
             if evidence.complaint:
                 return evidence
             if seen.get("captured") is not True:
@@ -198,7 +202,9 @@ def without_own_kernels(evidence: Evidence, run: LiveRun) -> Evidence:
     return found
 
 
-def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Evidence:
+def on_device(
+    evidence: Evidence, run: LiveRun, work: TorchWork, in_graphs: TorchWork = _NO_WORK
+) -> Evidence:
     """Return evidence extended by one more call's GPU time by owner.
 
     The process ablates calls afterwards.
@@ -206,21 +212,24 @@ def on_device(evidence: Evidence, run: LiveRun, *, captured: bool = False) -> Ev
     Args:
         evidence: From the watched call.
         run: The live run.
-        captured: Whether the watched call captured a graph in which operators of torch compute: a
-            graph without them holds a library's at most.
+        work: Work of torch's operators in the reference's call.
+        in_graphs: Work of the operators that the watched call captured in a graph, which each
+            further call does again. A graph in which none computes holds a library's at most.
     """
     if evidence.complaint or not run.case.ruleset.own_time or str(run.session.device) == "cpu":
         return evidence
     # A kernel that the device interrupted for another process's seems to take long: only what
     # is found again counts.
     for again in range(_LISTED_AGAIN + 1):
-        found = _in_one_call(evidence, run, captured, again)
+        found = _in_one_call(evidence, run, work, in_graphs, again)
         if not found.complaint or found.ran is None:
             break
     return found
 
 
-def _in_one_call(evidence: Evidence, run: LiveRun, captured: bool, again: int) -> Evidence:
+def _in_one_call(
+    evidence: Evidence, run: LiveRun, work: TorchWork, in_graphs: TorchWork, again: int
+) -> Evidence:
     session, rules, kernel = run.session, run.case.ruleset, run.case.kernel
     try:
         session.trace("device")
@@ -245,12 +254,30 @@ def _in_one_call(evidence: Evidence, run: LiveRun, captured: bool, again: int) -
     compiled = seen.get("compiled_names")
     names = map(str, compiled) if isinstance(compiled, list) else ()
     own = OwnNames(kernel.source, names, functions)
-    share = device_share(ran, own, captured=captured)
+    share = device_share(ran, own, captured=any(map(computes, in_graphs.bytes)))
     evidence = dataclasses.replace(evidence, ran=share, own_names=own)
-    return _with_device_share(evidence, share, rules, noun_of(kernel.language))
+    left = claimed_work(seen) + in_graphs
+    return _with_device_share(evidence, share, rules, noun_of(kernel.language), work, left)
 
 
-def _with_device_share(found: Evidence, share: DeviceShare, rules: Ruleset, name: str) -> Evidence:
+def _with_device_share(
+    found: Evidence,
+    share: DeviceShare,
+    rules: Ruleset,
+    name: str,
+    work: TorchWork,
+    left: TorchWork,
+) -> Evidence:
+    """Return evidence that takes a call's GPU time by owner into account.
+
+    Args:
+        found: Evidence so far.
+        share: GPU time of the call by owner.
+        rules: Ruleset that says how small a share is too small.
+        name: What a custom kernel of the language is called.
+        work: Work of torch's operators in the reference's call.
+        left: Their work in the same call of the kernel as `share`.
+    """
     if share.beside_libraries < rules.own_time:
         message = (
             f"kernels of libraries ({', '.join(share.libraries)[:300]}) ran that no operator of "
@@ -262,11 +289,16 @@ def _with_device_share(found: Evidence, share: DeviceShare, rules: Ruleset, name
         return _refused("hidden_library_work", message, found)
     kept = tuple(finding for finding in found.findings if finding.code != SMALL_SHARE)
     found = dataclasses.replace(found, device_share=share.own, findings=kept)
-    # Good kernels take little of a whole model's time: 1.8 % of GPT-2's for norms and activations.
-    least, what = (
-        0.0 if found.whole_model else rules.least_share,
-        "of the work by the device's time",
+    # Good kernels take little of a whole model's time (1.8 % of GPT-2's for norms and activations),
+    # or of a product's, where they are a fused epilogue in place of several operators: there the
+    # work that they replace counts alone.
+    dear = rules.unknown_operators == "dear"
+    weighed = found.whole_model or (
+        is_of_reference(work, left)
+        and torch_share(work, left, unknown_is_dear=dear) <= 1.0 - rules.least_share
     )
+    least = 0.0 if weighed and share.own_ms else rules.least_share
+    what = "of the work by the device's time"
     return _with_small_share(found, share.own, least, what, rules, name)
 
 
@@ -326,18 +358,6 @@ def profiled(evidence: Evidence, run: LiveRun) -> Evidence:
     return dataclasses.replace(evidence, profile=read_profile(seen))
 
 
-def read_profile(seen: dict[str, Any]) -> Profile | None:
-    """Return the launch times that the candidate claims, checked; None if unreadable."""
-    call_ms, listed = _number(seen.get("call_ms")), seen.get("kernels")
-    kernels = []
-    for entry in listed[:16] if isinstance(listed, list) else ():
-        match entry:
-            case [str(name), [calls, ms]] if _number(calls) >= 1:
-                text = name[:80].encode("utf-8", "replace").decode("utf-8")
-                kernels.append(KernelTime(text, int(_number(calls)), round(_number(ms), 6)))
-    return Profile(round(call_ms, 6), tuple(kernels)) if call_ms > 0 and kernels else None
-
-
 def from_watched_call(
     seen: dict[str, Any], work: TorchWork, kernel: Kernel, rules: Ruleset | None = None
 ) -> Evidence:
@@ -349,8 +369,8 @@ def from_watched_call(
         kernel: The kernel.
         rules: Ruleset that says how small a share of the work is too small; None allows any.
     """
-    launches, working = int(_number(seen.get("launches"))), int(_number(seen.get("working")))
-    left = _claimed(seen)
+    launches, working = int(number(seen.get("launches"))), int(number(seen.get("working")))
+    left = claimed_work(seen)
     dear = rules is not None and rules.unknown_operators == "dear"
     share = torch_share(work, left, unknown_is_dear=dear)
     findings: tuple[Finding, ...] = ()
@@ -377,9 +397,9 @@ def from_watched_call(
             "the work is done elsewhere"
         )
         return _refused("decoy_kernel", message, found)
-    if host := _on_host(seen, work, name):
+    if host := work_on_host(seen, work, name):
         return _refused("work_on_host", host, found)
-    if message := _uncounted(seen):
+    if message := uncounted_work(seen):
         return _refused("hidden_library_work", message, found)
     if share > 1 - _MARGIN:
         ran = ", ".join(sorted(left.bytes, key=lambda k: -left.bytes[k])[:4]) or "other operators"
@@ -408,64 +428,6 @@ def _with_small_share(
     return dataclasses.replace(found, findings=(*found.findings, finding))
 
 
-def _in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return the report on a call that replays the graphs which the first call captured.
-
-    Work of the first call that only prepared the capture is left out.
-    """
-    work = _claimed(second) + _claimed(first.get("in_graphs"))
-    again = {name: second.get(name) or first.get(name) for name in _EITHER}
-    ran = [seen.get("uncounted", []) for seen in (first, second)]
-    known = [*ran[0], *ran[1]] if all(isinstance(names, list) for names in ran) else None
-    return {**first, **dataclasses.asdict(work), **again, "uncounted": known}
-
-
-def _claimed(seen: Any) -> TorchWork:
-    """Return the work of torch's operators that a candidate reports."""
-    said = seen if isinstance(seen, dict) else {}
-    moved = said.get("bytes")
-    named = moved if isinstance(moved, dict) else {}
-    counts = {str(name): _number(count) for name, count in named.items()}
-    return TorchWork(counts, _number(said.get("products")), _number(said.get("elements")))
-
-
-def _on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
-    """Return a complaint if much of the call's data left PyTorch for the host; '' otherwise."""
-    instead = f"compute in the {name}, and hand it tensors; a few numbers may be read in Python"
-    library = seen.get("library")
-    if isinstance(library, str) and library:
-        return f"{library[:60]} of a numeric library is called through ctypes: {instead}"
-    handed = seen.get("handed")
-    if isinstance(handed, list) and handed:
-        given = ", ".join(map(str, handed[:5]))[:200]
-        return (
-            f"the extension is handed what can compute in its place ({given}), out of sight of the "
-            "judge: hand it tensors and numbers, and compute in the extension"
-        )
-    crossed = _number(seen.get("crossed"))
-    if crossed <= max(_SMALL_TRANSFER_BYTES, _TRANSFER * sum(work.bytes.values())):
-        return ""
-    ways = seen.get("host_transfers")
-    named = ", ".join(map(str, ways))[:200] if isinstance(ways, list) else ""
-    return f"values of tensors leave PyTorch while the output is computed ({named}): {instead}"
-
-
-def _uncounted(seen: dict[str, Any]) -> str:
-    """Return a complaint if torch's operators ran where they are not counted; '' otherwise."""
-    names = seen.get("uncounted", [])
-    if isinstance(names, list):
-        found = [str(name)[:80] for name in names[:50] if computes(str(name))]
-        if not found:
-            return ""
-    else:
-        found = ["the calls of torch's operators cannot be recorded"]
-    return (
-        f"torch's operators run where they are not counted ({', '.join(found)[:300]}), such as in "
-        "threads of an extension or out of sight of dispatch modes: write that computation in the "
-        "custom kernel, or call torch's operators in the calling thread, where they are counted"
-    )
-
-
 def with_launches(evidence: Evidence, tally: LaunchTally, kernel: Kernel) -> Evidence:
     """Return evidence that also takes the judged calls' launches into account.
 
@@ -486,14 +448,3 @@ def with_launches(evidence: Evidence, tally: LaunchTally, kernel: Kernel) -> Evi
 def _refused(code: str, message: str, found: Evidence) -> Evidence:
     finding = Finding(code, message, Severity.HARD)
     return dataclasses.replace(found, complaint=message, findings=(finding, *found.findings))
-
-
-def _number(value: Any) -> float:
-    """Return a number that the candidate sent, or 0 if unusable."""
-    if type(value) not in (int, float):
-        return 0.0
-    try:
-        number = float(value)
-    except OverflowError:
-        return 0.0
-    return number if math.isfinite(number) and number >= 0 else 0.0

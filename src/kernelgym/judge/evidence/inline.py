@@ -119,7 +119,7 @@ class InlineWatch:
         evidence = from_watched_call(seen, work, case.kernel, case.ruleset)
         if evidence.complaint or seen.get("captured") is True:
             return
-        evidence = on_device(evidence, self._run)
+        evidence = on_device(evidence, self._run, work)
         if evidence.complaint or evidence.crashed:
             return
         evidence = without_own_kernels(evidence, self._run)

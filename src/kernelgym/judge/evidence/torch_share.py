@@ -32,6 +32,8 @@ from kernelgym.judge.untrusted.watch.operator_work import (
 _UNKNOWN = 30.0
 """Weight of an operator of unknown cost, such as an FFT, a factorisation or a fused activation, in
 multiples of the bytes that it moves."""
+_ALIKE = 1.01
+"""Times the reference's work that counts as the same: an operator may pad or align a tensor."""
 _CHEAP = re.compile(
     r"(abs|neg|sign|sgn|add|sub|rsub|mul|div|reciprocal|square|sqrt|rsqrt|exp2?|expm1|log(2|10|1p)?"
     r"|sin|cos|floor|ceil|round|trunc|frac|remainder|fmod|maximum|minimum|fmax|fmin|where|relu"
@@ -165,6 +167,22 @@ def counted(model: torch.nn.Module) -> Iterator[Counter]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def is_of_reference(reference: TorchWork, kernel: TorchWork) -> bool:
+    """Return whether torch does nothing in a kernel's call that it does not do in the reference's.
+
+    Operators that join or copy tensors are left out.
+
+    Args:
+        reference: Work of torch's operators in the reference's call.
+        kernel: Work of torch's operators in the kernel's call.
+    """
+    return kernel.products <= _ALIKE * reference.products and all(
+        moved <= _ALIKE * reference.bytes.get(name, 0.0)
+        for name, moved in kernel.bytes.items()
+        if name not in COPIES and name not in JOINS
+    )
 
 
 def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: bool = False) -> float:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge import LocalEvaluator
-from kernelgym.judge.evidence.evidence import read_profile
+from kernelgym.judge.evidence.reports import read_profile
 from kernelgym.judge.untrusted.watch.launch_times import LaunchTimes
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import KernelTime, Profile, Verdict

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelgym.judge.compiling.library_symbols import computes
-from kernelgym.judge.evidence.evidence import _uncounted
+from kernelgym.judge.evidence.reports import uncounted_work
 from kernelgym.judge.untrusted.watch.operator_work import Counter, computes_alone
 from kernelgym.judge.untrusted.watch.records import (
     CallRecord,
@@ -245,13 +245,13 @@ def test_operator_computes_or_only_moves_values(name, work):
 
 @pytest.mark.parametrize("names", [[], ["aten::empty", "aten::copy_"]])
 def test_uncounted_moves_raise_no_complaint(names):
-    assert _uncounted({"uncounted": names}) == "" == _uncounted({})
+    assert uncounted_work({"uncounted": names}) == "" == uncounted_work({})
 
 
 def test_uncounted_work_raises_a_complaint():
-    assert "(aten::mm)" in _uncounted({"uncounted": ["aten::empty", "aten::mm"]})
+    assert "(aten::mm)" in uncounted_work({"uncounted": ["aten::empty", "aten::mm"]})
 
 
 @pytest.mark.parametrize("seen", [{"uncounted": None}, {"uncounted": 7}])
 def test_call_that_was_not_recorded_is_refused(seen):
-    assert "cannot be recorded" in _uncounted(seen)
+    assert "cannot be recorded" in uncounted_work(seen)
