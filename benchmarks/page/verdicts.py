@@ -9,17 +9,13 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from benchmarks.judge.broken_device import BREAKS
 from benchmarks.table_rows import interval, number, table, whole
 
 __all__ = [
     "baselines",
-    "broken_device",
-    "busy_host",
     "conformance",
     "cpu_build",
     "cpu_hour",
-    "host_capacity",
     "noise",
     "one_verdict",
     "red_team",
@@ -117,32 +113,6 @@ def stream(data: Any) -> str:
     )
 
 
-def host_capacity(data: Any) -> str:
-    """Return how many verdicts an hour one host's driver and processors bear."""
-    most = [
-        (each["machine"]["gpu"].partition(",")[0], max(row["per_s"] for row in each["capacity"]))
-        for each in data["machines"]
-    ]
-    told = " and ".join(f"{whole(3600 * per_s)} beside an {gpu}" for gpu, per_s in most)
-    return (
-        f"Untimed kernels that take the device no time show what a host bears: {told}. The driver "
-        "makes and ends contexts one after the other, so more GPUs do not raise it."
-    )
-
-
-def broken_device(data: Any) -> str:
-    """Return what one broken device of four costs."""
-    rows = {row["breaks"]: row for row in data["rows"] if row["devices"] == 4}
-    hung = next(row for name, row in rows.items() if "hangs" in BREAKS[name])
-    others = [row["out_after_s"] for row in rows.values() if row is not hung]
-    return (
-        f"One broken device of four (simulated, {len(rows)} ways to break, 400 kernels): "
-        f"{sum(row['blamed'] for row in rows.values())} honest kernels were blamed; the device was "
-        f"out of service after {min(others):.1f} to {max(others):.1f} s, where it hung after "
-        f"{whole(hung['out_after_s'])} s."
-    )
-
-
 def repeatability(data: Any) -> str:
     """Return how far verdicts on one kernel vary."""
     rows = []
@@ -167,21 +137,6 @@ def noise(data: Any) -> str:
         f"Of {timed} verdicts on references of KernelBench, judged as kernels by `kernelbench`, "
         f"{faster} called the reference faster than itself with a whole interval, {slower} slower. "
         f"The speedup's standard deviation was {min(deviations):.4f} to {max(deviations):.4f}."
-    )
-
-
-def busy_host(data: Any) -> str:
-    """Return what a search says beside programs that take the processors."""
-    found, beside = (
-        data["search"],
-        f"{data['spinning']} spinning processes on {data['cores']} cores",
-    )
-    if "refused" in found:
-        return f"Beside {beside}, a search did not begin, because its start could not be timed."
-    promoted = "none" if found["speedup"] == 1.0 else "one"
-    return (
-        f"Beside {beside}, a search among {found['evaluations']} kernels that are no faster "
-        f"promoted {promoted}."
     )
 
 

@@ -70,9 +70,11 @@ def test_counters_are_compared_at_equal_evaluations_and_at_equal_seconds() -> No
     off, on = [(10, 1.5), (20, 2.0), (30, 3.0)], [(22, 2.5), (28, 2.5)]
     rows = [row(0, 3.0, algorithm="best_first", curve=off)]
     rows += [row(0, 2.5, algorithm="best_first", curve=on, ncu_every=5)]
+    rows += [row(1, 3.0, algorithm="best_first", curve=[(9, 2.5), (40, 4.0)])]
+    rows += [row(1, 2.5, algorithm="best_first", curve=[(9, 3.5), (30, 3.5)], ncu_every=5)]
     told = counters({"rows": rows})
-    assert "softmax 2.00 without and 2.50 with them after 2 evaluations" in told
-    assert "2.00 and 2.50 after 28 s" in told
+    assert "softmax 3.00 without and 3.00 with them after 2 evaluations" in told
+    assert "2.25 and 3.00 after 28 s (median of 2 seeds)" in told
 
 
 def test_curve_is_the_best_so_far_after_each_evaluation(tmp_path: Path) -> None:
