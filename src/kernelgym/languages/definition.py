@@ -113,6 +113,9 @@ class Language:
     """Python packages that running a kernel needs."""
     headers: tuple[HeaderRoot, ...] = ()
     """Checkouts of headers that building a kernel may include."""
+    told_by: str = ""
+    """Pattern in a text of a kernel, without which it is taken for one of another language that is
+    built by the same function from like device code; empty if none is like it."""
     least_capability: tuple[int, int] = (0, 0)
     """Lowest compute capability of a GPU that runs its kernels."""
     below_capability: tuple[int, int] = (0, 0)

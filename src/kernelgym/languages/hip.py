@@ -23,5 +23,6 @@ HIP = Language(
     own_kernel=CUDA.own_kernel,
     tools=(Tool("hip clang"),),
     compiled_for=("hip",),
+    told_by=r"\bhip/hip_\w+\.h|\bhipcc\b|\bc10/hip/|\bhip(Malloc|Memcpy|Launch|Get|Stream)\w*\(",
 )
 """The language ``hip``."""

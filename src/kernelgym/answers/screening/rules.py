@@ -114,12 +114,13 @@ def seeming_language(facts: Facts) -> str:
     # A function of Gluon is one of Triton's, too, and Gluon comes later.
     found = [name for name in reversed([*LANGUAGES]) if name in marked]
     built = [
-        (name, bool(entry.headers), bool(own.device_code))
+        (name, bool(entry.headers or entry.told_by), bool(own.device_code))
         for name, entry in LANGUAGES.items()
         if any(_is_builder(facts, call, (own := entry.own_kernel).builders) for call in facts.calls)
         and (not own.device_code or _holds(facts, own.device_code))
+        and (not entry.told_by or _holds(facts, entry.told_by))
     ]
-    # The more particular signs first: headers of its own, then device code, then none.
+    # The more particular signs first: words or headers of its own, then device code, then none.
     found += [name for name, *signs in sorted(built, key=lambda each: each[1:], reverse=True)]
     return found[0] if found else ""
 
