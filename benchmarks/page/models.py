@@ -167,20 +167,17 @@ def counters(data: Any) -> str:
     """Return what hardware counters change in searches on a GPU, in a sentence."""
     told = []
     for task, some in _by_task(data["rows"], "best_first").items():
-        sides = [
-            [each["curve"] for each in some if bool(each["ncu_every"]) is on]
-            for on in (False, True)
-        ]
-        count = min(len(each) for curves in sides for each in curves)
-        seconds = min(each[-1][0] for curves in sides for each in curves)
-        at_count = [statistics.median(each[count - 1][1] for each in curves) for curves in sides]
-        at_time = [
-            statistics.median(_best_by(each, seconds) for each in curves) for curves in sides
-        ]
+        curves = {(each["seed"], bool(each["ncu_every"])): each["curve"] for each in some}
+        seeds = sorted(n for n, on in curves if on and (n, False) in curves)
+        sides = [[curves[n, on] for n in seeds] for on in (False, True)]
+        count = min(len(each) for side in sides for each in side)
+        seconds = min(each[-1][0] for side in sides for each in side)
+        at_count = [statistics.median(each[count - 1][1] for each in side) for side in sides]
+        at_time = [statistics.median(_best_by(each, seconds) for each in side) for side in sides]
         told.append(
             f"{task} {number(at_count[0])} without and {number(at_count[1])} with them after "
             f"{count} evaluations, {number(at_time[0])} and {number(at_time[1])} after "
-            f"{seconds:.0f} s (median of {len(sides[0])} seeds)"
+            f"{seconds:.0f} s (median of {len(seeds)} seeds)"
         )
     return f"Counters in searches by `best_first`, times over the start: {'; '.join(told)}."
 

@@ -149,8 +149,8 @@ class Ruleset:
     """Share of the reference's work below which a custom kernel gets the soft finding
     ``small_share``."""
     least_share: float = 0.0
-    """Share of the reference's work below which a kernel is `rejected`, unless torch calls an
-    operator of the reference less often."""
+    """Share below which a kernel is `rejected`: of the reference's work, of a GPU's time (beside
+    torch's products, if they are no more than the reference's), and of the output's elements."""
     own_time: float = 0.0
     """Smallest share, on a GPU, of the time of the kernel's own device functions in the sum of
     theirs and that of libraries which no operator of torch launched; below it, the kernel is

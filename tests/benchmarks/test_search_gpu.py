@@ -72,6 +72,7 @@ def test_counters_are_compared_at_equal_evaluations_and_at_equal_seconds() -> No
     rows += [row(0, 2.5, algorithm="best_first", curve=on, ncu_every=5)]
     rows += [row(1, 3.0, algorithm="best_first", curve=[(9, 2.5), (40, 4.0)])]
     rows += [row(1, 2.5, algorithm="best_first", curve=[(9, 3.5), (30, 3.5)], ncu_every=5)]
+    rows += [row(2, 9.0, algorithm="best_first", curve=[(9, 9.0)], ncu_every=5)]  # without a pair
     told = counters({"rows": rows})
     assert "softmax 3.00 without and 3.00 with them after 2 evaluations" in told
     assert "2.25 and 3.00 after 28 s (median of 2 seeds)" in told

@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(1024, 16384)]
+    return [torch.randn(4096, 16384)]
 
 
 def get_init_inputs():

@@ -228,17 +228,11 @@ def test_a_claim_is_read_as_it_was_made():
     assert read_run({}) is None
 
 
-LINEAR_AND_SCALE = TorchWork({"product": 100.0, "add": 50.0, "mul": 50.0}, 1e6, 0.0)
-
-
-def refusal(
-    *kernels,
-    rules: Ruleset = STRICT,
-    work: TorchWork = LINEAR_AND_SCALE,
-    left: TorchWork = LINEAR_AND_SCALE,
-):
+def refusal(*kernels, rules: Ruleset = STRICT, products_explained: bool = False):
     share = share_of(*kernels)
-    return _with_device_share(Evidence(1, 0.4), share, rules, "CUDA kernel", work, left)
+    return _with_device_share(
+        Evidence(1, 0.4), share, rules, "CUDA kernel", products_explained=products_explained
+    )
 
 
 def test_a_library_beside_an_idle_launch_is_refused():
@@ -266,40 +260,59 @@ def test_sliver_of_the_devices_time_is_refused():
     )
 
 
-EPILOGUE = kernel(operator="aten::addmm", ms=0.99), kernel("add_rows", ms=0.01)
+PRODUCT = kernel(operator="aten::addmm", ms=0.99)
+EPILOGUE = PRODUCT, kernel("add_rows", ms=0.01)
 
 
 def test_fused_epilogue_of_a_long_product_is_told_and_not_refused():
-    found = refusal(*EPILOGUE, left=TorchWork({"product": 100.0, "add": 50.0}, 1e6, 0.0))
+    found = refusal(*EPILOGUE, products_explained=True)
     assert not found.complaint and [f.code for f in found.findings] == ["small_share"]
+    assert found.device_share == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(
-    "left",
+    "kernels",
     [
-        LINEAR_AND_SCALE,
-        TorchWork({"product": 100.0, "add": 50.0, "mul": 49.5}, 1e6, 0.0),
-        TorchWork({"product": 100.0, "renorm": 1.0}, 1e6, 0.0),
-        TorchWork({"product": 100.0, "add": 90.0}, 1e6, 0.0),
-        TorchWork({"product": 100.0}, 2e6, 0.0),
+        (*EPILOGUE, kernel("at::native::add", operator="aten::add", ms=1.0)),
+        (PRODUCT, kernel("at::native::add", operator="aten::add", ms=0.01)),
+        (PRODUCT, kernel("add_rows", ms=0.0015)),
+        (PRODUCT,),
     ],
-    ids=["all", "nearly all", "another operator", "more of one", "more products"],
+    ids=["torch does it beside", "torch does it alone", "an empty launch", "no kernel"],
 )
-def test_sliver_beside_work_that_the_reference_explains_only_in_part_is_refused(left):
-    assert "sliver" in refusal(*EPILOGUE, left=left).complaint
+def test_sliver_beside_a_long_product_is_refused(kernels):
+    assert "sliver" in refusal(*kernels, products_explained=True).complaint
 
 
-def test_call_without_a_custom_kernel_is_refused_whatever_torch_leaves_out():
-    some = TorchWork({"product": 100.0}, 1e6, 0.0)
-    assert "sliver" in refusal(EPILOGUE[0], left=some).complaint
+def test_epilogue_of_products_that_the_reference_does_not_make_is_refused():
+    assert "sliver" in refusal(*EPILOGUE).complaint
+
+
+@given(
+    st.lists(st.sampled_from(("aten::mm", "aten::add", "", "own")), max_size=6),
+    st.floats(0.0021, 50),
+)
+def test_share_beside_products_is_that_of_a_call_without_them(names, ms):
+    def listed(operator):
+        if operator == "own":
+            return kernel("add_rows", ms=ms)
+        return kernel(f"at::native::{operator or 'x'}", operator=operator, ms=ms)
+
+    kernels = [listed(name) for name in names]
+    others = [each for name, each in zip(names, kernels, strict=True) if name != "aten::mm"]
+    found = share_of(*kernels).beside_products
+    assert found == pytest.approx(share_of(*others).own if "own" in names else 0.0)
+
+
+def test_whole_model_without_a_custom_kernel_in_the_call_is_refused():
+    share, watched = share_of(PRODUCT), Evidence(1, 0.6, whole_model=True)
+    assert _with_device_share(watched, share, STRICT, "CUDA kernel").complaint
 
 
 def test_sliver_of_a_whole_models_time_is_told_and_not_refused():
     share = share_of(kernel(operator="aten::mm", ms=0.99), kernel("add_rows", ms=0.01))
     watched = Evidence(1, 0.6, whole_model=True)
-    found = _with_device_share(
-        watched, share, STRICT, "CUDA kernel", LINEAR_AND_SCALE, LINEAR_AND_SCALE
-    )
+    found = _with_device_share(watched, share, STRICT, "CUDA kernel")
     assert not found.complaint and [each.code for each in found.findings] == ["small_share"]
 
 
@@ -346,8 +359,8 @@ def test_timed_calls_are_asked_about_if_they_run_faster():
 class Listing:
     """A session whose watched calls list what they are told to, one list after the other."""
 
-    def __init__(self, *lists, passed=True, work=LINEAR_AND_SCALE):
-        self.lists, self.passed, self.calls, self.work = [*lists], passed, [], work
+    def __init__(self, *lists, passed=True, products=0.0):
+        self.lists, self.passed, self.calls, self.products = [*lists], passed, [], products
         self.device, self.channel = "cuda:0", SimpleNamespace(made={})
 
     def trace(self, mode):
@@ -355,7 +368,7 @@ class Listing:
             return {}
         kernels = self.lists.pop(0)
         listed = [[k.name, k.operator, k.launches, k.ms] for k in kernels]
-        return {"device_kernels": listed, **dataclasses.asdict(self.work)}
+        return {"device_kernels": listed, "products": self.products}
 
     def call(self, reference, index, explain):
         self.calls.append(index)
@@ -367,7 +380,7 @@ def listed(session):
     case = SimpleNamespace(ruleset=STRICT, kernel=SimpleNamespace(source=SOURCE, language="cuda"))
     case.kernel.source = SOURCE + '#include <nvrtc.h>  // "compile"'
     run = SimpleNamespace(session=session, case=case, reference=SimpleNamespace(plan=[0, 1]))
-    return on_device(Evidence(1, 0.4), run, LINEAR_AND_SCALE)
+    return on_device(Evidence(1, 0.4), run, TorchWork({}, 6e5, 0.0, estimated=4e5))
 
 
 INTERRUPTED = kernel(operator="aten::mm", ms=9.0), kernel("add_rows", ms=0.01)
@@ -383,9 +396,12 @@ def test_share_that_would_refuse_a_kernel_is_found_in_further_calls_first():
     assert "sliver" in listed(session).complaint and session.calls == [5, 6, 7]
 
 
-def test_work_that_torch_does_in_the_listed_call_counts():
-    session = Listing(INTERRUPTED, work=TorchWork({"product": 100.0}, 1e6, 0.0))
-    assert not listed(session).complaint and session.calls == [5]
+@pytest.mark.parametrize(
+    ("products", "refused"), [(1e6, False), (1.2e6, False), (2e6, True), (0.0, True), (None, True)]
+)
+def test_products_of_the_listed_call_are_compared_with_the_references(products, refused):
+    session = Listing(INTERRUPTED, INTERRUPTED, INTERRUPTED, products=products)
+    assert bool(listed(session).complaint) is refused
 
 
 def test_share_that_refuses_nothing_is_measured_once():

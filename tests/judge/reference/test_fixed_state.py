@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference import examine
 from kernelgym.judge.reference.fixed_state import fixed_state, partly, put_state, vary
@@ -194,14 +195,27 @@ def test_renewed_state_reaches_the_model_and_its_twin():
     assert torch.equal(reference.state["ln.weight"], first)
 
 
-@given(st.integers(0, 2**32))
-@settings(max_examples=20)
-def test_state_is_renewed_before_every_call_from_one_in_the_first_half_on(secret):
+def renewals(secret, calls, elements=64):
+    """Return whether state is renewed, by the index of the judged call."""
     reference = Reference(NORM, STRICT, Seeds(f"{secret:x}"))
-    reference.prepare()
-    renewed = [reference.is_renewed_at(index) for index in range(len(reference.plan))]
+    reference.plan, reference.state = [GIVEN] * calls, {"weight": torch.ones(elements)}
+    return [reference.is_renewed_at(index) for index in range(calls)]
+
+
+@given(st.integers(0, 2**32), st.integers(2, 20))
+def test_state_is_renewed_before_every_call_from_one_in_the_first_half_on(secret, calls):
+    renewed = renewals(secret, calls)
     assert not renewed[0] and renewed == sorted(renewed)
-    assert renewed.index(True) <= max(1, len(renewed) // 2)
+    assert renewed.index(True) <= max(1, calls // 2)
+
+
+@given(st.integers(0, 2**32), st.integers(4, 20))
+def test_large_state_is_renewed_twice(secret, calls):
+    assert sum(renewals(secret, calls, 2 << 20)) == 2
+
+
+def test_call_at_which_renewal_begins_is_secret():
+    assert len({renewals(secret, 10).index(True) for secret in range(30)}) > 2
 
 
 def test_problem_without_fixed_state_renews_none():
@@ -252,6 +266,19 @@ def test_parameters_kept_from_the_first_call_are_wrong_unless_made_anew(strict):
     assert verdict.status is Status.WRONG and "nor in the first call alone" in verdict.message
     anew = kept.format(again="self.version != self.ln.weight._version")
     assert strict.evaluate(NORM, forward_only(anew, constructor=start)).correct
+
+
+def test_parameters_kept_until_some_of_them_change_are_wrong(strict):
+    body = (
+        "if self.kept is None or bool((self.ln.weight[:8] != self.kept[0][:8]).any()):\n"
+        "    self.kept = self.ln.weight.detach().clone(), self.ln.bias.detach().clone()\n"
+        + CENTRED
+        + "return y * self.kept[0] + self.kept[1]"
+    )
+    kernel = forward_only(body, constructor=LAYER + "\nself.kept = None")
+    # Of one change of a few values, the kernel notices every seventh.
+    for seed in range(20):
+        assert strict.evaluate(NORM, kernel, seed=str(seed)).status is Status.WRONG
 
 
 def test_skipping_constant_parameters_is_wrong(strict, kernelbench):

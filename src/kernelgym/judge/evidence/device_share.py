@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelgym.judge.compiling.library_symbols import computes
+from kernelgym.judge.untrusted.watch.operator_work import is_product
 
 _MOST = 200
 _MOST_SPANS = 2000
-_OWNERS = ("library", "torch", "own")
+_OWNERS = ("library", "torch", "product", "own")
 _EMPTY_MS = 0.002
 """Milliseconds of a launch that does little; an empty launch takes 0.001 to 0.0015 ms on an
 H100."""
@@ -81,13 +82,16 @@ class DeviceShare:
     own_ms: float
     """Milliseconds of the custom kernels."""
     torch_ms: float
-    """Milliseconds of kernels that torch's operators launched."""
+    """Milliseconds of kernels that torch's operators launched, those of products included."""
     library_ms: float
     """Milliseconds of libraries' kernels that no operator of torch launched."""
     own_busy_ms: float
     """Milliseconds of those custom kernels that take longer than a launch that does little."""
     library_busy_ms: float
     """Milliseconds of those libraries' kernels that take longer than a launch that does little."""
+    product_ms: float = 0.0
+    """Milliseconds of kernels that torch's products launched: matrix products, convolutions and
+    attention."""
     libraries: tuple[str, ...] = ()
     """Names of the libraries' kernels, longest first."""
 
@@ -105,6 +109,12 @@ class DeviceShare:
     def own(self) -> float:
         """Custom kernels' share of the call's time on the device."""
         return self.own_ms / self.total_ms if self.total_ms else 0.0
+
+    @property
+    def beside_products(self) -> float:
+        """Custom kernels' share of the time beside torch's products; their empty launches are 0."""
+        others_ms = self.others_ms - self.product_ms
+        return self.own_busy_ms / (self.own_busy_ms + others_ms) if self.own_busy_ms else 0.0
 
     @property
     def beside_libraries(self) -> float:
@@ -201,7 +211,7 @@ def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> De
     """Return a call's GPU time by owner: the candidate's kernels, torch's, or other libraries'.
 
     Time in which several kernels ran side by side is a library's if one of them is, and else
-    torch's if one of them is.
+    torch's if one of them is, of its other operators rather than of its products.
 
     Args:
         ran: Device functions that ran in a call.
@@ -222,10 +232,11 @@ def device_share(ran: DeviceRun, own: OwnNames, *, captured: bool = False) -> De
             libraries[kernel.name] = libraries.get(kernel.name, 0.0) + kernel.ms
     return DeviceShare(
         times["own"],
-        times["torch"],
+        times["torch"] + times["product"],
         times["library"],
         busy["own"],
         busy["library"],
+        times["product"],
         tuple(sorted(libraries, key=lambda name: -libraries[name])),
     )
 
@@ -237,7 +248,7 @@ def _first_owner(places: Iterable[int], owners: list[str]) -> str:
 
 def _owner(kernel: DeviceKernel, own: OwnNames, captured: bool) -> str:
     if kernel.operator.startswith(_TORCH) and not _is_foreign(kernel):
-        return "torch"
+        return "product" if is_product(kernel.operator.rpartition("::")[2]) else "torch"
     if kernel.name in own:
         return "own"
     return "torch" if captured and not kernel.operator else "library"

@@ -50,6 +50,7 @@ from kernelgym.types import Finding, Problem, Severity
 
 _CPU = torch.device("cpu")
 _KEPT_CONDITIONS = 4096
+_LARGE_STATE_BYTES = 4 << 20  # to renew an identity of 64 MiB takes a CPU a second
 _OTHER_SEED = 31337  # no verdict's: the examination must not depend on the secret
 _known: dict[tuple[str, str, str], InputConditions] = {}
 
@@ -193,15 +194,19 @@ class Reference:
     def is_renewed_at(self, index: int) -> bool:
         """Return whether the state is renewed before a judged call.
 
-        It is before every call from one in the first half on. A kernel that looks at some elements
-        of its parameters to see whether they changed notices one change by chance, and misses one
-        of several: with a single change, one that looked at the first of 256 elements passed in
-        2 % of verdicts.
+        Renewal begins at a call in the first half, chosen in secret, and is repeated before each
+        later one, or one more if the state is large. A kernel that looks at a few elements of its
+        parameters may notice a single change by luck, but hardly every one: with one change, a
+        kernel that looked at the first of 256 elements passed in 2 % of verdicts.
         """
+        if not self.state:
+            return False
         # Not before the first call: a kernel may keep what it made there.
         calls = len(self.plan)
         first = 1 + self.seeds.derive("renewed") % max(1, (calls - 1) // 2)
-        return bool(self.state) and first <= index < max(2, calls)
+        is_large = sum(value.nbytes for value in self.state.values()) > _LARGE_STATE_BYTES
+        last = first + 1 if is_large else max(1, calls - 1)
+        return first <= index <= last
 
     def _varied(self, *name: Any) -> dict[str, torch.Tensor]:
         conditions = self._conditions

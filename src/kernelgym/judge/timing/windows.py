@@ -165,7 +165,7 @@ class TimingWindows:
         if self._reference.draws:
             return set()  # the host seeds random numbers before each call: no graph can
         if self._alternating:
-            return set()  # each turn lays out a side's slots anew, and a graph holds their places
+            return set()  # each turn allocates a side's slots anew, and a graph holds addresses
         self._change_at = 1 + self._secret.randrange(max(1, self.calls // 2))
         # The calls of a stateful model change its state themselves.
         how = self._as_layer, -1 if self._reference.stateful else self._change_at

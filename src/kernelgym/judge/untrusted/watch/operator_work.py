@@ -399,6 +399,11 @@ def is_estimated(name: str) -> bool:
     return _PRODUCT_LIKE.search(name) is not None
 
 
+def is_product(name: str) -> bool:
+    """Return True if an operator computes products that are counted or estimated."""
+    return name.removesuffix("_") in _PRODUCTS or is_estimated(name)
+
+
 def is_capturing() -> bool:
     """Return True while a CUDA graph captures what this thread launches."""
     return bool(torch.cuda.is_initialized() and _capturing())
