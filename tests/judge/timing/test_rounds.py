@@ -291,7 +291,8 @@ def test_kernel_that_takes_turns_with_the_reference_is_not_captured(monkeypatch)
     kernel, baseline = Asked(1.0, device=CUDA), Asked(4.0, device=CUDA)
     kernel.late_ms = 4.0  # outside a graph, inputs are written after a delay
     measured, _ = timed(kernel, baseline)
-    assert measured.timing.speedup == pytest.approx(4.0) and kernel.slots > 1
+    assert measured.timing.speedup == pytest.approx(4.0)
+    assert max(what[1] for what in kernel.asked if what[0] == "reserve") > 1  # calls a window
     assert not [what for what in kernel.asked if what[0] == "capture"]
 
 
