@@ -136,6 +136,39 @@ class ModelNew(nn.Module):
         outer_kernel[grid](a, b, c, M, N, K, BLOCK_M=16, BLOCK_N=16)
         return c
 """
+_ROW_RANGE = """
+
+@triton.jit
+def range_kernel(x_ptr, y_ptr, n_cols, BLOCK: tl.constexpr = 64):
+    row = tl.program_id(0)
+    total = 0.0
+    low = float("inf")
+    high = tl.full((BLOCK,), float("-inf"), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        inside = cols < n_cols
+        x = tl.load(x_ptr + row * n_cols + cols, mask=inside, other=0.0)
+        total += tl.sum(x, axis=0)
+        low = tl.minimum(low, tl.min(tl.where(inside, x, float("inf")), axis=0))
+        high = tl.maximum(tl.where(inside, x, float("-inf")), high)
+    middle = total / n_cols
+    # Distances from the mean, in a second pass.
+    spread = 0.0
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+        spread = spread + tl.sum(tl.where(cols < n_cols, tl.abs(x - middle), 0.0), axis=0)
+    tl.store(y_ptr + row, (tl.max(high, axis=0) - low) / spread)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty(x.shape[0], device=x.device, dtype=x.dtype)
+        rows = x.shape[0]
+        range_kernel[(rows,)](x, y, x.shape[1])
+        return y
+"""
+_RANGE = "(x.amax(1) - x.amin(1)) / (x - x.mean(1, keepdim=True)).abs().sum(1)"
 _PRODUCT = "torch.randn(37, 50), torch.randn(50, 41)"
 _RMS = "x * torch.rsqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)"
 _HEAD = """\
@@ -185,6 +218,7 @@ TRITON_KERNELS: dict[str, tuple[Problem, Kernel]] = {
         ),
         "total": (_written(_TOTAL), "torch.randn(1000)", "x.sum().reshape(1)", "x"),
         "gelu": (_written(_GELU), "torch.randn(1000)", "torch.nn.functional.gelu(x)", "x"),
+        "row_range": (_written(_ROW_RANGE), "torch.randn(5, 333)", _RANGE, "x"),
         "rms_norm": (_written(_RMS_NORM), "torch.randn(5, 333)", _RMS, "x"),
     }.items()
 }

@@ -24,6 +24,7 @@ _RELIEVES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "lower_precision": {"compute": 1.5},
         "tensor_core_tile": {"compute": 1.0, "gmem": 0.5, "overlap": 0.5},
         "single_pass_row": {"gmem": 1.5, "overlap": 0.5},
+        "split_row": {"overlap": 1.5},
         "pad_tail_and_mask": {"gmem": 0.3, "smem": 0.3, "compute": 0.3},
         "change_block_sizes": {
             "overlap": 0.7,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -349,3 +350,31 @@ def _grid_of(subscript: cst.Subscript) -> cst.BaseExpression | None:
         return None
     index = subscript.slice[0].slice
     return index.value if isinstance(index, cst.Index) else None
+
+
+def programs_of(module: TritonModule, launch: KernelLaunch) -> str | None:
+    """Return the number of programs of a Triton grid of one axis; None if unknown."""
+    grid: cst.BaseExpression | None = launch.grid
+    if isinstance(grid, cst.Name):
+        grid = module.bound(grid.value, launch.call)
+    if isinstance(grid, cst.Lambda):
+        meta, grid = grid.params.params, grid.body
+        if len(meta) != 1:
+            return None
+        text = _of_tuple(module, grid)
+        for key in re.findall(rf"\b{meta[0].name.value}\[[\"'](\w+)[\"']\]", text or ""):
+            value = launch.given.get(key)
+            if value is None or text is None:
+                return None
+            number = module.text(value.value)
+            if not isinstance(value.value, cst.Integer | cst.Name):
+                number = f"({number})"
+            text = re.sub(rf"\b{meta[0].name.value}\[[\"']{key}[\"']\]", number, text)
+        return text
+    return None if grid is None else _of_tuple(module, grid)
+
+
+def _of_tuple(module: TritonModule, grid: cst.BaseExpression) -> str | None:
+    if isinstance(grid, cst.Tuple) and len(grid.elements) == 1:
+        return module.text(grid.elements[0].value)
+    return None

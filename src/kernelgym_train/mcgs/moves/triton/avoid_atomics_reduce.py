@@ -21,6 +21,7 @@ from kernelgym_train.mcgs.triton.module import (
     TritonModule,
     calls_in,
     found_in,
+    programs_of,
 )
 
 _NAME = "add_partial_sums"
@@ -56,7 +57,7 @@ def _two_stages(
         return None
     if _uses(function, pointer.value) != 1:
         return None
-    given, programs = launch.given.get(pointer.value), _programs(module, launch)
+    given, programs = launch.given.get(pointer.value), programs_of(module, launch)
     if given is None or programs is None or not isinstance(given.value, cst.Name):
         return None
     made = module.bound(given.value.value, launch.call)
@@ -95,31 +96,3 @@ def _two_stages(
 
 def _uses(function: JitFunction, name: str) -> int:
     return sum(each.value == name for each in found_in(function.node.body, cst.Name))
-
-
-def _programs(module: TritonModule, launch: KernelLaunch) -> str | None:
-    """Return the number of programs of a Triton grid of one axis; None if unknown."""
-    grid: cst.BaseExpression | None = launch.grid
-    if isinstance(grid, cst.Name):
-        grid = module.bound(grid.value, launch.call)
-    if isinstance(grid, cst.Lambda):
-        meta, grid = grid.params.params, grid.body
-        if len(meta) != 1:
-            return None
-        text = _of_tuple(module, grid)
-        for key in re.findall(rf"\b{meta[0].name.value}\[[\"'](\w+)[\"']\]", text or ""):
-            value = launch.given.get(key)
-            if value is None or text is None:
-                return None
-            number = module.text(value.value)
-            if not isinstance(value.value, cst.Integer | cst.Name):
-                number = f"({number})"
-            text = re.sub(rf"\b{meta[0].name.value}\[[\"']{key}[\"']\]", number, text)
-        return text
-    return None if grid is None else _of_tuple(module, grid)
-
-
-def _of_tuple(module: TritonModule, grid: cst.BaseExpression) -> str | None:
-    if isinstance(grid, cst.Tuple) and len(grid.elements) == 1:
-        return module.text(grid.elements[0].value)
-    return None
