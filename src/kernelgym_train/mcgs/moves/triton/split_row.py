@@ -61,7 +61,7 @@ def split_row(module: TritonModule) -> Iterator[ChangedText]:
     for function in module.functions.values():
         launches = [each for each in module.launches if each.function == function.name]
         loops = loops_of(module, function)
-        if len(launches) != 1 or function.tuned or not loops:
+        if len(launches) != 1 or not loops:
             continue
         stages = _stages(module, function, loops)
         if stages is None:
