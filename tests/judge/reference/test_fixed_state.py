@@ -1,6 +1,7 @@
 """Constant state: what counts as such, what takes its place, and who has to keep its names."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -11,7 +12,13 @@ from torch import nn
 from kernelgym.judge.inputs.kinds import GIVEN
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference import examine
-from kernelgym.judge.reference.fixed_state import fixed_state, partly, put_state, vary
+from kernelgym.judge.reference.fixed_state import (
+    fixed_state,
+    partly,
+    put_state,
+    renewed_together,
+    vary,
+)
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.rulesets import RULESETS
 from kernelgym.types import Status
@@ -167,8 +174,32 @@ def test_few_values_of_every_tensor_are_replaced_together(seed, shape):
     old, new = {"a": torch.zeros(shape)}, {"a": torch.rand(shape) + 1}
     changed = partly(old, new, seed)["a"] != 0
     assert 1 <= int(changed.sum()) <= max(1, changed.numel() // 8)
-    if len(shape) > 1:
-        assert bool((changed.all(1) | ~changed.any(1)).all())
+    if len(shape) > 1:  # some columns of some rows
+        assert torch.equal(changed, changed.any(1)[:, None] & changed.any(0)[None])
+
+
+@given(st.integers(0, 2**62))
+def test_no_row_and_no_column_tells_whether_a_table_changed(seed):
+    old, new = {"a": torch.zeros(400, 300)}, {"a": torch.ones(400, 300)}
+    changed = partly(old, new, seed)["a"] != 0
+    assert 1 <= int(changed.any(1).sum()) < 100 and 1 <= int(changed.any(0).sum()) < 100
+
+
+@given(st.sets(st.text(max_size=3), min_size=1, max_size=9), st.integers(0, 2**62))
+def test_of_two_tensors_each_changes_while_the_other_stays(names, seed):
+    pairs = max(1, (len(names) - 1).bit_length())
+    renewals = [renewed_together(names, 1 + n, seed) for n in range(2 * pairs)]
+    for first, second in zip(renewals[::2], renewals[1::2], strict=True):
+        assert len(names) == 1 or (first and second and not first & second)
+        assert first | second == names
+    for one, other in itertools.permutations(names, 2):
+        assert any(one in changed and other not in changed for changed in renewals)
+
+
+def test_tensors_that_are_not_named_stay():
+    old, new = ({name: torch.full((8,), value) for name in "ab"} for value in (0.0, 1.0))
+    mixed = partly(old, new, 5, {"b"})
+    assert torch.equal(mixed["a"], old["a"]) and not torch.equal(mixed["b"], old["b"])
 
 
 @given(st.integers(0, 2**62), st.sampled_from([1.0, -1.0]))
@@ -183,14 +214,19 @@ def test_renewed_state_reaches_the_model_and_its_twin():
     reference.prepare()
     first, inputs = reference.state["ln.weight"], reference.inputs(0)
     before = reference.expect(inputs, 0)
-    reference.renew_state()
+    changed = []
+    for _ in range(2):
+        last = reference.state
+        reference.renew_state()
+        changed += [name for name in last if not torch.equal(last[name], reference.state[name])]
+    assert sorted(changed) == ["ln.bias", "ln.weight"]
     renewed = reference.state["ln.weight"]
     assert 1 <= int((first != renewed).sum()) < 16
     after = reference.expect(inputs, 0)
     assert not torch.equal(before.output, after.output)
     assert torch.allclose(after.output.double(), after.precise, atol=1e-5)
     outdated = reference.with_outdated_state(inputs, 0)[1]
-    assert torch.equal(outdated.output, before.output)
+    assert not torch.equal(outdated.output, after.output)
     reference.begin_state()
     assert torch.equal(reference.state["ln.weight"], first)
 
@@ -257,15 +293,19 @@ def test_parameters_kept_from_the_first_call_are_wrong_unless_made_anew(strict):
     kept = (
         "if self.kept is None or {again}:\n"
         "    self.kept = self.ln.weight.detach().clone(), self.ln.bias.detach().clone()\n"
-        "    self.version = self.ln.weight._version\n"
+        "    self.version = self.ln.weight._version, self.ln.bias._version\n"
         + CENTRED
         + "return y * self.kept[0] + self.kept[1]"
     )
     start = LAYER + "\nself.kept = None"
     verdict = strict.evaluate(NORM, forward_only(kept.format(again="False"), constructor=start))
     assert verdict.status is Status.WRONG and "nor in the first call alone" in verdict.message
-    anew = kept.format(again="self.version != self.ln.weight._version")
+    anew = kept.format(again="self.version != (self.ln.weight._version, self.ln.bias._version)")
     assert strict.evaluate(NORM, forward_only(anew, constructor=start)).correct
+    for one in ("weight", "bias"):
+        again = f"self.version[{int(one == 'bias')}] != self.ln.{one}._version"
+        kernel = forward_only(kept.format(again=again), constructor=start)
+        assert strict.evaluate(NORM, kernel).status is Status.WRONG
 
 
 def test_parameters_kept_until_some_of_them_change_are_wrong(strict):

@@ -48,12 +48,14 @@ _HIDING = frozenset(
     __array_struct__ memmap StorageBase __mro__ __bases__ __base__ __subclasses__
     _VariableFunctions _VF _pop_mode _pop_mode_temporarily _pop_torch_dispatch_stack
     _unset_dispatch_mode _unset_infra_mode _disable_infra_mode
+    get_kernel call_boxed _SafeKernelFunction _dispatch_call_boxed
+    _dispatch_get_computed_kernel_for_dispatch_key
     """.split()
 )
 # Below autograd, operators are noticed as ever: extensions with a backward of their own need that.
 # Possessive: blanks that two repetitions could share would be tried in every way.
 _HIDING_TEXT = re.compile(
-    r"ForceDispatchKeyGuard|ExcludeDispatchKeyGuard"
+    r"ForceDispatchKeyGuard|get(?:Computed)?KernelForDispatchKey|SafeKernelFunction|ExcludeDispatchKeyGuard"
     r"(?!\s*+(?:\w++\s*+)?[({]\s*+(?:c10::)?autograd_dispatch_keyset\w*+\s*+[)}])|_force_tls_local|DispatchKey::Python|TorchDispatchMode"
     # Kernels of torch's own operators, and fallbacks for all: a copy could then be a product.
     r"|TORCH_LIBRARY_IMPL\s*+\(\s*+(?:aten|prims?|_)\s*+,|\bLibrary::IMPL\b|\bregisterImpl\b|\bregisterFallback\b"

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from kernelgym.types import Finding, Severity
 
-RULES = 7
+RULES = 8
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
@@ -81,6 +81,8 @@ _STATES = (
     *("torch::torch_dispatch_mode::", "torch::autograd::profiler::removeCallback"),
 )
 _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
+# These hand out the kernels of operators, which are then called past the dispatcher and records.
+_KERNELS_OF = ("getComputedKernelForDispatchKey", "getKernelForDispatchKey", "SafeKernelFunction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     hidden = [name for symbol, name in names.items() if _is_hidden(symbol, name)]
     operators = [name for name in names.values() if _is_operator(name)]
     lookups = [name for name in names.values() if name.startswith(_DISPATCHER)]
-    if ways := [name for name in names.values() if name.startswith(_UNWATCHED + _STATES)]:
+    ways = [name for name in names.values() if name.startswith(_UNWATCHED + _STATES)]
+    ways += [name for name in names.values() if any(each in name for each in _KERNELS_OF)]
+    if ways:
         hidden += [*ways, *operators, *lookups]
     device = [name for name in names.values() if _DEVICE_LIBRARY.match(name)]
     if device and not any(_LAUNCH.match(name) for name in names.values()):

@@ -186,18 +186,16 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
     dear = _UNKNOWN if unknown_is_dear else 1.0
     if reference.whole_model:
         reference, kernel = reference.without(_LITTLE_WORK), kernel.without(_LITTLE_WORK)
-    joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
     total = _worth(reference.bytes, 0)
-    if not total and not joined:
-        # The problem only moves data, so copies, which otherwise count nothing, are the work.
-        copied = sum(reference.bytes.get(name, 0.0) for name in COPIES)
-        left = sum(kernel.bytes.values())
-        return left / copied if copied else 0.0
-    shares = []
-    if total:
-        common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
-        rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
-        shares.append((_worth(common, 0) + _worth(rest, 1, dear)) / total)
+    if not total:
+        # The problem only moves data, so that is the work, and whatever does it counts.
+        joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
+        moved = joined or sum(reference.bytes.get(name, 0.0) for name in COPIES)
+        return sum(kernel.bytes.values()) / moved if moved else 0.0
+    # Joins count nothing beside other work: whoever writes parts to their places has no join left.
+    common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
+    rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
+    shares = [(_worth(common, 0) + _worth(rest, 1, dear)) / total]
     # Products inside whole layers of torch (an LSTM, say) are not counted, nor are those that an
     # operator computes in another guise, such as an FFT or an inverse: if the kernel calls one and
     # the reference does not, counted products would miss its work.
@@ -205,11 +203,6 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
     untold = any(not tells(name) and name not in reference.bytes for name in kernel.bytes)
     if reference.products and not untold:
         shares.append((kernel.products + kernel.elements) / reference.products)
-    if joined and (not shares or shares[0] <= 1.0):
-        # Copies can do the work of `cat` or `stack`, so joining counts as replaced only if no
-        # copies took its place.
-        moved = sum(kernel.bytes.get(name, 0.0) for name in JOINS | COPIES)
-        shares.append(moved / joined)
     return min(shares)
 
 

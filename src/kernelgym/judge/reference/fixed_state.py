@@ -14,7 +14,8 @@ each row has a single one other than zero, as an identity's; what ``state_dict``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -27,7 +28,10 @@ _SMALL_SHARE = 0.25
 _LARGEST = 0.01
 """Factor that small variances are multiplied by at most."""
 _FEW_OF, _FEW_IN_ORDER = 256, 4
-"""One row in so many is replaced, or one element of a vector, or of every other one in order."""
+"""One element in so many is replaced, or one of every other one in order."""
+_FEW_ROWS = 16
+"""One row in so many is replaced, in one column of so many: a kernel may look at whole rows, or at
+whole columns, to see whether anything changed."""
 
 
 def fixed_state(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -115,26 +119,68 @@ def vary(
     return drawn
 
 
+def renewed_together(names: Collection[str], renewal: int, seed: int) -> set[str]:
+    """Return the names of tensors that change in a renewal.
+
+    Others stay, since a kernel may look at one tensor to see whether any changed. Renewals come in
+    pairs: in each, every tensor changes in one renewal and stays in the other. Of `n` tensors, any
+    two are told apart by one of the first ``ceil(log2(n))`` pairs.
+
+    Args:
+        names: Names of all tensors.
+        renewal: Number of the renewal, from 1.
+        seed: Decides the order of names and renewals.
+    """
+    order = sorted(names)
+    if len(order) <= 1:
+        return set(order)
+    secret = random.Random(seed)
+    secret.shuffle(order)
+    pair, half = divmod(renewal - 1, 2)
+    bit = pair % (len(order) - 1).bit_length()
+    first = secret.getrandbits(1)
+    return {name for place, name in enumerate(order) if (place >> bit) & 1 == half ^ first}
+
+
 def partly(
-    old: Mapping[str, torch.Tensor], new: Mapping[str, torch.Tensor], seed: int
+    old: Mapping[str, torch.Tensor],
+    new: Mapping[str, torch.Tensor],
+    seed: int,
+    names: Collection[str] | None = None,
 ) -> dict[str, torch.Tensor]:
     """Return old values of which few are replaced by new ones, at least one in each tensor.
 
     They are few because a kernel that keeps what it made of parameters may look at a sample of
-    them, and make it anew if that changed. Of matrices whole rows are replaced. In a vector that
-    rises or falls, an element moves between its neighbours.
+    them, and make it anew if that changed. Of matrices some columns of some rows are replaced. In a
+    vector that rises or falls, an element moves between its neighbours.
+
+    Args:
+        old: Values by name.
+        new: Values to take some of, by name.
+        seed: Decides which are replaced.
+        names: Names of the tensors that change; all if None.
     """
     source = torch.Generator().manual_seed(seed)
-    mixed = {}
-    for name, value in new.items():
+    mixed = dict(old)
+    for name in new if names is None else sorted(names):
+        value = new[name]
         if value.dim() == 1 and _direction(value) is not None:
             mixed[name] = _moved_between(old[name], source)
             continue
-        shape = (*value.shape[:-1], 1) if value.dim() > 1 else value.shape
-        chosen = torch.rand(shape, generator=source) < 1 / _FEW_OF
-        chosen.view(-1)[int(torch.randint(chosen.numel(), (), generator=source))] = True
+        if value.dim() > 1:
+            rows = _some((*value.shape[:-1], 1), _FEW_ROWS, source)
+            chosen = rows & _some(value.shape[-1:], _FEW_ROWS, source)
+        else:
+            chosen = _some(value.shape, _FEW_OF, source)
         mixed[name] = torch.where(chosen, value, old[name]).contiguous()
     return mixed
+
+
+def _some(shape: Sequence[int], of: int, source: torch.Generator) -> torch.Tensor:
+    """Return a mask that is true for about one element in so many, at least one."""
+    chosen = torch.rand(tuple(shape), generator=source) < 1 / of
+    chosen.view(-1)[int(torch.randint(chosen.numel(), (), generator=source))] = True
+    return chosen
 
 
 def _moved_between(value: torch.Tensor, source: torch.Generator) -> torch.Tensor:

@@ -27,7 +27,7 @@ from kernelgym.judge.inputs.seeds import Seeds, seed_all
 from kernelgym.judge.out_of_memory import lacked_memory, our_failure
 from kernelgym.judge.problem_code import names_of
 from kernelgym.judge.reference.examine import NOTHING_KNOWN, InputConditions, bears, examine
-from kernelgym.judge.reference.fixed_state import partly, put_state, vary
+from kernelgym.judge.reference.fixed_state import partly, put_state, renewed_together, vary
 from kernelgym.judge.reference.known_calls import PublicCalls
 from kernelgym.judge.reference.runner import (
     STEADY_BYTES,
@@ -177,14 +177,15 @@ class Reference:
         self._put_state(self._varied("state"))
 
     def renew_state(self) -> None:
-        """Replace a few values of every tensor of that state once more.
+        """Replace a few values of some tensors of that state once more.
 
         A kernel that keeps what it made of earlier values is wrong from then on. The caller gives
         the candidate the values of `state`.
         """
         self._renewals, self._outdated = self._renewals + 1, self.state
-        new = self._varied("state", self._renewals)
-        self._put_state(partly(self.state, new, self.seeds.derive("state-share", self._renewals)))
+        new, derive = self._varied("state", self._renewals), self.seeds.derive
+        names = renewed_together(self.state, self._renewals, derive("state-names"))
+        self._put_state(partly(self.state, new, derive("state-share", self._renewals), names))
 
     def undo_renewal(self) -> None:
         """Replace the state by what it was before it was last renewed."""

@@ -13,6 +13,7 @@ import torch
 # Bound before any candidate code runs, so that ordinary monkey-patching does not reach them.
 _copy, _no_grad = torch.Tensor.copy_, torch.no_grad
 _clone, _copy_all = torch.Tensor.clone, torch._foreach_copy_
+_equal, _empty_like = torch.equal, torch.empty_like
 _MOST_STAGED_BYTES = 256 << 20
 
 
@@ -42,14 +43,19 @@ class NewParameters:
         self._names = [name for name, _ in self._coming]
 
     def copy_to(self, model: Any) -> list[str]:
-        """Copy values into parameters, buffers or attributes; return the names not found."""
+        """Copy values into parameters, buffers or attributes; return the names not found.
+
+        What holds its value already is not written, so that its version tells a kernel nothing.
+        """
         missing, coming = [], self._coming
         self._coming = []
         for name, value in coming:
             target = _found(model, name)
             if isinstance(target, torch.Tensor) and target.shape == value.shape:
                 with _no_grad():
-                    _copy(target, value)
+                    new = _copy(_empty_like(target), value)
+                    if not _equal(target, new):
+                        _copy(target, new)
                     if name in self._staged:
                         _copy(self._staged[name][1], value)
             else:

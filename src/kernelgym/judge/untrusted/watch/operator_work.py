@@ -127,11 +127,13 @@ class OperatorCounts:
 
     def add(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """Add an operator that ran, by its name without a namespace."""
-        name = raw.removesuffix("_")
-        if name in _FREE:
-            return
         inputs, outputs = _read(args, kwargs), list(tensors_in(result))
         operands = list(tensors_in(args))
+        name = _work_of(raw.removesuffix("_"), operands, outputs)
+        if name in _FREE:
+            return
+        if name in ("add", "sub", "rsub") and abs(kwargs.get("alpha", 1)) != 1:
+            self.bytes["mul"] += sum(2 * _bytes(out) for out in outputs)
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._add_product(name, args, operands, outputs[0])
             if name == "_addmm_activation":
@@ -183,6 +185,20 @@ class OperatorCounts:
             self.products += each * left.numel() * columns
             if out.is_complex():
                 self.estimated += 2.0 * left.numel() * columns
+
+
+def _work_of(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> str:
+    """Return the name under which an operator counts; others for copies that compute."""
+    if name == "fill" and len(operands) > 1:
+        return "copy"  # of one value, which only the device knows
+    if name in COPIES:
+        source = operands[-1:] if name == "copy" else operands[:1]
+        if any(each.is_neg() for each in source):
+            return "neg"
+        floats = any(each.is_floating_point() for each in source)
+        if floats and outputs and not (outputs[0].is_floating_point() or outputs[0].is_complex()):
+            return "trunc"
+    return name
 
 
 class Counter(TorchDispatchMode):  # type: ignore[misc]
@@ -260,6 +276,7 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
         host_memory = self.host_memory if touches and name not in _RELAID else None
         if host_memory is not None and not lifts and name not in _UNREAD:
             if name in _OVERWRITING:
+                host_memory.reads(tensors_in(args[1:]))  # first: a tensor may be copied to itself
                 host_memory.overwrites(args[0])
             host_memory.reads(tensors_in((args, kwargs)))
         handling, self._handling = self._handling, own

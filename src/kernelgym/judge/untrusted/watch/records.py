@@ -180,6 +180,15 @@ def watch_ways_past(note: Callable[[str], None]) -> None:
     for module in [m for path, m in list(sys.modules.items()) if path.startswith("torch")]:
         if vars(module).get(name) is switch:
             setattr(module, name, noted_switch)
+    fetch = "_dispatch_get_computed_kernel_for_dispatch_key"
+    if (fetched := getattr(torch._C, fetch, None)) is not None:
+
+        def kernel_of(name: str, *args: Any) -> Any:
+            if name.partition(".")[0] in _OF_TORCH:
+                note(name)
+            return fetched(name, *args)
+
+        setattr(torch._C, fetch, kernel_of)
     handle: Any = torch._C._DispatchOperatorHandle
     boxed = handle.redispatch_boxed
 
