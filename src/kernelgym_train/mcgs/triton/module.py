@@ -135,15 +135,29 @@ class TritonModule:
         """Return the module's text with other texts in place of disjoint nodes."""
         return self.spliced((self.span(node), text) for node, text in edits)
 
-    def spliced(self, edits: Iterable[tuple[tuple[int, int], str]]) -> str:
+    def spliced(
+        self,
+        edits: Iterable[tuple[tuple[int, int], str]],
+        within: tuple[int, int] | None = None,
+    ) -> str:
         """Return the module's text with other texts in place of disjoint spans of bytes.
 
         Texts that are inserted at one place follow each other in the order given.
+
+        Args:
+            edits: Spans of bytes, and the text in place of each.
+            within: Span of bytes to return, which holds all edits; None for the whole module.
         """
-        data = self._bytes
+        first, last = within or (0, len(self._bytes))
+        data = self._bytes[first:last]
         for (start, end), text in reversed(sorted(edits, key=lambda edit: edit[0])):
-            data = data[:start] + text.encode() + data[end:]
+            data = data[: start - first] + text.encode() + data[end - first :]
         return data.decode()
+
+    def head(self, function: JitFunction) -> int:
+        """Return the first byte of a function's lines, with its decorators."""
+        lines = (function.node, *function.node.decorators)
+        return min(self.line_span(each)[0] for each in lines)
 
     def line_span(self, statement: cst.CSTNode) -> tuple[int, int]:
         """Return the span of a statement with the indentation before it and its end of line."""

@@ -77,9 +77,7 @@ def _two_stages(
         f"{indent}{partials} = torch.empty({count}, dtype={out}.dtype, device={out}.device)\n"
     )
     after = f"{indent}{_NAME}[(1,)]({partials}, {out}, {count}, BLOCK_SUMS=1024)\n"
-    head = module.line_span(function.node)[0]
-    if function.node.decorators:
-        head = min(module.line_span(each)[0] for each in function.node.decorators)
+    head = module.head(function)
     stored = f"tl.store({pointer.value} + tl.program_id(0), {module.text(value)})"
     return module.spliced(
         [

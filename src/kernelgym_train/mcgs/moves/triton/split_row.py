@@ -37,7 +37,7 @@ from kernelgym_train.mcgs.triton.module import (
 )
 
 _PARTS = (16, 64, 4)
-_COMBINED_BY = {"sum": "sum", "maximum": "max", "minimum": "min"}
+_COMBINED_BY = {"maximum": "max", "minimum": "min"}
 _NEW = ("partials", "PARTS", "part_begin", "part_end")
 
 
@@ -138,7 +138,7 @@ def _handed_on(
         is_block = is_call(begun, "zeros") or is_call(begun, "full")
         if "64" in text or "int" in text or not (is_block or _is_number(begun)):
             return None
-        if by == "sum" and not (is_call(begun, "zeros") or re.fullmatch(r"0?\.0*|0\.0*", text)):
+        if by == "sum" and not (is_call(begun, "zeros") or re.fullmatch(r"0?\.0*", text)):
             return None
         if is_block and not _is_read_whole(module, after, name, by):
             return None
@@ -181,9 +181,9 @@ def _combined_by(module: TritonModule, statement: cst.BaseStatement, name: str) 
     by = ""
     if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
         sides, by = [value.left, value.right], "sum"
-    for word in ("maximum", "minimum"):
+    for word, reduction in _COMBINED_BY.items():
         if is_call(value, word) and isinstance(value, cst.Call) and len(value.args) == 2:
-            sides, by = [arg.value for arg in value.args], _COMBINED_BY[word]
+            sides, by = [arg.value for arg in value.args], reduction
     own = [isinstance(each, cst.Name) and each.value == name for each in sides]
     others = [name in module.names(each) for each in sides]
     return by if sum(own) == 1 and sum(others) == 1 else ""
@@ -215,21 +215,15 @@ def _is_read_whole(
 ) -> bool:
     """Return True if a block is only read to reduce it, so that its length does not matter."""
     for statement in after:
-        reads = [each for each in found_in(statement, cst.Name) if each.value == name]
-        if name in assigned(statement) and not any(
-            each in reads for each in found_in(statement, cst.Name) if not _is_target(module, each)
-        ):
+        found = assignment(statement)
+        if found is not None and found[0] == name and name not in module.names(found[1]):
             return True
-        for each in reads:
+        for each in (each for each in found_in(statement, cst.Name) if each.value == name):
             call = module.parent(module.parent(each))
             first = isinstance(call, cst.Call) and call.args and call.args[0].value is each
             if not first or not is_call(call, by):
                 return False
     return True
-
-
-def _is_target(module: TritonModule, name: cst.Name) -> bool:
-    return isinstance(module.parent(name), cst.AssignTarget)
 
 
 def _split(
@@ -264,7 +258,7 @@ def _split(
     for each in functions:
         grid = f"({count}, {parts if each.in_parts else 1})"
         launched.append(f"{indent}{each.name}[{grid}]({buffer}, {parts}, {given})\n")
-    head, end = _head(module, function), module.block_span(function.body[-1])[1]
+    head, end = module.head(function), module.block_span(function.body[-1])[1]
     begin, behind = module.line_span(launch.call)[0], module.block_span(module.parent(line))[1]
     return module.spliced(
         [
@@ -280,11 +274,6 @@ class _Stage:
     text: str
     in_parts: bool
     """Whether each program works on a part of a row; else one program does the whole row's rest."""
-
-
-def _head(module: TritonModule, function: JitFunction) -> int:
-    """Return the first byte of a function with its decorators."""
-    return min(module.line_span(each)[0] for each in (function.node, *function.node.decorators))
 
 
 def _functions(module: TritonModule, function: JitFunction, stages: _Stages) -> Iterator[_Stage]:
@@ -324,13 +313,13 @@ def _signature(module: TritonModule, function: JitFunction, name: str) -> str:
         (module.span(function.node.name), name),
         ((place, place), "partials, PARTS: tl.constexpr, "),
     ]
-    return _cut(module, (_head(module, function), module.line_span(function.body[0])[0]), edits)
+    return module.spliced(edits, (module.head(function), module.line_span(function.body[0])[0]))
 
 
 def _piece(module: TritonModule, span: tuple[int, int], loop: TritonLoop | None) -> str:
     """Return the lines of a statement; of a loop, such that it runs over a part of its row."""
     if loop is None:
-        return _cut(module, span, [])
+        return module.spliced([], span)
     start, end, _ = (arg.value for arg in loop.call.args if arg.keyword is None)
     line = module.line_span(loop.node)[0]
     size = f"tl.cdiv(tl.cdiv({loop.end}, {loop.step}), PARTS) * {loop.step}"
@@ -344,18 +333,7 @@ def _piece(module: TritonModule, span: tuple[int, int], loop: TritonLoop | None)
         (module.span(start), "part_begin"),
         (module.span(end), "part_end"),
     ]
-    return _cut(module, span, edits)
-
-
-def _cut(
-    module: TritonModule, span: tuple[int, int], edits: Sequence[tuple[tuple[int, int], str]]
-) -> str:
-    """Return a part of a module's text, with other texts in place of spans in it."""
-    data, at, found = module.source.encode(), span[0], ""
-    for (start, end), text in sorted(edits, key=lambda edit: edit[0]):
-        found += data[at:start].decode() + text
-        at = end
-    return found + data[at : span[1]].decode()
+    return module.spliced(edits, span)
 
 
 def _place(number: int) -> str:
