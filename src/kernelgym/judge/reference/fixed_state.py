@@ -146,9 +146,9 @@ def partly(
     old: Mapping[str, torch.Tensor],
     new: Mapping[str, torch.Tensor],
     seed: int,
-    names: Collection[str] | None = None,
+    names: Collection[str],
 ) -> dict[str, torch.Tensor]:
-    """Return old values of which few are replaced by new ones, at least one in each tensor.
+    """Return old values of which few are replaced by new ones, at least one in each named tensor.
 
     They are few because a kernel that keeps what it made of parameters may look at a sample of
     them, and make it anew if that changed. Of matrices some columns of some rows are replaced. In a
@@ -158,11 +158,11 @@ def partly(
         old: Values by name.
         new: Values to take some of, by name.
         seed: Decides which are replaced.
-        names: Names of the tensors that change; all if None.
+        names: Names of the tensors that change.
     """
     source = torch.Generator().manual_seed(seed)
     mixed = dict(old)
-    for name in new if names is None else sorted(names):
+    for name in sorted(names):
         value = new[name]
         if value.dim() == 1 and _direction(value) is not None:
             mixed[name] = _moved_between(old[name], source)
