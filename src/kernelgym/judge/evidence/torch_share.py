@@ -55,10 +55,9 @@ _WITHOUT_PRODUCTS = re.compile(
 
 _STARTING_WORK = "starting_kernel"
 """Name of an entry, which no operator has, for the work of a problem's starting kernel."""
-_LITTLE_WORK = JOINS | {"embedding"}
-"""Names of operators that are not counted in whole models: they join the keys and values of a
-cache, which a kernel may leave out, or look up rows of a table, all of which would count as
-read."""
+_LITTLE_WORK = frozenset(("embedding",))
+"""Names of operators that are not counted in whole models: they look up rows of a table, all of
+which would count as read."""
 
 _OTHERS, _GRADIENTS, _LAYERS = (1.0, 1.0), (1.0, 8.0), (1.0, 100.0)
 

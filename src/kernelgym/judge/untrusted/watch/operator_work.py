@@ -127,10 +127,12 @@ class OperatorCounts:
 
     def add(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """Add an operator that ran, by its name without a namespace."""
+        name = raw.removesuffix("_")
+        if name in _FREE and name != "fill":
+            return
         inputs, outputs = _read(args, kwargs), list(tensors_in(result))
         operands = list(tensors_in(args))
-        name = _work_of(raw.removesuffix("_"), operands, outputs)
-        if name in _FREE:
+        if (name := _work_of(name, operands, outputs)) in _FREE:
             return
         if name in ("add", "sub", "rsub") and abs(kwargs.get("alpha", 1)) != 1:
             self.bytes["mul"] += sum(2 * _bytes(out) for out in outputs)
