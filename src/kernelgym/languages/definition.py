@@ -114,8 +114,8 @@ class Language:
     headers: tuple[HeaderRoot, ...] = ()
     """Checkouts of headers that building a kernel may include."""
     told_by: str = ""
-    """Pattern in a text of a kernel, without which it is taken for one of another language that is
-    built by the same function from like device code; empty if none is like it."""
+    """Pattern that a text in a kernel must match to be taken for this language, where kernels of
+    another language look alike, as HIP's and CUDA's do; empty if there is no such language."""
     least_capability: tuple[int, int] = (0, 0)
     """Lowest compute capability of a GPU that runs its kernels."""
     below_capability: tuple[int, int] = (0, 0)

@@ -112,7 +112,7 @@ class DeviceShare:
 
     @property
     def beside_products(self) -> float:
-        """Custom kernels' share of the time beside torch's products; their empty launches are 0."""
+        """Custom kernels' share of the time beside torch's products; 0 for empty launches alone."""
         others_ms = self.others_ms - self.product_ms
         return self.own_busy_ms / (self.own_busy_ms + others_ms) if self.own_busy_ms else 0.0
 

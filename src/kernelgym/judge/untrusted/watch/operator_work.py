@@ -190,9 +190,12 @@ class OperatorCounts:
 
 
 def _work_of(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> str:
-    """Return the name under which an operator counts; others for copies that compute."""
+    """Return the name under which an operator's work counts.
+
+    Casts of floats to integers count as ``trunc``, copies of negated views as ``neg``.
+    """
     if name == "fill" and len(operands) > 1:
-        return "copy"  # of one value, which only the device knows
+        return "copy"  # of an element of a tensor; numbers from Python are free
     if name in COPIES:
         source = operands[-1:] if name == "copy" else operands[:1]
         if any(each.is_neg() for each in source):
