@@ -1,9 +1,11 @@
 """Whose kernels a GPU works for: names, shares of time, refusals."""
 
 import dataclasses
+import math
 from types import SimpleNamespace
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -228,11 +230,9 @@ def test_a_claim_is_read_as_it_was_made():
     assert read_run({}) is None
 
 
-def refusal(*kernels, rules: Ruleset = STRICT, products_explained: bool = False):
+def refusal(*kernels, rules: Ruleset = STRICT, epilogue_ms: float = math.inf):
     share = share_of(*kernels)
-    return _with_device_share(
-        Evidence(1, 0.4), share, rules, "CUDA kernel", products_explained=products_explained
-    )
+    return _with_device_share(Evidence(1, 0.4), share, rules, "CUDA kernel", epilogue_ms)
 
 
 def test_a_library_beside_an_idle_launch_is_refused():
@@ -265,7 +265,7 @@ EPILOGUE = PRODUCT, kernel("add_rows", ms=0.01)
 
 
 def test_fused_epilogue_of_a_long_product_is_told_and_not_refused():
-    found = refusal(*EPILOGUE, products_explained=True)
+    found = refusal(*EPILOGUE, epilogue_ms=0.005)
     assert not found.complaint and [f.code for f in found.findings] == ["small_share"]
     assert found.device_share == pytest.approx(0.01)
 
@@ -276,12 +276,13 @@ def test_fused_epilogue_of_a_long_product_is_told_and_not_refused():
         (*EPILOGUE, kernel("at::native::add", operator="aten::add", ms=1.0)),
         (PRODUCT, kernel("at::native::add", operator="aten::add", ms=0.01)),
         (PRODUCT, kernel("add_rows", ms=0.0015)),
+        (PRODUCT, kernel("add_rows", ms=0.004)),
         (PRODUCT,),
     ],
-    ids=["torch does it beside", "torch does it alone", "an empty launch", "no kernel"],
+    ids=["torch does it beside", "torch does it alone", "an empty launch", "a bias", "no kernel"],
 )
 def test_sliver_beside_a_long_product_is_refused(kernels):
-    assert "sliver" in refusal(*kernels, products_explained=True).complaint
+    assert "sliver" in refusal(*kernels, epilogue_ms=0.005).complaint
 
 
 def test_epilogue_of_products_that_the_reference_does_not_make_is_refused():
@@ -359,8 +360,9 @@ def test_timed_calls_are_asked_about_if_they_run_faster():
 class Listing:
     """A session whose watched calls list what they are told to, one list after the other."""
 
-    def __init__(self, *lists, passed=True, products=0.0):
+    def __init__(self, *lists, passed=True, products=0.0, output=None):
         self.lists, self.passed, self.calls, self.products = [*lists], passed, [], products
+        self.buffers = SimpleNamespace(example=([], output))
         self.device, self.channel = "cuda:0", SimpleNamespace(made={})
 
     def trace(self, mode):
@@ -401,6 +403,13 @@ def test_share_that_would_refuse_a_kernel_is_found_in_further_calls_first():
 )
 def test_products_of_the_listed_call_are_compared_with_the_references(products, refused):
     session = Listing(INTERRUPTED, INTERRUPTED, INTERRUPTED, products=products)
+    assert bool(listed(session).complaint) is refused
+
+
+@pytest.mark.parametrize(("rows", "refused"), [(1000, False), (20_000, True)])
+def test_an_epilogue_takes_as_long_as_its_output_takes_through_a_cache(rows, refused):
+    output = torch.empty(rows, 1000, device="meta")  # 8 MB for 1000 rows, read and written
+    session = Listing(INTERRUPTED, INTERRUPTED, INTERRUPTED, products=1e6, output=output)
     assert bool(listed(session).complaint) is refused
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,7 @@ from kernelgym.judge.session.channel import Rejected
 from kernelgym.judge.session.launch_count import LaunchTally
 from kernelgym.judge.session.live_run import JudgedCase, LiveRun, Rerun
 from kernelgym.judge.session.session import CandidateSession
+from kernelgym.judge.tensors import bytes_of
 from kernelgym.judge.untrusted.watch.operator_work import COPIES, JOINS
 from kernelgym.languages import LANGUAGES, noun_of
 from kernelgym.rulesets import Ruleset
@@ -61,6 +63,7 @@ _EXPLAINED = 0.25  # torch's share of the work: below, torch cannot have compute
 _MARGIN = 0.01
 _LISTED_AGAIN = 2  # further calls whose kernels are listed before a share of time refuses a kernel
 _AS_MANY = 1.25  # times the reference's products
+_FASTEST = 1.2e10  # bytes that pass a GPU's L2 cache in 1 ms; an H200's: 7e9
 _FASTER = 0.75  # a watched call comes first, on a device that may have slowed its clock down
 _SLOWER = 1.5  # the same operator's kernels in a call that was not watched
 
@@ -261,8 +264,10 @@ def _in_one_call(
     # A call's inputs may change how much it multiplies, a mask's for instance.
     products = claimed_work(seen).products
     explained = 0.0 < products <= _AS_MANY * (work.products + work.estimated)
+    # A fused epilogue reads and writes a tensor of the output's size.
+    epilogue_ms = 2 * bytes_of(session.buffers.example[1]) / _FASTEST if explained else math.inf
     name = noun_of(kernel.language)
-    return _with_device_share(evidence, share, rules, name, products_explained=explained)
+    return _with_device_share(evidence, share, rules, name, epilogue_ms)
 
 
 def _with_device_share(
@@ -270,8 +275,7 @@ def _with_device_share(
     share: DeviceShare,
     rules: Ruleset,
     name: str,
-    *,
-    products_explained: bool = False,
+    epilogue_ms: float = math.inf,
 ) -> Evidence:
     """Return evidence that takes a call's GPU time by owner into account.
 
@@ -280,7 +284,8 @@ def _with_device_share(
         share: GPU time of the call by owner.
         rules: Ruleset that says how small a share is too small.
         name: What a custom kernel of the language is called.
-        products_explained: Whether torch's products in the call are no more than the reference's.
+        epilogue_ms: Least milliseconds of custom kernels that may be a product's fused epilogue;
+            infinite if torch's products in the call are more than the reference's.
     """
     if share.beside_libraries < rules.own_time:
         message = (
@@ -295,7 +300,8 @@ def _with_device_share(
     found = dataclasses.replace(found, device_share=share.own, findings=kept)
     # Good kernels take little of a whole model's time (1.8 % of GPT-2's for norms and activations)
     # or of a long product's, if they are a fused epilogue: 1.2 % of the time of KernelBench L2/40.
-    is_epilogue = products_explained and share.beside_products >= rules.least_share
+    beside = share.beside_products
+    is_epilogue = share.own_busy_ms >= epilogue_ms and beside >= rules.least_share
     excused = share.own_ms > 0.0 and (found.whole_model or is_epilogue)
     least = 0.0 if excused else rules.least_share
     what = "of the work by the device's time"
