@@ -2,8 +2,9 @@
 
 The algorithm draws the first 20 results of a space at random, the next 20 by Optuna's TPE, and then
 changes one knob of a good result. Settings that were judged already are skipped, and cost nothing.
-Where moves change a whole kernel, each way to make one is tried alone first; random settings then
-keep four fifths of the best one's choices, since few other combinations are good.
+Where moves change a whole kernel, each way to make one is tried alone first, and what fails alone
+is combined with nothing. Random settings then keep four fifths of the best one's choices, since few
+other combinations are good.
 
 Contract: as of `kernelgym_train.mcgs.selection`. Optuna draws from a generator that is seeded anew
 for each proposal, by the search's seed and the number of proposals before, so that a search that
@@ -57,9 +58,9 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
     base = around.graph.twins.get(base, base)
     if not space.knobs or base not in around.graph.nodes:
         return None
-    known, past = _Settings(around, space), Past()
     charged = [tried for tried in around.history if tried.charged]
     results = {tried.state or tried.key: tried.value for tried in charged}
+    known, past = _Settings(around, space, results), Past()
     for key, value in ({around.graph.start: 0.0} | results).items():
         values = known.values(key)
         if values is not None:
@@ -89,17 +90,38 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
     return None if found is None else SearchChoice(base, TUNE, made, found, (), tuple(scores))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Settings:
     """Settings of one space of knobs, with a cache of the settings that are known."""
 
     around: SelectionContext
     space: KnobSpace
+    results: Mapping[str, float | None]
+    """Value of each judged state by its key; None for a failure."""
 
     @property
     def name(self) -> str:
         """Name of the space: the steps of its base in words."""
         return steps_in_words(self.space.base.applied)
+
+    @functools.cached_property
+    def failed(self) -> frozenset[tuple[str, str]]:
+        """Choices, with their knobs' names, of moves on a whole kernel that failed alone."""
+        first = {knob.name for knob in self.space.knobs if knob.tried_first}
+        made = [
+            {(name, choice) for name, choice in values.items() if choice != ABSENT}
+            for key, value in self.results.items()
+            if value is None and (values := self.values(key)) is not None
+        ]
+        return frozenset(
+            next(iter(each)) for each in made if len(each) == 1 and dict(each).keys() <= first
+        )
+
+    def tuned(self, values: Mapping[str, str]) -> Proposal | None:
+        """Return the proposal with given choices; None if it cannot be made or must fail."""
+        if not self.failed.isdisjoint(values.items()):
+            return None
+        return self.around.proposer.tuned(self.space, values)
 
     def values(self, key: str) -> Mapping[str, str] | None:
         """Return a state's choices by knob; None outside of the space."""
@@ -115,7 +137,7 @@ class _Settings:
         place = ("old", self.name, *(values[knob.name] for knob in self.space.knobs))
         if place in self.around.memo:
             return None
-        proposal = self.around.proposer.tuned(self.space, values)
+        proposal = self.tuned(values)
         if proposal is None or self.around.graph.knows(state_key(proposal.variant)):
             self.around.memo[place] = True
             return None
@@ -149,7 +171,7 @@ def _drawn(known: _Settings, past: Past) -> Proposal | None:
                 values |= {name: best[name] for name in _kept(around, space.knobs, numbers)}
         else:
             values = _asked(space.knobs, [*past, *impossible], numbers.getrandbits(31))
-        proposal = around.proposer.tuned(space, values)
+        proposal = known.tuned(values)
         if proposal is None:
             impossible.append((values, _BAD))
         elif not around.graph.knows(state_key(proposal.variant)):

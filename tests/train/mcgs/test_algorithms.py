@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.search.offline import anywhere, play
+from benchmarks.search.offline import anywhere, play, play_from
 from benchmarks.search.table import Table, TableProposer
 from kernelgym_train.mcgs.algorithms import ALGORITHMS
 from kernelgym_train.mcgs.graph import SearchGraph
+from kernelgym_train.mcgs.knobs import ABSENT, KnobSpace
 from kernelgym_train.mcgs.selection import (
     Algorithm,
     SearchChoice,
@@ -197,3 +198,30 @@ def test_tuner_takes_neighbours_after_forty() -> None:
         near = [k for k in known if sum(a != b for a, b in zip(k, config, strict=True)) == 1]
         assert near, f"{config} is no neighbour of a state before it"
     assert min(times[config] or 9.0 for config in found.configs[:60]) == 1.0
+
+
+class WithWholeKernelMoves(TableProposer):
+    """Proposes a table's configurations; the first column stands for moves on a whole kernel."""
+
+    def space(self) -> KnobSpace:
+        """Return all columns as knobs, the first of which is tried first."""
+        space = super().space()
+        first, *others = space.knobs
+        return KnobSpace(space.base, (dataclasses.replace(first, tried_first=True), *others))
+
+
+@settings(max_examples=10)
+@given(st.sampled_from(("b", "c")), st.integers(0, 1000))
+def test_tuner_combines_nothing_with_a_move_that_fails_alone(failing: str, seed: int) -> None:
+    columns = {"move": (ABSENT, "a", "b", "c"), "x": (ABSENT, "1", "2"), "y": (ABSENT, "1", "2")}
+    times = {
+        config: None if config[0] == failing else 2.0 - (config[0] == "a")
+        for config in itertools.product(*columns.values())
+    }
+    space, start = Table("moves", columns, times), (ABSENT,) * 3
+    proposer = WithWholeKernelMoves(space, start)
+    found = play_from(
+        *(tpe, space, proposer, proposer.variant(start), proposer.config), seed=seed, budget=24
+    )
+    tried = [config for config in found.configs if config[0] == failing]
+    assert tried == [(failing, ABSENT, ABSENT)] and len(found.configs) >= 20
