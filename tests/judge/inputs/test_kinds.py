@@ -74,6 +74,9 @@ def test_samplers_draw_what_the_kind_says(name, variant):
             assert 3 < float(sizes.median()) < 64
         case "narrow":
             assert 0.05 < float(sizes.median()) < 0.26
+            for axis in (0, 1):
+                largest = sizes.amax(axis).sort().values
+                assert 2e-6 < float(largest[0]) and float(largest[2]) < float(largest[3]) / 8
         case "spiked":
             assert int((sizes >= 199).sum()) == 10 and float(sizes.max()) <= 401
             assert float(sizes.median()) < 0.13

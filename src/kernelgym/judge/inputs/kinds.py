@@ -7,7 +7,8 @@ or a softmax stays so. Integers and permutations are drawn as the problem draws 
 =============  ==================================================================================
 ``shifted``    other means, of both signs, another one in every row
 ``wide``       8 to 64 times the magnitude, both signs
-``narrow``     an eighth to a quarter of the magnitude, both signs
+``narrow``     an eighth to a quarter of the magnitude, both signs; a few slices along each of the
+               first two axes are 16 to 16,384 times smaller still
 ``spiked``     an eighth of the magnitude, except a few random elements of 200 to 400 times it
 ``lattice``    few distinct values, multiples of half the magnitude, with ties and exact zeros: one
                row is all zeros, and one the negative of another
@@ -31,10 +32,13 @@ become zero. Only problems that take products along an axis get it.
 problem's own: a kernel that does not read every element cannot tell the two apart.
 
 ``narrow`` is no smaller, since smaller inputs would reject honest formulas that lose digits near
-zero, such as an ELU by ``exp(x) - 1``. Each kind has a variant, such as ``wide:positive``, for
-problems whose inputs must not be negative. Convolutions and scans get ``spiked:mild`` (spikes of 4
-to 8 times the magnitude, all else half of it): honest transforms (Winograd's) spread an element's
-error over its neighbours, and running sums carry it on.
+zero, such as an ELU by ``exp(x) - 1``. Its few smaller slices (rows, samples, channels) are for
+kernels that add another eps than the problem's, or one where it has none.
+
+Each kind has a variant, such as ``wide:positive``, for problems whose inputs must not be negative.
+Convolutions and scans get ``spiked:mild`` (spikes of 4 to 8 times the magnitude, all else half of
+it): honest transforms (Winograd's) spread an element's error over its neighbours, and running sums
+carry it on.
 
 References that ask which values are finite get ``salted:nonfinite``, which has a NaN and both
 infinities among its values, or ``salted:nan``, which has a NaN. Other problems do not: languages
@@ -75,6 +79,8 @@ _ELEMENTS_PER_SPIKE = 2048
 _MOST_SALTED = 3
 _SALT = 8.0  # times the scale, at least
 _RUN = 64
+_FADED = 3  # slices along an axis
+_FADED_BITS = (4, 14)  # 2^-14 is the least normal number of fp16
 _POWERS = 16
 
 
@@ -182,6 +188,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
                 values.mul_(2.0 ** (3 + 3 * float(torch.rand((), device="cpu"))))
             case "narrow":
                 values.mul_(0.125 * (1 + float(torch.rand((), device="cpu"))))
+                _fade(values)
             case "spiked":
                 values.mul_(0.5 if self._mild else 0.125)
                 self._add_spikes(values, scale, 4.0 if self._mild else 200.0)
@@ -262,6 +269,18 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
             signs[0] = torch.where(lacking == 0, signs[0], lacking)
             sizes *= signs
         _put(values, places, sizes)
+
+
+def _fade(values: torch.Tensor) -> None:
+    """Divide a few slices along each of the first two axes by powers of two.
+
+    They are at most a quarter of an axis, and none of a tensor with one axis.
+    """
+    numbers = random.Random(int(torch.randint(2**31, (), device="cpu")))
+    for axis in range(2 if values.dim() > 1 else 0):
+        length = values.shape[axis]
+        for place in numbers.sample(range(length), min(_FADED, length // 4)):
+            values.select(axis, place).mul_(2.0 ** -numbers.randint(*_FADED_BITS))
 
 
 def _places(count: int, values: torch.Tensor) -> torch.Tensor:
