@@ -96,7 +96,8 @@ async def _run(session: SearchSession, contests: bool) -> None:
             if challenger is None or not session.may_challenge():
                 break
             await _challenge(session, challenger)
-        if contests and state.contests < _CONTESTANTS and state.challenger():
+        if contests and state.contests < _CONTESTANTS and (left := state.challenger()):
+            session.say(f"not compared with the best: {state.steps(left)}: {session.why_no_duel}")
             session.cut_short()
 
 

@@ -58,7 +58,8 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
             session.record("reduced", _fields(best, key, proposal, gone=known))
             continue
         if not session.may_reduce():
-            session.say("no time is left to try the best without each of its steps")
+            told = "the best was not tried without each of its steps"
+            session.say(f"{told}: {session.why_no_duel}")
             return current, False
         if not prove(session, key):
             continue  # refused: the next round of this loop records that the step stays

@@ -129,7 +129,9 @@ def _comparisons(state: SearchState) -> _Table:
             _COMPARED_WITH[duel.kind],
             f"{duel.ratio:.3g} ({duel.low:.3g} to {duel.high:.3g})",
             str(duel.rounds),
-            duel.decided,
+            {"first": _COMPARED_WITH[duel.kind], "second": "the kernel"}.get(
+                duel.decided, "undecided"
+            ),
         )
         for duel in state.duels
     ]

@@ -347,6 +347,14 @@ class SearchSession:
             return False
         return self.seconds_left >= _LEAST_ROUNDS * self.state.round_s + self.reserve_s
 
+    @property
+    def why_no_duel(self) -> str:
+        """Reason why no further duel is made, once `may_challenge` or `may_reduce` says no."""
+        if self.is_stopped:
+            return "the search was interrupted"
+        spent = self._allowed_rounds < _LEAST_ROUNDS + _LAST_ROUNDS
+        return f"no time is left to compare{', which may take a third of a search' * spent}"
+
     def rounds_left(self, most: int, keep: float = 0.0, *, last: bool = False) -> int:
         """Return how many rounds of a duel the limits allow, from 3 to `most`.
 

@@ -65,7 +65,7 @@ def begin(session: SearchSession) -> None:
     share = (
         f"{state.start_speedup:.3g} of {standard_of(session.task.problem)}'s speed"
         if state.start_logs
-        else ("untimed beside the reference")
+        else "its speed beside the reference could not be measured"
     )
     if starting_kernel(session.task.problem) is not None:
         share += f"; correct means: {meaning_of_correct(session.task.problem)}"

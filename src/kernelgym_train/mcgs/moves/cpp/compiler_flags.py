@@ -23,9 +23,10 @@ _APPROXIMATE: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @search_move("exact", phase=70, weight=3.0)
 def compiler_flags(variant: Variant) -> Iterator[Realisation]:
-    """Have the compiler optimise more, for this machine, by flags that change no result.
+    """Have the compiler optimise more, for this machine, by flags that let it reorder no sums.
 
-    Yields levels of optimisation, and flags that change no result.
+    Yields levels of optimisation, and flags of which ``-march=native`` alone may change a result:
+    it lets the compiler fuse a product and a sum.
     """
     for target, flags in _EXACT:
         changed = with_flag(variant, *flags)
