@@ -70,6 +70,7 @@ HIDDEN = {
     ),
     "ThreadLocalState::setThreadLocalState(1)": ("at::ThreadLocalState::setThreadLocalState",),
     "enableRecordFunction(false)": ("at::enableRecordFunction",),
+    "c10::Dispatcher().findSchemaOrThrow(0)": ("c10::Dispatcher::findSchemaOrThrow",),
     "PyImport_ImportModule(0)": ("PyImport_ImportModule",),
     "PyCapsule_Import(0, 0)": ("PyCapsule_Import",),
     "aoti_torch_cpu_addmm_out(0)": ("aoti_torch_cpu_addmm_out",),
@@ -85,7 +86,6 @@ HONEST = (
     "TensorBase().data_ptr()",
     "_ops::mm::call({})",
     "_ops::mm::call({}); std::thread::_M_start_thread(1)",
-    "c10::Dispatcher().findSchemaOrThrow(0); pthread_create(0)",
     "_ops::empty_like::call({}); GOMP_parallel(0); get_thread_num()",
     "_ops::empty_like::call({}); std::thread::_M_start_thread(1)",
     "_ops::empty_like::redispatch({})",
@@ -117,6 +117,36 @@ def test_work_done_elsewhere_is_named(library, statement):
     (finding,) = work.findings()
     assert finding.code == "hidden_library_work" and finding.severity is Severity.HARD
     assert all(name.removesuffix("::call") in finding.message for name in work.hidden)
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        *("sgemm_64_", "SGEMM_64", "sgemm_batch", "gemm_bf16bf16f32_compute", "GEMM_S8U8S32"),
+        *("idamax_", "dgesdd", "ZHEEVD", "vmsSin", "vdlog_", "VDSQRT", "nnp_relu_output"),
+        *("pytorch_qnnp_fully_connected", "mklgDFTFwdBatch", "dfti_compute_forward_s"),
+        *("uv_dlsym", "PySys_GetObject", "PyNumber_MatrixMultiply"),
+        "_ZN2at14DynamicLibrary3symEPKc",
+        "_ZN5torch3jit12StaticModuleC1ERKNS0_6ModuleE",
+        "_ZN5torch3jit10tensorexpr7LoopNest7prepareEv",
+        "_ZN5torch8autograd8profiler15disableProfilerEv",
+    ],
+)
+def test_functions_of_libraries_inside_torch_are_named(symbol):
+    assert len(library_work(frozenset((symbol,))).hidden) == 1
+
+
+@pytest.mark.parametrize(
+    "symbol",
+    [
+        *("sqrtf", "strcpy", "snprintf", "vsnprintf", "vdprintf", "syscall", "setenv", "cosf"),
+        *("dgettext", "stpcpy", "sched_yield", "clock_gettime", "memcpy", "sincosf", "div"),
+        *("Sleef_expf16_u10", "pthreadpool_create", "GOMP_parallel", "PyObject_Call"),
+        *("cudaLaunchKernel", "__cudaRegisterFatBinary", "PyExc_ValueError", "stderr"),
+    ],
+)
+def test_functions_of_the_language_are_not(symbol):
+    assert library_work(frozenset((symbol,))) == NOTHING_LEFT
 
 
 @pytest.mark.parametrize("statement", HONEST)

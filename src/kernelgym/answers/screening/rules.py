@@ -44,7 +44,10 @@ _SUSPICIOUS = frozenset("asyncio concurrent inspect pickle pty shutil threading 
 _HIDING = frozenset(
     """
     TensorBase _TensorBase _disable_current_modes _DisableTorchDispatch _DisablePythonDispatcher
-    _ExcludeDispatchKeyGuard _IncludeDispatchKeyGuard _ForceDispatchKeyGuard __array_interface__
+    _ExcludeDispatchKeyGuard ExcludeDispatchKeyGuard _SetExcludeDispatchKeyGuard
+    _dispatch_tls_set_dispatch_key_excluded _dispatch_tls_set_dispatch_key_included
+    _jit_to_static_module _fuse_to_static_module StaticModule _te
+    _IncludeDispatchKeyGuard _ForceDispatchKeyGuard __array_interface__
     __array_struct__ memmap StorageBase __mro__ __bases__ __base__ __subclasses__
     _VariableFunctions _VF _pop_mode _pop_mode_temporarily _pop_torch_dispatch_stack
     _unset_dispatch_mode _unset_infra_mode _disable_infra_mode

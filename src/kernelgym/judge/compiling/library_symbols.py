@@ -27,24 +27,32 @@ from pathlib import Path
 
 from kernelgym.types import Finding, Severity
 
-RULES = 8
+RULES = 9
 """Version of these rules; part of a library's key, so that no old findings are served."""
 _MOST_NAMED = 4
 
 _NAMED = re.compile(r"_ZNK?(?=\d)")
 _BLAS = re.compile(
-    r"cblas_|LAPACKE_|openblas_|dnnl_|xnn_|fftwf?_|mkl_|Dfti[A-Z]|v[sd][A-Z][a-z]"
-    r"|i?[sdcz][a-z0-9]{2,8}_$|[sdcz](gemm|gemv|symm|symv|syrk|trsm|trmm|dot|axpy|ger|scal)$"
+    r"cblas_|LAPACKE_|openblas_|dnnl_|xnn_|nnp_|pytorch_q|fftwf?_|mkl(_|g[A-Z])|Dfti[A-Z]|dfti_"
+    r"|i?[sdcz][a-z0-9_]{2,24}(_|_64)$|[sdcz]?gemm\w*$"
+    r"|[sdcz](gemv|symm|symv|syrk|trsm|trmm|dot[cu]?|axpy|ger|scal)$"
+    r"|[sdcz](ge|sy|he|po|or|un)(ev|evd|lsd?|lss|lsy|qrf|sdd|svd|trf|trs|tri|gqr|mqr)$"
+    r"|vm?[sdcz]([A-Z]|(log|exp|a?sin|a?cos|a?tan|sqrt|erf|pow|inv|div|mul|add|sub|ln|cbrt)\w*$)"
 )
-_MKL = re.compile(r"MKL_|[SDCZ](GEMM|GEMV|SYMM|SYRK|TRSM|TRMM|DOT|AXPY)$")
+# Fortran's names in capitals: no other library of an extension has such.
+_MKL = re.compile(r"MKL_|I?[SDCZ][A-Z0-9_]{3,24}$|V[MSDCZ][A-Z0-9_]+$|GEMM_\w+$")
 _DEVICE_LIBRARY = re.compile(
     r"(cublas(Lt|Xt)?|cudnn|cufft(Xt)?|cusolver(Dn|Sp|Rf)?|cusparse|cutensor)(?=[A-Z])"
     r"(?!(Create|Destroy|Get|Set|Init)[A-Z_]?)"
 )
 _LAUNCH = re.compile(r"(__)?cu(da)?Launch(Cooperative)?Kernel")
-_LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym"))
+_LOADER = frozenset(("dlopen", "dlmopen", "dlsym", "dlvsym", "uv_dlopen", "uv_dlsym"))
 # pybind11/numpy.h imports NumPy inline; plain pybind11 imports nothing.
-_IMPORT = ("PyImport_Import", "PyImport_GetModule", "PyCapsule_Import")
+_IMPORT = (
+    *("PyImport_Import", "PyImport_GetModule", "PyImport_AddModule", "PyCapsule_Import"),
+    *("PySys_GetObject", "PyRun_", "Py_CompileString", "PyEval_EvalCode"),
+    *("PyNumber_MatrixMultiply", "PyNumber_InPlaceMatrixMultiply"),
+)
 # AOTInductor's functions in C: they call torch's CPU functions past the dispatcher. Those that read
 # or make a tensor, its shape or its memory compute nothing, and `call_dispatcher` is counted.
 _SHIM = re.compile(r"aoti_torch_")
@@ -64,7 +72,11 @@ _PLAIN = re.compile(
 )
 _COMPUTES = ("at::native::", "at::cuda::blas::", "at::cuda::solver::", "at::cuda::sparse::")
 _STATIC = ("at::cpu::", "at::cuda::", "at::compositeexplicitautograd::", "at::mkldnn::")
-_OTHER_CODE = ("dnnl::", "ideep::", "fbgemm::", "oneapi::mkl::")
+_OTHER_CODE = (
+    *("dnnl::", "ideep::", "fbgemm::", "oneapi::mkl::", "at::DynamicLibrary"),
+    *("c10::DynamicLibrary", "torch::jit::StaticModule", "torch::jit::StaticRuntime"),
+    "torch::jit::tensorexpr::",
+)
 # Without ExcludeDispatchKeyGuard: torch's headers use it inline, as in `torch::empty`, so honest
 # extensions need it too. The functions on records of calls switch off what watches all threads, or
 # have torch call the extension inside of an operator, as allocators do: its work is then torch's.
@@ -74,12 +86,14 @@ _UNWATCHED = (
     *("at::clearGlobalCallbacks", "at::removeCallback", "at::disableCallback"),
     *("at::addGlobalCallback", "at::addThreadLocalCallback", "c10::SetAllocator"),
     *("torch::cuda::CUDAPluggableAllocator::", "c10::WarningUtils::set_warning_handler"),
+    *("torch::autograd::profiler::", "torch::profiler::", "libkineto::"),
 )
 # These take another thread's state, or make one up: operators then run with no mode on.
 _STATES = (
     *("at::ThreadLocalState", "c10::impl::_force_tls_local_dispatch_key_set"),
-    *("torch::torch_dispatch_mode::", "torch::autograd::profiler::removeCallback"),
+    "torch::torch_dispatch_mode::",
 )
+# What they find is called past the judge's records by `redispatch`, which is inline.
 _DISPATCHER = ("c10::Dispatcher::findSchema", "c10::Dispatcher::findOp")
 # These hand out the kernels of operators, which are then called past the dispatcher and records.
 _KERNELS_OF = ("getComputedKernelForDispatchKey", "getKernelForDispatchKey", "SafeKernelFunction")
@@ -131,11 +145,10 @@ def library_work(symbols: frozenset[str]) -> LibraryWork:
     names = {symbol: _readable(symbol) for symbol in sorted(symbols)}
     hidden = [name for symbol, name in names.items() if _is_hidden(symbol, name)]
     operators = [name for name in names.values() if _is_operator(name)]
-    lookups = [name for name in names.values() if name.startswith(_DISPATCHER)]
     ways = [name for name in names.values() if name.startswith(_UNWATCHED + _STATES)]
     ways += [name for name in names.values() if any(each in name for each in _KERNELS_OF)]
     if ways:
-        hidden += [*ways, *operators, *lookups]
+        hidden += [*ways, *operators]
     device = [name for name in names.values() if _DEVICE_LIBRARY.match(name)]
     if device and not any(_LAUNCH.match(name) for name in names.values()):
         return LibraryWork(tuple(hidden + device))
@@ -159,7 +172,7 @@ def _is_hidden(symbol: str, name: str) -> bool:
     if _SHIM.match(symbol):
         return not _PLAIN_SHIM.match(symbol)
     last = name.rpartition("::")[2]
-    if name.startswith(_OTHER_CODE):
+    if name.startswith(_OTHER_CODE + _DISPATCHER):
         return True
     if name.startswith("at::_ops::"):
         return last.startswith("redispatch") and _is_operator(name)

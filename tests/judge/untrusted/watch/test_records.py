@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.compiling.library_symbols import computes
 from kernelgym.judge.evidence.reports import uncounted_work
+from kernelgym.judge.untrusted.watch import records
 from kernelgym.judge.untrusted.watch.operator_work import Counter, computes_alone
 from kernelgym.judge.untrusted.watch.records import (
     CallRecord,
@@ -255,3 +256,18 @@ def test_uncounted_work_raises_a_complaint():
 @pytest.mark.parametrize("seen", [{"uncounted": None}, {"uncounted": 7}])
 def test_call_that_was_not_recorded_is_refused(seen):
     assert "cannot be recorded" in uncounted_work(seen)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_record_of_a_call_that_stops_the_profiler_is_none(restarts):
+    recorder = CallRecorder()
+    recorder.begin()
+    torch.ones(2)
+    records._disable()
+    if restarts:
+        records._begun(False)
+    assert recorder.end() is None and not recorder.running
+    recorder.begin()
+    torch.ones(2)
+    record = recorder.end()
+    assert record is not None and "aten::ones" in {name for *_, name in record.named}

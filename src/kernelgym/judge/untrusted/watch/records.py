@@ -3,7 +3,8 @@
 A dispatch mode counts the operators of threads that it was entered in, as long as nothing hides
 them from it. torch's profiler records each call of the dispatcher, whoever made it. So an operator
 in the records that was not counted did work that nobody weighed: in a thread that C++ started, with
-the key of dispatch modes excluded, or in code that ran while the mode handled something else.
+the key of dispatch modes excluded, or in code that ran while the mode handled something else. Marks
+at both ends of a record tell whether the profiler was stopped, or started anew, in between.
 
 Starting and ending a record takes one to two milliseconds without a GPU.
 
@@ -17,6 +18,7 @@ Loaded by path in the untrusted process: standard library and torch only.
 from __future__ import annotations
 
 import functools
+import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +35,8 @@ _enable: Any = getattr(_autograd, "_enable_profiler", None)
 _disable: Any = getattr(_autograd, "_disable_profiler", None)
 _configuration: Any = torch.autograd.ProfilerConfig
 _extra: Any = getattr(getattr(torch._C, "_profiler", None), "_ExperimentalConfig", None)
+
+_Annotation: Any = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)
 
 _OF_TORCH = frozenset(name.partition(".")[0] for name in torch._C._dispatch_get_all_op_names())
 """Names, without overloads, of the operators that were registered before any kernel was loaded."""
@@ -85,16 +89,23 @@ class CallRecorder:
     def __init__(self) -> None:
         self.running = False
         """Whether a record was begun and not ended."""
+        self._marks: set[str] = set()
 
     def begin(self, device: bool = False) -> None:
         """Start to record operators; if `device` is True, also the kernels of a GPU."""
         self.running = _begun(device) or (_stopped() and _begun(device))
+        self._marks = set()
+        self._mark()
 
     def end(self) -> CallRecord | None:
-        """Stop recording; return the recorded events, or None if recording failed."""
+        """Stop recording; return the recorded events, or None if recording failed.
+
+        Recording also failed if a mark is lacking, since the kernel stopped the profiler then.
+        """
         if not self.running:
             return None
         self.running = False
+        self._mark()
         try:
             events = _disable().events()
         except RuntimeError:
@@ -114,7 +125,17 @@ class CallRecorder:
         # The device has an event for each annotation of the host, which is no kernel.
         annotations = {(number, name) for _, _, _, number, name in (*named, *calls)}
         kernels = [k for k in kernels if (k.correlation_id(), k.name()) not in annotations]
+        if not self._marks <= {name for _, _, _, _, name in calls}:
+            return None
         return CallRecord(named, calls, kernels)
+
+    def _mark(self) -> None:
+        """Make an annotation in the record, by a new name."""
+        if _Annotation is not None:
+            name = f"mark {secrets.token_hex(8)}"
+            self._marks.add(name)
+            with _Annotation(name):
+                pass
 
 
 @dataclass(slots=True)

@@ -28,7 +28,9 @@ no security boundary against hostile ones.
 
 from __future__ import annotations
 
+import enum
 import functools
+import numbers
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -360,6 +362,15 @@ class Tracer:
             return None
 
 
+_PLAIN = (
+    *(type(None), numbers.Number, str, bytes, bytearray, slice, range, type(...), enum.Enum),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator),
+    *(torch.Tensor, torch.nn.Module, torch.Stream, torch.Event),
+)
+_METHODS = (staticmethod, classmethod, property)
+_DEEPEST = 8  # objects in objects
+
+
 def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
     class Poisoning(operator_work.Counter):  # type: ignore[name-defined, misc]
         """Counter of operators that can also fill newly allocated memory with wrong values."""
@@ -377,22 +388,32 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
     return Poisoning()
 
 
-def _foreign(value: Any) -> Iterator[str]:
+def _foreign(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield names of objects that could compute in an extension's place, such as functions.
 
-    A capsule may hold the address of a BLAS function, an array's methods are NumPy's.
+    A capsule may hold the address of a BLAS function; an array's methods are NumPy's, and those of
+    an object whatever its class says. Tensors and modules are watched, and an extension's own
+    classes are its own.
     """
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _foreign(item)
-    elif isinstance(value, dict):
-        yield from _foreign(list(value.values()))
-    elif not isinstance(value, (torch.Tensor, torch.nn.Module, type)):
-        kind = type(value).__name__
-        of_extension = type(type(value)).__name__ == "pybind11_type"  # its own class
-        calls = callable(value) and not of_extension
-        if calls or kind in ("PyCapsule", "module", "ndarray", "memoryview"):
-            yield str(getattr(value, "__name__", kind))[:_MOST_LETTERS]
+    kind: Any = type(value)
+    if isinstance(value, _PLAIN) or "pybind11_type" in (kind.__name__, type(kind).__name__):
+        return
+    parts: list[Any] | None = None
+    if isinstance(value, (list, tuple, set, frozenset, dict)):
+        parts = list(value.values() if isinstance(value, dict) else value)
+    elif not callable(value) and not isinstance(value, ModuleType):
+        own = [item for each in kind.__mro__[:-1] for item in vars(each).items()]
+        own = [each for name, each in own if not name.startswith("__")]
+        if not any(callable(each) or isinstance(each, _METHODS) for each in own):
+            slots = [each for each in own if hasattr(each, "__objclass__")]
+            parts = [*getattr(value, "__dict__", {}).values()]
+            parts += [getattr(value, each.__name__, None) for each in slots]
+            parts += [each for each in own if not hasattr(type(each), "__get__")]
+    if parts is None or depth > _DEEPEST:
+        yield str(getattr(value, "__name__", kind.__name__))[:_MOST_LETTERS]
+        return
+    for part in parts:
+        yield from _foreign(part, depth + 1)
 
 
 def _counted(counts: Any) -> dict[str, Any]:
