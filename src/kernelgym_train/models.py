@@ -210,8 +210,8 @@ def merge_adapter(adapter: str | Path, folder: str | Path) -> None:
     """
     if not (Path(adapter) / "adapter_config.json").is_file():
         raise UsageError(
-            f"there is no adapter in {str(adapter)!r} (no adapter_config.json); a run that trains "
-            "all weights leaves a plain model, which needs no merging"
+            f"there is no adapter in {str(adapter)!r} (no adapter_config.json); give the folder "
+            "of a finished run with LoRA; one that trains all weights leaves a plain model"
         )
     from peft import AutoPeftModelForCausalLM
     from transformers import AutoTokenizer

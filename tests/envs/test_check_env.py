@@ -44,3 +44,13 @@ def test_the_whole_stack_of_make_raises_no_warning() -> None:
         assert env.observation_space.contains(observation)
         observation, *_ = env.step(answer)
     env.close()
+
+
+def test_a_refused_first_reset_loses_nothing() -> None:
+    env = gym.make("KernelBench-L1-SingleTurn-v0", evaluator=ScriptedEvaluator())
+    with pytest.raises(kernelgym.UsageError, match="known"):
+        env.reset(options={"problem_id": "nonsense"})
+    env.reset(seed=1)
+    _, _, terminated, *_ = env.step("no kernel")
+    assert terminated
+    env.close()

@@ -304,7 +304,7 @@ def test_starting_from_a_kernel_shows_it_unjudged() -> None:
     env = make(verdict("wrong"))
     evaluator = env.evaluator
     assert isinstance(evaluator, ScriptedEvaluator)
-    source = "def mine():\n    return 'é'"
+    source = "class ModelNew:\n    NAME = 'é'"
     observation, info = env.reset(options={"kernel": source})
     assert source in observation and (info["turn"], info["status"]) == (0, "")
     assert evaluator.judged == []
@@ -312,7 +312,7 @@ def test_starting_from_a_kernel_shows_it_unjudged() -> None:
     assert source in later
     again, _ = env.reset()
     assert source not in again
-    for bad in ("", "  \n", 3, Kernel("x = 1", "cpp")):
+    for bad in ("", "  \n", "kernels/mine.py", 3, Kernel("x = 1", "cpp")):
         with pytest.raises(UsageError, match="kernel"):
             env.reset(options={"kernel": bad})
 
@@ -321,7 +321,7 @@ def test_parts_of_the_observer_are_shown_beside_the_kernel_to_start_from() -> No
     env = make()
     part = lambda problem, turns, room: f"NOTE on {problem.id}"  # noqa: E731
     env.observer = dataclasses.replace(env.observer, parts=(part,))
-    observation, _ = env.reset(options={"kernel": "start = 1"})
+    observation, _ = env.reset(options={"kernel": "start = 1  # ModelNew"})
     assert f"NOTE on {SAMPLE_PROBLEM.id}" in observation and "start = 1" in observation
 
 

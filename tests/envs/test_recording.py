@@ -44,7 +44,7 @@ def lines(path: Path) -> list[EpisodeRecord]:
 def test_an_episode_is_written_when_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "played.jsonl"
     env = make(path, reward="stage1", max_turns=3, examples="zero_shot")
-    start = Kernel("START = 1\n", "cpp")
+    start = Kernel("START = 1  # ModelNew\n", "cpp")
     env.reset(seed=1, options={"problem_id": "own/2", "kernel": start})
     env.step(answer("wrong", 1))
     env.step("nothing")
@@ -65,7 +65,7 @@ def test_an_episode_is_written_when_it_ends(tmp_path: Path) -> None:
 def test_what_was_read_can_be_made_again(tmp_path: Path) -> None:
     path = tmp_path / "played.jsonl"
     env = make(path, max_turns=3, examples="zero_shot", stop_when="never")
-    shown = [env.reset(seed=1, options={"kernel": "START = 1\n"})[0]]
+    shown = [env.reset(seed=1, options={"kernel": "START = 1  # ModelNew\n"})[0]]
     for number in range(3):
         shown.append(env.step(answer("wrong", number))[0])
     (record,) = lines(path)

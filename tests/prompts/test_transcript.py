@@ -139,3 +139,9 @@ def test_first_prompt_that_is_too_long_is_refused() -> None:
 def test_fields_that_would_change_the_past_are_set() -> None:
     assert Context(last=2, best=True, append_only=True) == CONTEXTS["transcript"]
     assert not CONTEXTS["transcript"].asks_summary
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "many"])
+def test_prompt_tokens_are_at_least_one(limit):
+    with pytest.raises(UsageError, match="prompt_tokens"):
+        observer(prompt_tokens=limit)

@@ -95,7 +95,7 @@ def test_examples_keep_to_their_tokens(most, count) -> None:
         assert part(PROBLEM, (), less).tokens < added.tokens
 
 
-@given(st.integers(0, 9000), st.sampled_from(COUNTERS), st.sampled_from(TURNS), st.booleans())
+@given(st.integers(1, 9000), st.sampled_from(COUNTERS), st.sampled_from(TURNS), st.booleans())
 def test_whole_prompt_never_exceeds_its_tokens(limit, count, turns, always) -> None:
     part = Retrieval(when="always" if always else "first", tokens=4000)
     observer = dataclasses.replace(OBSERVER, parts=(part,), count=count, prompt_tokens=limit)

@@ -157,7 +157,7 @@ class ExportCommand(Command):
             told = "answers have" if len(unscored) > 1 else "answer has"
             print_text(
                 f"{len(unscored)} {told} no valid score: the judge failed, or the reward needs a "
-                "time that was not measured; `kernelgym rescore` gives scores of one without times",
+                "time that was not measured; `kernelgym rescore --reward stage2` needs none",
                 "yellow",
             )
         elif not count and not self.wrong:

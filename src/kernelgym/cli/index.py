@@ -50,7 +50,7 @@ class IndexBuildCommand(MemoryOption):
     """SUITE[:SPLIT] that a run asks: only the 20 entries nearest to each of its problems are
     judged; may be given several times."""
     verify: bool = True
-    """Judge kernels; with --no-verify, only the Synthetic suite's and recorded ones count as
+    """Whether kernels are judged; if not, only the Synthetic suite's and recorded ones count as
     correct."""
     include_unverified: bool = False
     """Keep kernels that were not judged; prompts say so of each."""

@@ -63,7 +63,7 @@ class JudgingOptions(Command):
     """Options of commands that judge kernels."""
 
     language: str = "triton"
-    """Language of the kernel: triton or cpp on the CPU."""
+    """Language of the kernel: triton or cpp on the CPU; on a GPU also cuda and others."""
     device: str = "cpu"
     """Device on which the kernel runs."""
     ruleset: str = "strict"

@@ -361,4 +361,9 @@ def start_kernel(kernel: object, language: str) -> Kernel | None:
         return kernel
     if not isinstance(kernel, str) or not kernel.strip():
         raise UsageError(f"option 'kernel' is a kernel's source text, got {kernel!r}")
+    if "ModelNew" not in kernel:
+        raise UsageError(
+            f"option 'kernel' is the text of a module with a class ModelNew, got {kernel[:80]!r}; "
+            "give the text itself, not a path"
+        )
     return Kernel(kernel, language)

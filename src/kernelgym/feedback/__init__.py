@@ -78,7 +78,7 @@ def check_budget(tokens: int) -> int:
         UsageError: If it cannot.
     """
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < _LEAST_TOKENS:
-        raise UsageError(f"feedback needs at least {_LEAST_TOKENS} tokens, got {tokens!r}")
+        raise UsageError(f"feedback_tokens is at least {_LEAST_TOKENS}, got {tokens!r}")
     return tokens
 
 

@@ -81,13 +81,18 @@ def headline(kind: str, verdict: Verdict) -> str:
         return "Your kernel is correct. Only correctness was judged here; it was not timed."
     pace = "faster" if timing.speedup >= 1.0 else "slower"
     if timing.speedup_high:
-        interval = f"95 % interval {timing.speedup_low:.2f}x to {timing.speedup_high:.2f}x"
+        interval = f"95 % interval {_x(timing.speedup_low)} to {_x(timing.speedup_high)}"
     else:
-        interval = f"at least {timing.speedup_low:.2f}x with 95 % confidence"
+        interval = f"at least {_x(timing.speedup_low)} with 95 % confidence"
     return (
         f"Your kernel is correct and {pace} than the reference: speedup "
-        f"{timing.speedup:.2f}x ({interval})."
+        f"{_x(timing.speedup)} ({interval})."
     )
+
+
+def _x(speedup: float) -> str:
+    """Return a speedup as text: two decimals, or two significant digits if it is small."""
+    return f"{speedup:.2f}x" if speedup >= 0.1 else f"{speedup:.2g}x"
 
 
 def hint(kind: str, verdict: Verdict, places: bool) -> str:

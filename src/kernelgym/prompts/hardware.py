@@ -121,6 +121,6 @@ def hardware_of(given: object) -> Hardware | None:
         return facts
     raise UsageError(
         f"hardware is a kernelgym.prompts.hardware.Hardware, got {given!r}; give the name of a "
-        "GPU, such as 'H100', or Hardware(name=...) with what the prompt should tell, or leave the "
-        "option out"
+        "GPU, such as 'H100', or Hardware(name=...), or a mapping with 'name', of what the prompt "
+        "should tell, or leave the option out"
     )

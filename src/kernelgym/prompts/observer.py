@@ -103,6 +103,8 @@ class Observer:
         limit = self.prompt_tokens
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
             raise UsageError(f"prompt_tokens is a number of tokens or None, got {limit!r}")
+        if limit is not None and limit < 1:
+            raise UsageError(f"prompt_tokens must be at least 1, got {limit}; None sets no limit")
         # A specification that went through JSON holds mappings in the place of dataclasses.
         object.__setattr__(self, "hardware", hardware_of(self.hardware))
         if isinstance(self.context, Mapping):

@@ -346,5 +346,8 @@ def _digest(path: str, key: str, tensor: SpecTensor, sizes: list[int]) -> str:
             if 8 + length + end > len(data):
                 raise UsageError(f"{path} ends before {key!r} does")
         case offsets:
-            raise UsageError(f"{key!r} in {path} lies at {offsets}, and takes {size} bytes")
+            raise UsageError(
+                f"{key!r} in {path} has data_offsets {offsets}, which do not span the {size} bytes "
+                "of its shape and dtype; write the file anew"
+            )
     return hashlib.sha256(data).hexdigest()

@@ -212,8 +212,8 @@ def _refused(base_url: str, code: int) -> UsageError:
 
 def _not_there(base_url: str, reason: str) -> UsageError:
     return UsageError(
-        f"no Tinker server was reached at {base_url}: {reason}; start one there, or set "
-        "tinker.base_url to where it is"
+        f"no Tinker server was reached at {base_url}: {reason}; look at the network, start a "
+        "server there, or set tinker.base_url to where one is"
     )
 
 
