@@ -130,6 +130,19 @@ def test_a_dry_run_prints_the_settings_and_makes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_dry_run_tells_all_that_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*SMALL, "model.id=/nowhere/at/all", f"run.folder={tmp_path}", "run.name=there"]
+    (tmp_path / "there").mkdir()
+    assert main(["--dry-run", *given, "env.split=rll"]) == 2
+    said = capsys.readouterr()
+    told = [line for line in said.out.splitlines() if line.startswith("missing ")]
+    assert len(told) == 3 and "3 things are missing" in said.err
+    for line, part in zip(told, ("there is a run in", "rll", "cannot be loaded"), strict=True):
+        assert part in line
+
+
 def test_a_dry_run_for_a_gpu_that_is_not_here(
     tmp_path: Path, model_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,21 +1,20 @@
 """`kernelgym-train --dry-run`: is everything there that a run needs, and does it fit?
 
 Contract: looks, and changes nothing: no weights are loaded, no run folder is made, no kernel is
-judged. The first thing that is missing is a `UsageError` with its fix; what is found is returned
-line by line.
+judged. What is found is returned line by line; what is missing is told at the end, all at once.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from kernelgym import UsageError
+from kernelgym import Problem, UsageError
 from kernelgym.devices import find_device
 from kernelgym.judging_memory import in_gigabytes
-from kernelgym_train.backends.backend import find_backend
+from kernelgym_train.backends.backend import Model, find_backend
 from kernelgym_train.config.config import Config
 from kernelgym_train.launch.assembly import (
     held_out_problems,
@@ -35,24 +34,30 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
             GPUs are not looked at then.
 
     Raises:
-        UsageError: At the first thing that is missing or does not fit.
+        UsageError: At the end, if something is missing or does not fit, with its fix. Of several
+            things, each has a line of its own before.
     """
+    missing: list[str] = []
     backend = find_backend(config.run.backend)
-    backend.check(config)
-    yield f"backend     {config.run.backend}, its packages are installed"
+    with _noted(missing):
+        backend.check(config)
+        yield f"backend     {config.run.backend}, its packages are installed"
     folder = Path(config.run.folder) / config.run.name
     if folder.exists():
-        raise UsageError(
+        missing.append(
             f"there is a run in {str(folder)!r} already; go on with it by --resume {folder}, or "
             "set run.name"
         )
-    yield f"run         {folder}, will be made"
-    with contextlib.closing(backend.prepare(config)) as model:
-        yield from model.about(assume_gpu_gib)
-        judge, url = config.judge.device, config.judge.url
+    else:
+        yield f"run         {folder}, will be made"
+    judge, url = config.judge.device, config.judge.url
+    with _noted(missing):
         if assume_gpu_gib is None and not url:
             judge = find_device(judge)
         yield f"judge       on {judge}" + (f" of the service at {url}" if url else "")
+    problems: tuple[Problem, ...] = ()
+    held_out: tuple[Problem, ...] = ()
+    with _noted(missing):
         assumed = None
         if assume_gpu_gib is not None and judge != "cpu":
             assumed = assume_gpu_gib * 2**30
@@ -64,20 +69,50 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
         held_out = held_out_problems(config) if config.evaluation.every else ()
         if held_out:
             yield f"held out    {len(held_out)} to evaluate on"
-        context = model.context
-        if config.retrieval.on:
-            part = training_retrieval(config, judge)
-            yield f"retrieval   {part.k} entries of index {part.index}, digest {part.digest}"
-        longest, where = check_prompts(
-            config, model.tokenizer, context, problems, held_out, device=judge
-        )
-        yield f"prompts     at most {longest} tokens on the first turn ({where})"
-        if context is not None:
-            yield f"context     {context} tokens, which hold every prompt with its answer"
-        yield f"ruleset     {config.rules.label}"
-        for first, preset in config.schedule.entries:
-            weights = ((name, value) for name, value in asdict(preset.weights).items() if value)
-            parts = ", ".join(f"{name} {value:g}" for name, value in weights)
-            yield f"reward      {preset.name} from step {first}: {parts}"
-        yield f"step        at most {config.samples_per_step} samples to learn from"
-        yield from model.plan(judge, problems, held_out, assume_gpu_gib)
+    with _noted(missing), contextlib.closing(backend.prepare(config)) as model:
+        yield from model.about(assume_gpu_gib)
+        if not missing:
+            yield from _plan(config, model, judge, problems, held_out, assume_gpu_gib)
+    if len(missing) > 1:
+        for text in missing:
+            yield f"missing     {text}"
+        raise UsageError(f"{len(missing)} things are missing or do not fit; see above")
+    if missing:
+        raise UsageError(missing[0])
+
+
+@contextlib.contextmanager
+def _noted(missing: list[str]) -> Iterator[None]:
+    """Note the message of a `UsageError` in the block, and go on behind it."""
+    try:
+        yield
+    except UsageError as error:
+        missing.append(str(error))
+
+
+def _plan(
+    config: Config,
+    model: Model,
+    judge: str,
+    problems: Sequence[Problem],
+    held_out: Sequence[Problem],
+    assume_gpu_gib: float | None,
+) -> Iterator[str]:
+    """Yield what a run of a prepared model will do, line by line."""
+    context = model.context
+    if config.retrieval.on:
+        part = training_retrieval(config, judge)
+        yield f"retrieval   {part.k} entries of index {part.index}, digest {part.digest}"
+    longest, where = check_prompts(
+        config, model.tokenizer, context, problems, held_out, device=judge
+    )
+    yield f"prompts     at most {longest} tokens on the first turn ({where})"
+    if context is not None:
+        yield f"context     {context} tokens, which hold every prompt with its answer"
+    yield f"ruleset     {config.rules.label}"
+    for first, preset in config.schedule.entries:
+        weights = ((name, value) for name, value in asdict(preset.weights).items() if value)
+        parts = ", ".join(f"{name} {value:g}" for name, value in weights)
+        yield f"reward      {preset.name} from step {first}: {parts}"
+    yield f"step        at most {config.samples_per_step} samples to learn from"
+    yield from model.plan(judge, problems, held_out, assume_gpu_gib)

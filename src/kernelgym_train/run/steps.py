@@ -332,7 +332,7 @@ class Steps:
     def _timed(self, policy: Policy | BatchPolicy, step: int) -> SharingPolicy | TimedStream:
         if not isinstance(policy, BatchPolicy):
             return TimedStream(policy)
-        told = f"sampling answers of step {step}"
+        told = f"sampling answers of step {step + 1}"
         return SharingPolicy(policy, self.device_share, lambda: self.activity.during(told))
 
     def _metrics(self, every: list[Rollout], credit: Credit, fill: Refill) -> dict[str, float]:
