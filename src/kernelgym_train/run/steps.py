@@ -164,9 +164,9 @@ class Steps:
         rules = replace(self._rules, reward=self._config.schedule.at(step))
         # The archive as it is now: it moves on when the step is written down.
         observer = self.observer if self.archive is None else self.archive.observer(self.observer)
-        self.activity.now = f"playing step {step}"
+        self.activity.now = f"playing step {step + 1}"
         if isinstance(policy, BatchPolicy):
-            self.activity.now = f"judging answers of step {step}"
+            self.activity.now = f"judging answers of step {step + 1}"
         timed = self._timed(policy, step)
         sampling = self._config.sampling
         fill = Refill(sampling.problems_per_step, self._credit, sampling.refill_rounds)
@@ -215,7 +215,7 @@ class Steps:
         if self.archive is not None:  # before this step is added: what was shown in it
             metrics["retrieval/archive"] = float(len(self.archive))
         metrics |= retrieval_metrics(every, played.observer, played.rules)
-        self.activity.now = f"writing down step {step}"
+        self.activity.now = f"writing down step {step + 1}"
         if self.log is not None:
             self.log.rollouts(every, played.observer, played.rules)
             every_so_often = self._config.logging.histograms_every

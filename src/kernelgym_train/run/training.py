@@ -180,7 +180,7 @@ class Progress:
         """Evaluate the policy if that is due after the last step."""
         if self._evaluate is None or not self.evaluation_due:
             return
-        with self.steps.activity.during(f"evaluating after step {self.done - 1}"):
+        with self.steps.activity.during(f"evaluating after step {self.done}"):
             self.score = await self._evaluate(policy, self.done)
         # The time of an evaluation is in time/eval_s, not in the step's.
         self._since = self._finished = time.monotonic()

@@ -187,7 +187,7 @@ class _Stretch:
         if self._ahead is None:
             self._ahead = self._play(step, *await self._chosen(learner))
         snapshot_s = time.monotonic() - started
-        self._steps.activity.now = f"playing step {step}"
+        self._steps.activity.now = f"playing step {step + 1}"
         played, self._ahead = await self._ahead, None
         if played.rollouts and not any(rollout.completions for rollout in played.rollouts):
             raise LearnerLost(f"the snapshot of step {step} gave no answer")
