@@ -126,6 +126,36 @@ def test_view_or_fill_is_free(call):
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: torch.linspace(a, b, 3),
+        lambda a, b: torch.linspace(a, 1, 3),
+        lambda a, b: torch.ops.aten.linspace(start=0, end=b, steps=3),
+        lambda a, b: torch.linspace(0, b, 3, out=torch.empty(3)),
+    ],
+)
+def test_new_tensor_of_other_tensors_values_is_not_free(call):
+    with Counter() as counter:
+        call(torch.tensor(1.0), torch.tensor(2.0))
+    assert counter.work.bytes["linspace"] >= 4 + 3 * 4
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.linspace(0.0, 1.0, 3, out=x),
+        lambda x: torch.full_like(x, 3.0),
+        lambda x: torch.ones((4, 8), out=x),
+        lambda x: torch.ops.aten.is_same_size(x, x),
+    ],
+)
+def test_tensor_that_gives_a_shape_or_a_place_is_not_read(call):
+    with Counter() as counter:
+        call(torch.ones(3))
+    assert not counter.work.bytes
+
+
+@pytest.mark.parametrize(
     ("call", "products"),
     [
         (lambda: torch.addbmm(torch.ones(2, 5), torch.ones(7, 2, 3), torch.ones(7, 3, 5)), 420),

@@ -7,7 +7,8 @@ as the operators that it stands for where that is exact (``addmm``, attention, b
 convolutions), so that neither fusing nor unfusing looks like less work.
 
 - Views, allocations, fills and random draws count nothing. The names of those that do are listed;
-  what is called a view counts all the same if its result lies in new memory.
+  what is called a view counts all the same if its result lies in new memory, and what makes new
+  tensors if tensors give its values.
 - An operator is torch's if it was registered before any kernel was loaded. One that a kernel
   registers counts nothing, but what runs inside it does. So does what runs inside the handler of a
   tensor's class, and inside an operator of torch that a kernel implements anew.
@@ -53,6 +54,11 @@ _FREE = ALLOCATIONS | frozenset(
     "randperm uniform exponential cauchy geometric log_normal random is_pinned record_stream "
     "_local_scalar_dense item is_same_size".split()
 )
+_MADE_OF_NUMBERS = frozenset(
+    "zeros ones full scalar_tensor arange linspace eye rand randn randint randperm".split()
+)
+"""Free operators all of whose arguments are values; the first of others is only overwritten, or
+gives a shape."""
 _VIEWS = frozenset(
     "lift lift_fresh detach alias set _unsafe_view unsafe_split unsafe_split_with_sizes "
     "unsafe_chunk _reshape_alias".split()
@@ -128,12 +134,11 @@ class OperatorCounts:
     def add(self, raw: str, args: Any, kwargs: dict[str, Any], result: Any) -> None:
         """Add an operator that ran, by its name without a namespace."""
         name = raw.removesuffix("_")
-        if name in _FREE and name != "fill":
+        if name in _FREE and not _has_values(name, args, kwargs):
             return
         inputs, outputs = _read(args, kwargs), list(tensors_in(result))
         operands = list(tensors_in(args))
-        if (name := _work_of(name, operands, outputs)) in _FREE:
-            return
+        name = _work_of(name, operands, outputs)
         if name in ("add", "sub", "rsub") and abs(kwargs.get("alpha", 1)) != 1:
             self.bytes["mul"] += sum(2 * _bytes(out) for out in outputs)
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
@@ -189,13 +194,19 @@ class OperatorCounts:
                 self.estimated += 2.0 * left.numel() * columns
 
 
+def _has_values(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Return True if tensors are among the values that a free operator is given."""
+    values = args if name in _MADE_OF_NUMBERS else args[1:]
+    return name != "is_same_size" and bool(_read(values, kwargs))
+
+
 def _work_of(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> str:
     """Return the name under which an operator's work counts.
 
     Casts of floats to integers count as ``trunc``, copies of negated views as ``neg``.
     """
-    if name == "fill" and len(operands) > 1:
-        return "copy"  # of an element of a tensor; numbers from Python are free
+    if name == "fill":
+        name = "copy"  # of an element of a tensor; numbers from Python are free
     if name in COPIES:
         source = operands[-1:] if name == "copy" else operands[:1]
         if any(each.is_neg() for each in source):
