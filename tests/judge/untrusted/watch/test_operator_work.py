@@ -155,6 +155,41 @@ def test_tensor_that_gives_a_shape_or_a_place_is_not_read(call):
     assert not counter.work.bytes
 
 
+def held_at_one_place():
+    """Return a sparse row in which 64 rows are held at one place; whatever joins them adds."""
+    return torch.sparse_coo_tensor(torch.zeros(1, 64, dtype=torch.int64), torch.ones(64, 5), (1, 5))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.select(0, 0),
+        lambda x: x.unbind(0),
+        lambda x: x.coalesce(),
+        lambda x: x.to_dense(),
+        lambda x: torch.sparse.sum(x, 0),
+    ],
+)
+def test_what_adds_up_a_sparse_tensor_reads_all_that_it_holds(call):
+    held = held_at_one_place()
+    with Counter() as counter:
+        call(held)
+    assert sum(counter.work.bytes.values()) >= 64 * 5 * 4
+    assert counter.work.elements >= 64 * 5
+
+
+def test_parts_of_a_sparse_tensor_are_free():
+    held, rows = held_at_one_place(), torch.ones(3, 4).to_sparse_csr()
+    with Counter() as counter:
+        held.detach()._values()
+        held._indices()
+        rows.values()
+        rows.crow_indices()
+        rows.col_indices()
+        rows.t().ccol_indices()
+    assert set(counter.work.bytes) <= {"t"}
+
+
 @pytest.mark.parametrize(
     ("call", "products"),
     [

@@ -64,6 +64,11 @@ _VIEWS = frozenset(
     "unsafe_chunk _reshape_alias".split()
 )
 """Operators that return views but do not say so in their schemas."""
+_ACCESSORS = frozenset(
+    "_values _indices values indices crow_indices col_indices ccol_indices row_indices "
+    "detach alias".split()
+)
+"""Views of tensors without a storage that compute nothing: `select` may add up a sparse tensor."""
 _UNREAD = ALLOCATIONS - {"resize"}  # a resize copies the old values
 _OVERWRITING = frozenset(("copy_", "fill_", "zero_"))
 _RELAID = frozenset(("set_", "set"))  # these only point a tensor at other memory
@@ -75,8 +80,10 @@ _SAME |= {"_sparse_log_softmax": "_log_softmax"}
 _OF_TORCH = frozenset(torch._C._dispatch_get_all_op_names())
 _implementations: dict[str, int] = {}
 _NO_KEYS = frozenset(("out",))
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 # Taken here, before a kernel could replace them, or `records.watch_ways_past` wraps them.
 _capturing = torch.cuda.is_current_stream_capturing
+_record: Any = torch._C._autograd._enable_record_function
 _redispatch: Any = torch._C._DispatchOperatorHandle.redispatch_boxed
 
 
@@ -157,7 +164,7 @@ class OperatorCounts:
         self.bytes[_SAME.get(name, name)] += size
         if name not in COPIES and name not in JOINS:
             each = 2 if name in _TWO_A_TIME else 1
-            self.elements += each * max((t.numel() for t in (*inputs, *outputs)), default=0)
+            self.elements += each * max(map(_numel, (*inputs, *outputs)), default=0)
 
     def _add_product(
         self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor
@@ -305,8 +312,10 @@ class Counter(TorchDispatchMode):  # type: ignore[misc]
             written = (args, kwargs, result) if mutates else result
             host_memory.wrote(tensors_in(written))
         with torch._C.DisableTorchFunctionSubclass():  # a class may work when asked for its size
-            named_view = func.is_view or name in _VIEWS
-            if own and not (named_view and _lies_in((args, kwargs), result)):
+            is_view = func.is_view or name in _VIEWS
+            if is_view and name not in _ACCESSORS:
+                is_view = _lies_in((args, kwargs), result)
+            if own and not is_view:
                 self._count(name, args, kwargs, result)
             elif own and lifts:
                 self._tell(name, args, kwargs, result)
@@ -362,7 +371,7 @@ def _lies_in(given: Any, result: Any) -> bool:
         held = {tensor.untyped_storage()._cdata for tensor in tensors_in(given)}
         return all(made.untyped_storage()._cdata in held for made in tensors_in(result))
     except (RuntimeError, NotImplementedError):  # sparse and other tensors without a storage
-        return True
+        return False
 
 
 def _read(args: Any, kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -443,12 +452,37 @@ def is_capturing() -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """Return the bytes that a tensor's elements take, at most its storage's."""
+    """Return the bytes that a tensor's elements take, at most its storage's.
+
+    A sparse tensor takes at least what it holds: before it is coalesced, that may be any number of
+    elements at one place.
+    """
     size = int(tensor.numel() * tensor.element_size())
+    if tensor.layout in _SPARSE:
+        return max(size, sum(map(_bytes, _held(tensor))))
     try:
         return min(size, int(tensor.untyped_storage().nbytes()))
     except (RuntimeError, NotImplementedError):  # sparse and other tensors without a storage
         return size
+
+
+def _numel(tensor: torch.Tensor) -> int:
+    """Return the number of a tensor's elements, at least those that it holds."""
+    held = _held(tensor) if tensor.layout in _SPARSE else ()
+    return max(int(tensor.numel()), *(int(each.numel()) for each in held), 0)
+
+
+def _held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors that a sparse tensor consists of."""
+    _record(False)  # the operators called here are the judge's
+    try:
+        if tensor.layout is torch.sparse_coo:
+            return tensor._values(), tensor._indices()
+        if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+            return tensor.values(), tensor.crow_indices(), tensor.col_indices()
+        return tensor.values(), tensor.ccol_indices(), tensor.row_indices()
+    finally:
+        _record(True)
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
