@@ -191,6 +191,26 @@ def test_parts_of_a_sparse_tensor_are_free():
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        lambda z: z.conj().clone(),
+        lambda z: z.conj().resolve_conj(),
+        lambda z: torch.conj_physical(z),
+        lambda z: torch.empty_like(z).conj_physical_(),
+        lambda z: torch.empty_like(z).copy_(z.conj()),
+        lambda z: torch.empty_like(z).conj().copy_(z),
+        lambda z: torch._neg_view(torch.empty_like(z.real)).copy_(z.real),
+        lambda z: torch._neg_view(torch.empty_like(z.real)).fill_(z.real[0, 0]),
+        lambda z: torch.stack([z.conj(), z]),
+    ],
+)
+def test_copies_that_change_signs_count_as_negations(call):
+    with Counter() as counter:
+        call(torch.ones(4, 8, dtype=torch.complex64))
+    assert counter.work.bytes["neg"] >= 4 * 8 * 4
+
+
+@pytest.mark.parametrize(
     ("call", "products"),
     [
         (lambda: torch.addbmm(torch.ones(2, 5), torch.ones(7, 2, 3), torch.ones(7, 3, 5)), 420),

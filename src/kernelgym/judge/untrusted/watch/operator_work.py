@@ -75,7 +75,7 @@ _RELAID = frozenset(("set_", "set"))  # these only point a tensor at other memor
 _LIFTS = frozenset("lift lift_fresh lift_fresh_copy".split())
 _SAME = {"sub": "add", "rsub": "add", "div": "mul", "true_divide": "mul", "mean": "sum"}
 _SAME |= dict.fromkeys(("_safe_softmax", "_masked_softmax", "_sparse_softmax"), "_softmax")
-_SAME |= {"_sparse_log_softmax": "_log_softmax"}
+_SAME |= {"_sparse_log_softmax": "_log_softmax", "conj_physical": "neg"}
 # Registered before any kernel is loaded. A namespace tells nothing: a kernel may add to any.
 _OF_TORCH = frozenset(torch._C._dispatch_get_all_op_names())
 _implementations: dict[str, int] = {}
@@ -210,14 +210,15 @@ def _has_values(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
 def _work_of(name: str, operands: list[torch.Tensor], outputs: list[torch.Tensor]) -> str:
     """Return the name under which an operator's work counts.
 
-    Casts of floats to integers count as ``trunc``, copies of negated views as ``neg``.
+    Casts of floats to integers count as ``trunc``, copies from or to negated or conjugated views
+    as ``neg``.
     """
     if name == "fill":
         name = "copy"  # of an element of a tensor; numbers from Python are free
     if name in COPIES:
-        source = operands[-1:] if name == "copy" else operands[:1]
-        if any(each.is_neg() for each in source):
+        if name == "_conj_physical" or any(t.is_neg() or t.is_conj() for t in operands):
             return "neg"
+        source = operands[-1:] if name == "copy" else operands[:1]
         floats = any(each.is_floating_point() for each in source)
         if floats and outputs and not (outputs[0].is_floating_point() or outputs[0].is_complex()):
             return "trunc"
@@ -414,18 +415,13 @@ _TWO_A_TIME = frozenset(("addr", "addcmul", "addcdiv", "lerp"))
 _PRODUCTS = dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "linear", "_int_mm"), "plain")
 _PRODUCTS |= dict.fromkeys(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"), "biased")
 _PRODUCTS |= dict.fromkeys(
-    ("convolution", "_convolution", "cudnn_convolution", "mkldnn_convolution"), "convolution"
+    "convolution _convolution cudnn_convolution mkldnn_convolution".split(), "convolution"
 )
-_PRODUCTS |= dict.fromkeys(
-    (
-        "_scaled_dot_product_flash_attention",
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_cudnn_attention",
-        "_scaled_dot_product_fused_attention_overrideable",
-    ),
-    "attention",
-)
+_PRODUCTS |= {
+    f"_scaled_dot_product_{kind}": "attention"
+    for kind in "flash_attention flash_attention_for_cpu efficient_attention cudnn_attention "
+    "fused_attention_overrideable".split()
+}
 
 
 def is_untold(name: str) -> bool:
