@@ -110,6 +110,48 @@ def test_products_are_counted_by_their_shapes():
     assert work(lambda x: F.scaled_dot_product_attention(x, x, x), X).products == 4 * scores * 16
 
 
+COUNTS = torch.randint(0, 1000, (64, 128))
+SECOND = torch.ones(64, 128, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    "reference, kernel, arguments",
+    [
+        (lambda n: n.sum(1), lambda n: n.int().sum(1), (COUNTS,)),
+        (lambda n: n.sum(1), lambda n: n.short().sum(1), (COUNTS,)),
+        (
+            lambda n: n.sum(1),
+            lambda n: n.new_zeros(64, 1, dtype=torch.int32).index_add_(
+                1, torch.zeros(128, dtype=torch.int32), n.int()
+            ),
+            (COUNTS,),
+        ),
+        (
+            lambda n, m: (n + m).relu(),
+            lambda n, m: (n.int() + m.int()).clamp(min=0).long(),
+            (COUNTS, SECOND),
+        ),
+        (lambda x: torch.exp(x), lambda x: torch.exp(x.half()).float(), (X,)),
+    ],
+)
+def test_a_narrower_type_is_no_less_work(reference, kernel, arguments):
+    assert share(reference, kernel, *arguments) > 0.99
+
+
+@pytest.mark.parametrize(
+    "reference, left",
+    [
+        (lambda x: F.linear(x, W, B).relu(), lambda x: (x.bfloat16(), W.bfloat16())),
+        (lambda x: F.linear(x, W, B).relu(), lambda x: x.bfloat16() @ W.bfloat16().T),
+        (lambda x: x.bfloat16() * 2, lambda x: x.bfloat16()),
+        (lambda x: x.half().exp() + x.half(), lambda x: x.half().exp()),
+        (lambda x: x.long().sum(-1), lambda x: x.long().int()),
+    ],
+)
+def test_casts_to_a_narrower_type_for_a_kernel_are_free(reference, left):
+    assert share(reference, left, X) < 0.9
+
+
 def test_two_rows_in_one_of_complex_numbers_are_no_less():
     rows, right = torch.randn(8, 16), torch.randn(16, 8)
     packed = lambda x: torch.complex(x[:4], x[4:]) @ right.to(torch.complex64)  # noqa: E731

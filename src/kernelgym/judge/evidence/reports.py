@@ -46,10 +46,9 @@ def in_later_calls(first: dict[str, Any], second: dict[str, Any]) -> dict[str, A
 def claimed_work(seen: Any) -> TorchWork:
     """Return the work of torch's operators that a candidate reports."""
     said = seen if isinstance(seen, dict) else {}
-    moved = said.get("bytes")
-    named = moved if isinstance(moved, dict) else {}
-    counts = {str(name): number(count) for name, count in named.items()}
-    return TorchWork(counts, number(said.get("products")), number(said.get("elements")))
+    products, elements = number(said.get("products")), number(said.get("elements"))
+    moved = _numbers(said.get("moved"))
+    return TorchWork(_numbers(said.get("bytes")), products, elements, moved=moved)
 
 
 def work_on_host(seen: dict[str, Any], work: TorchWork, name: str) -> str:
@@ -87,6 +86,11 @@ def uncounted_work(seen: dict[str, Any]) -> str:
         "threads of an extension or out of sight of dispatch modes: write that computation in the "
         "custom kernel, or call torch's operators in the calling thread, where they are counted"
     )
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    named = value if isinstance(value, dict) else {}
+    return {str(name): number(each) for name, each in named.items()}
 
 
 def number(value: Any) -> float:

@@ -112,6 +112,8 @@ class TorchWork:
     """Whether this is a model of the package transformers. Algebra on its weights, such as a factor
     put into them, saves torch a few per cent of the work without a kernel, and so does leaving out
     a cache: more has to be replaced than in other references."""
+    moved: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Elements that `bytes` are the bytes of, by kind of operator; may be incomplete."""
 
     @classmethod
     def of(cls, counter: Counter, model: torch.nn.Module | None = None) -> TorchWork:
@@ -124,7 +126,8 @@ class TorchWork:
         transformers = sys.modules.get("transformers")  # it made its models, so it is imported
         kind = getattr(transformers, "PreTrainedModel", ())
         whole = model is not None and any(isinstance(part, kind) for part in model.modules())
-        return cls(dict(done.bytes), done.products, done.elements, done.estimated, whole)
+        counted = dict(done.bytes), done.products, done.elements, done.estimated, whole
+        return cls(*counted, dict(done.moved))
 
     def without(self, names: Collection[str]) -> TorchWork:
         """Return the work without the bytes of some kinds of operators."""
@@ -133,12 +136,27 @@ class TorchWork:
 
     def __add__(self, other: TorchWork) -> TorchWork:
         bytes_ = {k: self.bytes.get(k, 0.0) + v for k, v in other.bytes.items()}
+        moved = {k: self.moved.get(k, 0.0) + v for k, v in other.moved.items()}
         return TorchWork(
             {**self.bytes, **bytes_},
             self.products + other.products,
             self.elements + other.elements,
             self.estimated + other.estimated,
+            moved={**self.moved, **moved},
         )
+
+    def as_wide_as(self, other: TorchWork) -> TorchWork:
+        """Return the work with elements as wide as in the other's operators of the same names.
+
+        Casts are free: without this, one to a narrower type would halve what follows it. Names
+        that the other has not count as its narrowest operator.
+        """
+        widths = {k: other.bytes[k] / v for k, v in other.moved.items() if v and k in other.bytes}
+        others = (v for k, v in widths.items() if k not in COPIES and k not in JOINS)
+        least = min(others, default=0.0)
+        wide = {k: v * widths.get(k, least) for k, v in self.moved.items()}
+        bytes_ = {k: max(v, wide.get(k, 0.0)) for k, v in self.bytes.items()}
+        return dataclasses.replace(self, bytes=bytes_)
 
 
 @contextmanager
@@ -182,7 +200,7 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
         unknown_is_dear: Whether an operator that the reference has not counts many times the bytes
             that it moves, unless it is known to be cheap.
     """
-    dear = _UNKNOWN if unknown_is_dear else 1.0
+    dear, kernel = _UNKNOWN if unknown_is_dear else 1.0, kernel.as_wide_as(reference)
     if reference.whole_model:
         reference, kernel = reference.without(_LITTLE_WORK), kernel.without(_LITTLE_WORK)
     total = _worth(reference.bytes, 0)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,6 +131,8 @@ class OperatorCounts:
 
     bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Bytes read and written, by kind of operator."""
+    moved: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Elements read and written, by kind of operator."""
     products: float = 0.0
     """Floating-point operations of matrix products, convolutions and attention."""
     estimated: float = 0.0
@@ -147,24 +149,27 @@ class OperatorCounts:
         operands = list(tensors_in(args))
         name = _work_of(name, operands, outputs)
         if name in ("add", "sub", "rsub") and abs(kwargs.get("alpha", 1)) != 1:
-            self.bytes["mul"] += sum(2 * _bytes(out) for out in outputs)
+            self._move("mul", outputs, 2)
         if name in _PRODUCTS and len(operands) >= 2 and outputs:
             self._add_product(name, args, operands, outputs[0])
             if name == "_addmm_activation":
                 activation = "gelu" if kwargs.get("use_gelu") else "relu"
-                self.bytes[activation] += 2 * _bytes(outputs[0])
+                self._move(activation, outputs[:1], 2)
             return
         if _PRODUCT_LIKE.search(name) and len(operands) >= 2 and outputs:
             self.estimated += _estimated(name, operands, outputs)
-        size = sum(map(_bytes, inputs)) + sum(map(_bytes, outputs))
         if _DISTANCES.search(name) and operands and outputs:
             # Written out, a program writes, squares and sums each pair's difference.
-            between = outputs[0].numel() * operands[0].shape[-1]
-            self.bytes["differences"] += _WRITTEN_DISTANCE * between * outputs[0].element_size()
-        self.bytes[_SAME.get(name, name)] += size
+            self._move("differences", outputs[:1], _WRITTEN_DISTANCE * operands[0].shape[-1])
+        self._move(_SAME.get(name, name), (*inputs, *outputs))
         if name not in COPIES and name not in JOINS:
             each = 2 if name in _TWO_A_TIME else 1
             self.elements += each * max(map(_numel, (*inputs, *outputs)), default=0)
+
+    def _move(self, name: str, tensors: Sequence[torch.Tensor], times: float = 1.0) -> None:
+        """Add an operator that reads or writes each of some tensors so many times."""
+        self.bytes[name] += times * sum(map(_bytes, tensors))
+        self.moved[name] += times * sum(_bytes(each) / each.element_size() for each in tensors)
 
     def _add_product(
         self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor
@@ -173,19 +178,19 @@ class OperatorCounts:
         if kind == "attention":
             query, key = inputs[0], inputs[1]
             scores = query.numel() // max(1, query.shape[-1]) * key.shape[-2]
-            score_bytes = scores * query.element_size()
-            self.bytes["product"] += sum(map(_bytes, inputs[:3])) + _bytes(out) + 2 * score_bytes
-            self.bytes["_softmax"] += 2 * score_bytes
-            self.bytes["attention_scale"] += 2 * score_bytes
+            self._move("product", (*inputs[:3], out))
+            for step in ("product", "_softmax", "attention_scale"):
+                self.bytes[step] += 2 * scores * query.element_size()
+                self.moved[step] += 2 * scores
             self.products += 2.0 * scores * (query.shape[-1] + out.shape[-1])
             return
         biased = kind == "biased" or (kind == "convolution" and args[2] is not None)
         # `addmm(bias, a, b)` but `convolution(input, weight, bias)`.
         bias = inputs[0] if kind == "biased" else inputs[2] if biased else None
         left, right = inputs[1:3] if kind == "biased" and len(inputs) > 2 else inputs[:2]
-        self.bytes["product"] += _bytes(left) + _bytes(right) + _bytes(out)
+        self._move("product", (left, right, out))
         if bias is not None:
-            self.bytes["add"] += _bytes(bias) + 2 * _bytes(out)
+            self._move("add", (bias, out, out))
         if kind == "convolution":
             over = left if len(args) > 6 and args[6] else out  # transposed: inputs are spread
             inner = right.numel() // max(1, right.shape[0])

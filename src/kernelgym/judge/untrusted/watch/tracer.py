@@ -419,6 +419,7 @@ def _foreign(value: Any, depth: int = 0) -> Iterator[str]:
 def _counted(counts: Any) -> dict[str, Any]:
     return {
         "bytes": dict(counts.bytes),
+        "moved": dict(counts.moved),
         "products": counts.products + counts.estimated,
         "elements": counts.elements,
     }
