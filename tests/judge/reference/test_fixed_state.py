@@ -100,6 +100,45 @@ def test_unsteady_variances_are_less_small(monkeypatch):
     assert 0.49e-3 < float(variance.min()) < 0.016
 
 
+@pytest.mark.parametrize(
+    ("init", "forward", "expected"),
+    [
+        (
+            "self.n = nn.LayerNorm(64)\nself.register_buffer('bound', torch.ones(64))",
+            "return torch.asin(self.bound * torch.tanh(self.n(x)))",
+            {"n.weight": 0.5, "n.bias": 0.5},
+        ),
+        (  # an arc sine bears 0.99 times anything below 1 changed by up to 0.5 %
+            "self.register_buffer('near', torch.full((64,), 0.99))",
+            "return x * torch.asin(self.near)",
+            {"near": 0.005},
+        ),
+        (
+            "for n in range(40):\n"
+            "    self.register_buffer(f'b{n}', torch.full((8,), 1.0 + n / 40))",
+            "all_of_them = sum(dict(self.named_buffers()).values())\n"
+            "return x[:, :8] * (2 + all_of_them) * (1 - self.b0).sqrt()",
+            {f"b{n}": 0.5 for n in range(1, 40)},
+        ),
+    ],
+)
+def test_a_constant_that_cannot_change_shields_no_other(init, forward, expected):
+    reference = Reference(problem(forward, "torch.randn(20, 64)", init=init), STRICT, Seeds("ab"))
+    reference.prepare()
+    assert dict(reference.examine().varied) == expected
+    assert reference.state.keys() == expected.keys()
+
+
+def test_variances_become_small_beside_a_constant_that_cannot_change():
+    init = "self.norm = nn.BatchNorm1d(64).eval()\nself.register_buffer('one', torch.ones(64))"
+    forward = "return self.norm(x) + torch.log(2 - self.one) + torch.sqrt(1 - self.one)"
+    case = problem(forward, "torch.randn(20, 64)", init=init)
+    reference = Reference(case, dataclasses.replace(STRICT, small_variances=True), Seeds("5eed"))
+    reference.prepare()
+    assert "one" not in reference.state and "norm.weight" in reference.state
+    assert bool((reference.state["norm.running_var"] < 0.02).any())
+
+
 def test_small_variances_need_a_layer_that_bears_them():
     rules = dataclasses.replace(STRICT, small_variances=True)
     norm = "self.norm = nn.BatchNorm1d(64).eval()"

@@ -32,10 +32,8 @@ from kernelgym.judge.inputs.kinds import (
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.reference.fixed_state import (
-    STRENGTHS,
     edges,
     fixed_state,
-    has_variances,
     is_constant,
     put_state,
     vary,
@@ -50,6 +48,7 @@ from kernelgym.judge.reference.runner import (
 )
 from kernelgym.judge.reference.soundness import SoundnessTest
 from kernelgym.judge.reference.starting import StartingModel
+from kernelgym.judge.reference.varied import most_borne
 from kernelgym.judge.tensors import bytes_of, lowest, precisions_of, same_bytes, tensors_of
 from kernelgym.rulesets import ErrorFactors, Ruleset
 from kernelgym.types import Finding
@@ -61,9 +60,6 @@ _SEED = 2026
 _FEW_ELEMENTS = 16
 _MORE_DRAWS = 3
 _MOST_COPIED = 0.9  # above, a verdict's other draw may hold nothing but copies
-_MOST_ALONE = 16  # tensors tried one by one: each takes up to two runs of the reference and twin
-_SMALLEST_VARIANCES = (1e-4, 1e-3)
-"""Factors of running variances that are tried, until the reference is well conditioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +144,7 @@ def examine(
         state = fixed_state(runner.model, anew) | related_state(runner.model, anew)
         if loads_weights:
             state = {name: value for name, value in state.items() if is_constant(value)}
-        varied, smallest_variance = _varied(state, bears_state, ruleset.small_variances)
+        varied, smallest_variance = most_borne(state, bears_state, ruleset.small_variances)
     if varied:
         own = runner.expect(inputs, _SEED)
     has_work = _copied(own.output, inputs) <= _MOST_COPIED
@@ -234,35 +230,6 @@ def _watched(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> Opera
     return watching
 
 
-BearsState = Callable[[Mapping[str, torch.Tensor], Mapping[str, float], float], bool]
-"""Tries to change state, with the largest changes by name and the smallest variances."""
-
-
-def _varied(
-    state: Mapping[str, torch.Tensor], bears_state: BearsState, small_variances: bool
-) -> tuple[dict[str, float], float]:
-    """Return the largest borne change of every tensor of the state, and of running variances.
-
-    Constants are tried together, then all other state, then, if that is too much, each tensor of
-    it. What is borne stays changed.
-    """
-    constants = {name: value for name, value in state.items() if is_constant(value)}
-    shaped = {name: value for name, value in state.items() if name not in constants}
-    varied: dict[str, float] = {}
-    smallest = _SMALLEST_VARIANCES if small_variances and has_variances(constants) else ()
-    strengths = dict.fromkeys(constants, STRENGTHS[0])
-    borne = (each for each in (*smallest, 1.0) if bears_state(constants, strengths, each))
-    smallest_variance = next(borne, 0.0) if constants else 0.0
-    if smallest_variance:
-        varied.update(strengths)
-    alone = [{name: value} for name, value in shaped.items()] if len(shaped) > 1 else []
-    for group in (shaped, *alone[:_MOST_ALONE]):
-        if group and not varied.keys() & group.keys():
-            choices = (dict.fromkeys(group, strength) for strength in STRENGTHS)
-            varied.update(next((each for each in choices if bears_state(group, each, 1.0)), {}))
-    return varied, smallest_variance or 1.0
-
-
 def _bears_other_state(
     runner: ReferenceRunner,
     inputs: list[Any],
@@ -272,16 +239,16 @@ def _bears_other_state(
     state: Mapping[str, torch.Tensor],
     strengths: Mapping[str, float],
     smallest_variance: float,
+    with_care: bool,
 ) -> bool:
     """Return True if replaced state leaves the output useful.
 
-    Where more than constants is replaced, the values farthest away must do so, too. With small
-    variances (a factor below 1), and where more than constants is replaced, the reference must also
-    be well conditioned, if it was before. The replacement stays if so, and is undone if not.
+    With care, the values farthest away must do so, too. With small variances (a factor below 1),
+    and with care, the reference must also be well conditioned, if it was before. The replacement
+    stays if so, and is undone if not.
     """
     kept = {name: value.clone() for name, value in state.items()}
-    shaped = not all(map(is_constant, state.values()))
-    choices = edges(kept, _SEED, strengths) if shaped else ()
+    choices = edges(kept, _SEED, strengths) if with_care else ()
     borne = True
     try:
         for values in (*choices, vary(kept, _SEED, smallest_variance, strengths)):
@@ -289,11 +256,11 @@ def _bears_other_state(
             runner.renew_twin()
             after = runner.expect(inputs, _SEED)
             borne = borne and _is_useful(after.output, before.output)
-            if shaped and bears(before, ruleset):
+            if with_care and bears(before, ruleset):
                 borne = borne and bears(after, ruleset)
             if not borne:
                 break
-        if borne and (smallest_variance < 1 or (shaped and bears(before, ruleset))):
+        if borne and (smallest_variance < 1 or (with_care and bears(before, ruleset))):
             borne = bears(after, ruleset) and _is_steady(runner, inputs, after, ruleset, factors)
     except Exception as error:
         if _is_to_be_raised(error, runner):

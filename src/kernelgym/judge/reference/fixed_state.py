@@ -15,7 +15,7 @@ each row has a single one other than zero, as an identity's; what ``state_dict``
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 
@@ -78,9 +78,9 @@ def _is_useful(value: torch.Tensor) -> bool:
     return bool(value.isfinite().any()) and not bool(value.isnan().any())
 
 
-def has_variances(state: Mapping[str, torch.Tensor]) -> bool:
+def has_variances(names: Iterable[str]) -> bool:
     """Return True if a running variance is among the names."""
-    return any(name.endswith(_VARIANCE) for name in state)
+    return any(name.endswith(_VARIANCE) for name in names)
 
 
 def vary(
