@@ -39,6 +39,11 @@ SAMPLERS = {
     "strided": lambda: torch.zeros(500, 40).t().uniform_(0, 1),
     "by tensors": lambda: torch.normal(torch.zeros(40, 500), torch.ones(40, 1)),
 }
+SKEWED = {  # and the largest that one of 20,000 values is, but for one draw of a million
+    "exponential_": (lambda: torch.empty(40, 500).exponential_(), 24.0),
+    "rare": (lambda: torch.empty(40, 500).exponential_(lambd=0.25), 96.0),
+    "log_normal_": (lambda: torch.empty(40, 500).log_normal_(0.5, 0.5), 40.0),
+}
 
 
 def _drawn(variant, draw, seed=0):
@@ -103,6 +108,24 @@ def test_samplers_draw_what_the_kind_says(name, variant):
             assert set(values.abs().flatten().tolist()) == {0.5, 1.0, 2.0}
         case "spiked:mild":
             assert int((sizes > 3.9).sum()) == 10 and float(sizes.max()) <= 8.1
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", SKEWED)
+def test_samplers_without_negative_values_get_none(name, variant):
+    draw, most = SKEWED[name]
+    torch.manual_seed(1)
+    usual = draw()
+    values, replaced = _drawn(variant, draw, 1)
+    assert replaced == 1 and bool((values >= 0).all()) and not torch.equal(values, usual)
+    if variant.startswith(("wide", "spiked")) and not variant.startswith("spiked:mild"):
+        assert float(values.max()) > most
+
+
+def test_cauchy_values_of_both_signs_become_wide():
+    draw = lambda: torch.empty(40, 500).cauchy_(5.0, 2.0)  # noqa: E731
+    values, replaced = _drawn("wide", draw)
+    assert replaced == 1 and 16 < float(values.abs().median()) < 128 and bool((values < 0).any())
 
 
 @given(st.sampled_from(VARIANTS), st.integers(0, 2**40), st.lists(st.integers(0, 5), max_size=3))
@@ -177,6 +200,7 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
         ("return x.relu()", "torch.rand(30, 40)", KINDS),
         ("return x.softmax(-1)", "torch.rand(30, 40)", KINDS),
         ("return x.log()", "torch.rand(30, 40)", LOGARITHM),
+        ("return x.sqrt()", "torch.empty(30, 40).exponential_()", KINDS),
         ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted", "lattice")),
         ("return x * 2", "torch.randint(0, 9, (30, 40)).float()", ()),
         ("return x.cumsum(0)", "torch.ones(30, 40)", ()),

@@ -44,6 +44,10 @@ References that ask which values are finite get ``salted:nonfinite``, which has 
 infinities among its values, or ``salted:nan``, which has a NaN. Other problems do not: languages
 differ in whether a maximum keeps a NaN, and honest kernels with them.
 
+What is drawn from an exponential or a log-normal distribution has no negative values, and gets
+none: it would no longer be a waiting time or a size. Counts (`torch.poisson`, ``geometric_``) are
+drawn as the problem draws them.
+
 Not here: which kinds suit a problem (`kernelgym.judge.reference.examine`).
 """
 
@@ -147,7 +151,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         """Call `func`; turn what a sampler drew into values of this kind."""
         result = func(*args, **(kwargs or {}))
-        centre, scale = _centre_and_scale(func, args, kwargs or {})
+        centre, scale, never_negative = _centre_and_scale(func, args, kwargs or {})
         if (
             scale is None
             or not isinstance(result, torch.Tensor)
@@ -156,33 +160,33 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         ):
             return result
         with torch.no_grad():
-            self._turn(result, centre, scale)
+            self._turn(result, centre, scale, self._positive or never_negative)
         self.replaced += 1
         return result
 
-    def _turn(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
+    def _turn(self, values: torch.Tensor, centre: Any, scale: Any, positive: bool) -> None:
         """Turn values that a sampler drew around `centre` into values of this kind, in place.
 
         In place, since a copy of large values may not fit in memory.
         """
         if self._kind == SALTED:
-            if self._positive:
+            if positive:
                 values.abs_()
-            self._add_salt(values, centre, scale)
+            self._add_salt(values, centre, scale, positive)
             if self._unlike:
                 numbers = torch.tensor(self._unlike[: values.numel()], device=values.device)
                 places = _places(len(numbers), values)
                 _put(values, places[torch.randperm(len(numbers), device=values.device)], numbers)
             return
         values.sub_(centre)  # now about as large as `scale`, of both signs
-        if self._positive:
+        if positive:
             values.abs_()
         match self._kind:
             case "shifted":
                 values.add_(_symmetric(values).mul_(2) * scale)
                 overall = _symmetric(values, rows=False)
                 values.add_(overall.add_(overall.sign()) * scale)
-                if self._positive:
+                if positive:
                     values.abs_()
             case "wide":
                 values.mul_(2.0 ** (3 + 3 * float(torch.rand((), device="cpu"))))
@@ -191,19 +195,19 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
                 _fade(values)
             case "spiked":
                 values.mul_(0.5 if self._mild else 0.125)
-                self._add_spikes(values, scale, 4.0 if self._mild else 200.0)
+                self._add_spikes(values, scale, 4.0 if self._mild else 200.0, positive)
             case "lattice":
                 values.div_(scale).mul_(2).round_().clamp_(-4, 4).mul_(scale * 0.5)
-                self._tie_rows(values)
+                self._tie_rows(values, positive)
             case "balanced":
-                self._put_powers(values)
+                self._put_powers(values, positive)
             case "clustered":
                 for dim in range(-min(2, values.dim()), 0):
-                    self._gather_extremes(values, dim, scale)
+                    self._gather_extremes(values, dim, scale, positive)
             case _:
                 raise ValueError(f"unknown kind of inputs: {self._kind!r}")
 
-    def _tie_rows(self, values: torch.Tensor) -> None:
+    def _tie_rows(self, values: torch.Tensor, positive: bool) -> None:
         """Make one row all zeros, and one the negative of its neighbour, for inputs with ties."""
         width = values.shape[-1] if values.dim() > 1 else 0
         rows = values.numel() // width if width else 0
@@ -215,22 +219,22 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         )
         across = torch.arange(width, device=values.device)
         _put(values, chosen[0] * width + across, torch.zeros(width, device=values.device))
-        if rows > 2 and not self._positive:
+        if rows > 2 and not positive:
             copied = values.reshape(-1)[chosen[1] * width + across]
             _put(values, chosen[2] * width + across, -copied)
 
-    def _put_powers(self, values: torch.Tensor) -> None:
+    def _put_powers(self, values: torch.Tensor, positive: bool) -> None:
         """Make all values one, but some 16 along the longest axis 2 or 1/2 of either sign."""
         values.fill_(1.0)
         longest = max(values.shape, default=1)
         count = min(max(_POWERS * values.numel() // longest, 2), values.numel())
         drawn = torch.randint(4, (count,), device=values.device).float()
         powers = (drawn % 2 * 3 + 1) / 2
-        if not self._positive:
+        if not positive:
             powers = powers * torch.where(drawn < 2, -1.0, 1.0)
         _put(values, _places(count, values), powers)
 
-    def _gather_extremes(self, values: torch.Tensor, dim: int, scale: Any) -> None:
+    def _gather_extremes(self, values: torch.Tensor, dim: int, scale: Any, positive: bool) -> None:
         """Raise a run of neighbouring values and lower another, so that extremes are clustered."""
         length = values.shape[dim]
         run = min(_RUN, length // 4)
@@ -238,7 +242,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
             return
         up = int(torch.randint(2, (), device="cpu"))
         for half, sign in ((up, 1.0), (1 - up, -1.0)):
-            if sign < 0 and self._positive:
+            if sign < 0 and positive:
                 continue
             start = half * (length // 2)
             start += int(torch.randint(length // 2 - run + 1, (), device="cpu"))
@@ -246,15 +250,15 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
             far = scale.expand(values.shape).narrow(dim, start, run) if _is_tensor(scale) else scale
             part.add_(sign * 4.0 * far)
 
-    def _add_spikes(self, values: torch.Tensor, scale: Any, height: float) -> None:
+    def _add_spikes(self, values: torch.Tensor, scale: Any, height: float, positive: bool) -> None:
         count = max(-(-values.numel() // _ELEMENTS_PER_SPIKE), min(2, values.numel()))
         device, places = values.device, _places(count, values)
         sizes = torch.rand(count, device=device, dtype=torch.float32).add_(1).mul_(height)
-        if not self._positive and count > 1:  # as many up as down
+        if not positive and count > 1:  # as many up as down
             sizes.mul_(torch.randperm(count, device=device).remainder_(2).mul_(2).sub_(1))
         _put(values, places, sizes * _at(scale, values, places))
 
-    def _add_salt(self, values: torch.Tensor, centre: Any, scale: Any) -> None:
+    def _add_salt(self, values: torch.Tensor, centre: Any, scale: Any, positive: bool) -> None:
         # Few, whatever the tensor's size: a kernel that samples its input must not meet them.
         count = min(1 + int(torch.randint(_MOST_SALTED, (), device="cpu")), values.numel())
         device = values.device
@@ -263,7 +267,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         middle = middle.expand(count)
         sizes = torch.rand(count, device=device, dtype=torch.float32).add_(1).mul_(_SALT)
         sizes = middle.abs() + sizes * _at(scale, values, places)
-        if not self._positive:
+        if not positive:
             signs = torch.randint(2, (count,), device=device).mul_(2).sub_(1)
             lacking = -middle[0].sign().long()  # 0 if the problem's own values have both signs
             signs[0] = torch.where(lacking == 0, signs[0], lacking)
@@ -319,20 +323,30 @@ def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
     return drawn.mul_(2).sub_(1).to(like.dtype)
 
 
-def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any]:
-    """Return the centre and the reach of a sampler's values; reach None for other functions."""
+def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any, bool]:
+    """Return the centre and the reach of a sampler's values, and whether none may be negative.
+
+    The reach is None for other functions.
+    """
+
+    def given(place: int, name: str, default: float) -> Any:
+        return args[place] if len(args) > place else kwargs.get(name, default)
+
     if func in (torch.rand, torch.rand_like):
-        return 0.5, 0.5
+        return 0.5, 0.5, False
     if func in (torch.randn, torch.randn_like):
-        return 0.0, 1.0
+        return 0.0, 1.0, False
     if func is torch.Tensor.uniform_:
-        low = args[1] if len(args) > 1 else kwargs.get("from", 0.0)
-        high = args[2] if len(args) > 2 else kwargs.get("to", 1.0)
-        return (low + high) / 2, (high - low) / 2
+        low, high = given(1, "from", 0.0), given(2, "to", 1.0)
+        return (low + high) / 2, (high - low) / 2, False
     if func is torch.Tensor.normal_:
-        mean = args[1] if len(args) > 1 else kwargs.get("mean", 0.0)
-        return mean, args[2] if len(args) > 2 else kwargs.get("std", 1.0)
+        return given(1, "mean", 0.0), given(2, "std", 1.0), False
     if func is torch.normal:
-        mean = args[0] if args else kwargs.get("mean", 0.0)
-        return mean, args[1] if len(args) > 1 else kwargs.get("std", 1.0)
-    return 0.0, None
+        return given(0, "mean", 0.0), given(1, "std", 1.0), False
+    if func is torch.Tensor.cauchy_:
+        return given(1, "median", 0.0), given(2, "sigma", 1.0), False
+    if func is torch.Tensor.exponential_:
+        return 0.0, 2.0 / given(1, "lambd", 1.0), True  # six of seven values are smaller
+    if func is torch.Tensor.log_normal_:
+        return 0.0, math.exp(given(1, "mean", 1.0) + given(2, "std", 2.0)), True  # likewise
+    return 0.0, None, False
