@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import FOR_RANKS, GIVEN, InputSampling, plan, variants
+from kernelgym.judge.inputs.kinds import ENDS, FOR_RANKS, GIVEN, InputSampling, plan, variants
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.runner import _chosen_by_value
@@ -202,7 +202,8 @@ def _prepared(source, inputs, rules=STRICT, secret="5eed", **more):
         ("return x.log()", "torch.rand(30, 40)", LOGARITHM),
         ("return x.sqrt()", "torch.empty(30, 40).exponential_()", KINDS),
         ("return x.exp()", "torch.randn(30, 4000)", ("shifted", "narrow", "salted", "lattice")),
-        ("return x * 2", "torch.randint(0, 9, (30, 40)).float()", ()),
+        ("return x * 2", "torch.randint(0, 9, (30, 40)).float()", (ENDS,)),
+        ("return x * 2", "torch.randint(9, (3,)).float()", ()),
         ("return x.cumsum(0)", "torch.ones(30, 40)", ()),
         (
             "return nn.functional.one_hot((x * 3).long(), 3) * x[..., None]",

@@ -2,7 +2,8 @@
 
 A kind replaces what *samplers* inside ``get_inputs`` draw (`torch.rand`, `torch.randn`, `uniform_`
 and the like), never the results of later operations: what the problem makes triangular, one-hot
-or a softmax stays so. Integers and permutations are drawn as the problem draws them.
+or a softmax stays so. Permutations are drawn as the problem draws them, and integers but in
+``salted:ends``.
 
 =============  ==================================================================================
 ``shifted``    other means, of both signs, another one in every row
@@ -44,6 +45,11 @@ References that ask which values are finite get ``salted:nonfinite``, which has 
 infinities among its values, or ``salted:nan``, which has a NaN. Other problems do not: languages
 differ in whether a maximum keeps a NaN, and honest kernels with them.
 
+Problems that draw integers within bounds get ``salted:ends``: the problem's own inputs, except
+that each tensor of at least four such integers has the lowest and the highest at secret places,
+and a repeated one if repetitions are not rare anyway. A kernel that leaves out the last row of a
+large table, which is hardly ever looked up, is wrong there.
+
 What is drawn from an exponential or a log-normal distribution has no negative values, and gets
 none: it would no longer be a waiting time or a size. Counts (`torch.poisson`, ``geometric_``) are
 drawn as the problem draws them.
@@ -75,6 +81,8 @@ SALTED = "salted"
 """Name of the kind that differs from the problem's own inputs in few elements."""
 NONFINITE = ("salted:nonfinite", "salted:nan")
 """Variants with values that are not finite, strongest first."""
+ENDS = "salted:ends"
+"""Variant with the bounds of integers among these."""
 _MILD = ":mild"
 _NOT_FINITE = dict(zip(NONFINITE, ((math.nan, math.inf, -math.inf), (math.nan,)), strict=True))
 _LEAST_GIVEN = 2
@@ -86,6 +94,7 @@ _RUN = 64
 _FADED = 3  # slices along an axis
 _FADED_BITS = (4, 14)  # 2^-14 is the least normal number of fp16
 _POWERS = 16
+_LEAST_WITH_ENDS = 4
 
 
 def variants(kind: str, operation: str = "") -> tuple[str, ...]:
@@ -128,7 +137,7 @@ def plan(
 
 
 class InputSampling(TorchFunctionMode):  # type: ignore[misc]
-    """While entered, floating-point samplers draw another kind of inputs.
+    """While entered, floating-point samplers draw another kind of inputs; for `ENDS`, integer ones.
 
     Args:
         variant: A variant that `variants` returns.
@@ -139,6 +148,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
         self._kind = variant.removesuffix(_POSITIVE)
         self._mild = self._kind.endswith(_MILD)
         self._kind = self._kind.removesuffix(_MILD)
+        self._ends = variant == ENDS
         self._unlike = _NOT_FINITE.get(variant, ())
         if self._unlike:
             self._kind = SALTED
@@ -151,6 +161,9 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         """Call `func`; turn what a sampler drew into values of this kind."""
         result = func(*args, **(kwargs or {}))
+        if self._ends:
+            self.replaced += _put_ends(result, *_bounds(func, args, kwargs or {}))
+            return result
         centre, scale, never_negative = _centre_and_scale(func, args, kwargs or {})
         if (
             scale is None
@@ -321,6 +334,50 @@ def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
     shape = (*like.shape[:-1], 1) if rows and like.dim() > 1 else (1,) * like.dim()
     drawn = torch.rand(shape, device=like.device, dtype=torch.float32)
     return drawn.mul_(2).sub_(1).to(like.dtype)
+
+
+def _put_ends(values: Any, low: int, high: int) -> bool:
+    """Put the ends of a range of integers at random places of a tensor of them, and a repetition.
+
+    The last only where every eighth draw, about, has one: elsewhere, a problem may count on none.
+
+    Args:
+        values: What was drawn.
+        low: The lowest integer.
+        high: The highest, and one.
+
+    Returns:
+        Whether anything was put: not if there are too few elements, or less than two integers.
+    """
+    if high - low < 2 or not isinstance(values, torch.Tensor):
+        return False
+    if (count := values.numel()) < _LEAST_WITH_ENDS:
+        return False
+    places = _places(4, values)[torch.randperm(4, device=values.device)]
+    if 4 * count * (count - 1) >= high - low:
+        _put(values, places[3:], values.reshape(-1)[places[2:3]])
+    _put(values, places[:2], torch.tensor([low, high - 1], device=values.device))
+    return True
+
+
+def _bounds(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[int, int]:
+    """Return the bounds, the upper one excluded, that a function draws integers within.
+
+    Both are 0 for other functions.
+    """
+    names = ("from", "to") if func is torch.Tensor.random_ else ("low", "high")
+    if func is torch.randint:
+        given = [value for value in args[:2] if isinstance(value, int)]
+    elif func in (torch.randint_like, torch.Tensor.random_):
+        given = [value for value in args[1:3] if isinstance(value, int)]
+    else:
+        return 0, 0
+    low, high = (kwargs.get(name) for name in names)
+    if high is None and given:
+        high = given.pop()
+    if low is None and given:
+        low = given.pop()
+    return int(low or 0), int(high or 0)
 
 
 def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any, bool]:

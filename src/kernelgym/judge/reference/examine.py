@@ -22,6 +22,7 @@ from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own
 from kernelgym.judge.compare.structure import describe_shape_of
 from kernelgym.judge.inputs.kinds import (
     BALANCED,
+    ENDS,
     FOR_RANKS,
     GIVEN,
     NONFINITE,
@@ -192,7 +193,10 @@ def _groups(
         if kind == TIED and watched is not None and watched.ties_differ and gives_integers:
             continue
         yield variants(kind, operation)
-    if SALTED not in ruleset.distributions or watched is None:
+    if SALTED not in ruleset.distributions:
+        return
+    yield (ENDS,)
+    if watched is None:
         return
     if watched.multiplies:
         yield variants(BALANCED)
