@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from kernelgym.judge.compare.compare import compare
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import ENDS, FOR_RANKS, GIVEN, InputSampling, plan, variants
+from kernelgym.judge.inputs.kinds import (
+    ENDS,
+    FOR_RANKS,
+    GIVEN,
+    InputSampling,
+    alone,
+    is_salted,
+    plan,
+    variants,
+)
 from kernelgym.judge.inputs.seeds import Seeds
 from kernelgym.judge.reference.reference import Reference
 from kernelgym.judge.reference.runner import _chosen_by_value
@@ -155,6 +164,43 @@ def test_structure_and_integers_survive(variant):
     assert torch.equal(hot.sum(-1), torch.ones(30))
     assert int(whole.min()) >= 3 and int(whole.max()) < 9 and whole.dtype == torch.int64
     assert mask.dtype == torch.bool and order.sort().values.tolist() == list(range(20))
+
+
+ARC = "return x.softmax(-1) * u.acos()"
+
+
+def test_a_kind_for_one_sampler_call_leaves_the_others():
+    draw = lambda: (torch.rand(9, 9), torch.randint(9, (9,)), torch.randn(9, 9))  # noqa: E731
+    torch.manual_seed(0)
+    usual = draw()
+    for call, place in ((1, 0), (2, 2)):
+        torch.manual_seed(0)
+        sampling = InputSampling(alone("wide", call))
+        with sampling:
+            values = draw()
+        same = [torch.equal(*pair) for pair in zip(values, usual, strict=True)]
+        assert sampling.replaced == 1 and same == [n != place for n in range(3)]
+    assert _drawn(alone("wide:positive", 3), draw)[1] == 0
+    assert is_salted(alone("salted:positive", 2)) and not is_salted(alone("wide", 2))
+
+
+def test_an_input_that_bears_no_kind_shields_no_other():
+    drawn = "torch.randn(128, 512), 2 * torch.rand(128, 512) - 1"
+    plan = set(_prepared(ARC, drawn, arguments="x, u").plan)
+    assert {"spiked@1", "shifted@1", "salted@1"} <= plan
+    assert all(kind.endswith("@1") for kind in plan - {GIVEN})
+    mixed = "torch.randn(12, 40), 2 * torch.rand(12, 40) - 1, torch.randn(12, 40)"
+    plan = set(_prepared(ARC + " + v", mixed, arguments="x, u, v").plan)
+    assert {kind.partition("@")[2] for kind in plan - {GIVEN}} >= {"1", "3"}
+    lone = "assert (x < 1).all() and (x > 0.9).any()\nreturn x"
+    assert set(_prepared(lone, "torch.rand(30, 40)").plan) == {GIVEN}
+
+
+def test_a_softmax_without_its_maximum_is_wrong_beside_an_arc_cosine(strict):
+    made = problem(ARC, "torch.randn(12, 40), 2 * torch.rand(12, 40) - 1", arguments="x, u")
+    naive = "e = x.exp()\nreturn e / e.sum(-1, keepdim=True) * u.acos()"
+    assert strict.evaluate(made, forward_only(naive, "x, u")).status is Status.WRONG
+    assert strict.evaluate(made, forward_only(ARC, "x, u")).correct
 
 
 @given(

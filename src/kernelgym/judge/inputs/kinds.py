@@ -45,6 +45,9 @@ References that ask which values are finite get ``salted:nonfinite``, which has 
 infinities among its values, or ``salted:nan``, which has a NaN. Other problems do not: languages
 differ in whether a maximum keeps a NaN, and honest kernels with them.
 
+Where no kind suits a problem, each is tried on what one call of a sampler draws, such as
+``wide@2`` on the second one's: an arc cosine of one input must not shield the others.
+
 Problems that draw integers within bounds get ``salted:ends``: the problem's own inputs, except
 that each tensor of at least four such integers has the lowest and the highest at secret places,
 and a repeated one if repetitions are not rare anyway. A kernel that leaves out the last row of a
@@ -84,6 +87,7 @@ NONFINITE = ("salted:nonfinite", "salted:nan")
 ENDS = "salted:ends"
 """Variant with the bounds of integers among these."""
 _MILD = ":mild"
+_ALONE = "@"
 _NOT_FINITE = dict(zip(NONFINITE, ((math.nan, math.inf, -math.inf), (math.nan,)), strict=True))
 _LEAST_GIVEN = 2
 _MOST_GIVEN = 4
@@ -104,9 +108,19 @@ def variants(kind: str, operation: str = "") -> tuple[str, ...]:
     return kind, kind + _POSITIVE
 
 
+def alone(variant: str, call: int) -> str:
+    """Return the variant that turns what one sampler call drew, counted from 1, and no other."""
+    return f"{variant}{_ALONE}{call}"
+
+
+def is_alone(variant: str) -> bool:
+    """Return True if a variant turns what one sampler call drew, and leaves all else as it is."""
+    return _ALONE in variant
+
+
 def is_salted(variant: str) -> bool:
     """Return True if a variant differs from ``given`` in few elements."""
-    return variant.partition(":")[0] == SALTED
+    return variant.partition(_ALONE)[0].partition(":")[0] == SALTED
 
 
 def plan(
@@ -140,11 +154,13 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
     """While entered, floating-point samplers draw another kind of inputs; for `ENDS`, integer ones.
 
     Args:
-        variant: A variant that `variants` returns.
+        variant: A variant that `variants` or `alone` returns.
     """
 
     def __init__(self, variant: str) -> None:
         super().__init__()
+        variant, _, call = variant.partition(_ALONE)
+        self._only, self._calls = int(call or 0), 0
         self._kind = variant.removesuffix(_POSITIVE)
         self._mild = self._kind.endswith(_MILD)
         self._kind = self._kind.removesuffix(_MILD)
@@ -172,7 +188,13 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
             or not result.numel()
         ):
             return result
-        with torch.no_grad():
+        self._calls += 1
+        if self._only not in (0, self._calls):
+            return result
+        devices = [result.device] if result.is_cuda else []
+        # What later calls draw stays the same, if this is the only one to turn.
+        same = torch.random.fork_rng(devices, enabled=self._only > 0)
+        with torch.no_grad(), same:
             self._turn(result, centre, scale, self._positive or never_negative)
         self.replaced += 1
         return result

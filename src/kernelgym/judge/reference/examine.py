@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -20,16 +20,7 @@ import torch
 
 from kernelgym.judge.compare.compare import Calibration, RowBlocks, compare, own_errors
 from kernelgym.judge.compare.structure import describe_shape_of
-from kernelgym.judge.inputs.kinds import (
-    BALANCED,
-    ENDS,
-    FOR_RANKS,
-    GIVEN,
-    NONFINITE,
-    SALTED,
-    TIED,
-    variants,
-)
+from kernelgym.judge.inputs.kinds import BALANCED, ENDS, GIVEN, SALTED, alone, is_alone
 from kernelgym.judge.inputs.seeds import seed_all
 from kernelgym.judge.out_of_memory import lacked_memory
 from kernelgym.judge.reference.fixed_state import (
@@ -39,6 +30,7 @@ from kernelgym.judge.reference.fixed_state import (
     put_state,
     vary,
 )
+from kernelgym.judge.reference.groups import MOST_SAMPLERS, groups_of, of_samplers
 from kernelgym.judge.reference.operator_class import OperatorWatch
 from kernelgym.judge.reference.related_state import related_state
 from kernelgym.judge.reference.runner import (
@@ -155,7 +147,8 @@ def examine(
     if own_errors(own.output, own.precise, ruleset) is not None:
         more = partial(_errors_of_few, runner, draw, ruleset)
         known[GIVEN] = more(GIVEN, own)
-        for group in _groups(ruleset, watched, _has_integers(own.output)):
+        groups = groups_of(ruleset, watched, _has_integers(own.output))
+        for group in _one_at_a_time(groups, usable, runner, draw):
             for variant in group:
                 found = _try(runner, draw, variant, ruleset, own, factors)
                 if found is not None:
@@ -180,28 +173,28 @@ def examine(
     )
 
 
-def _groups(
-    ruleset: Ruleset, watched: OperatorWatch | None, gives_integers: bool
+def _one_at_a_time(
+    groups: Sequence[tuple[str, ...]], usable: Sequence[str], runner: ReferenceRunner, draw: Draw
 ) -> Iterator[tuple[str, ...]]:
-    """Yield groups of variants; the first one of a group that suits the problem is used."""
-    operation = "" if watched is None else watched.operation
-    for kind in ruleset.distributions:
-        if kind in FOR_RANKS and not (watched is not None and watched.ranks):
-            continue
-        # Of equal values, torch may sort any first; only `argmax` and its like take the first, and
-        # stable sorts.
-        if kind == TIED and watched is not None and watched.ties_differ and gives_integers:
-            continue
-        yield variants(kind, operation)
-    if SALTED not in ruleset.distributions:
-        return
-    yield (ENDS,)
-    if watched is None:
-        return
-    if watched.multiplies:
-        yield variants(BALANCED)
-    if watched.asks_finite:
-        yield NONFINITE
+    """Yield groups; then, if no kind is usable, those that turn one sampler call's values alone.
+
+    One input that bears no kind, such as an arc cosine's, must not shield the others.
+    """
+    yield from groups
+    if not set(usable) - {ENDS}:
+        yield from of_samplers(groups, _samplers(runner, draw))
+
+
+def _samplers(runner: ReferenceRunner, draw: Draw) -> int:
+    """Return the number of sampler calls that draw a problem's inputs, as far as it is of use."""
+    for number in range(1, MOST_SAMPLERS + 1):
+        try:
+            if not draw(_SEED, alone(SALTED, number))[1]:
+                return number - 1
+        except Exception as error:  # of the problem's code, which salt does not suit
+            if _is_to_be_raised(error, runner):
+                raise
+    return MOST_SAMPLERS
 
 
 def _flaw(test: SoundnessTest, usable: list[str], runner: ReferenceRunner) -> Finding | None:
@@ -299,7 +292,12 @@ def _try(
         # Small changes of powers of two add up in long products, which are exact as they are.
         if variant.startswith(BALANCED):
             return found if _is_exact(found) else None
-        if not _is_steady(runner, inputs, found, ruleset, factors):
+        unmoved = []
+        if is_alone(variant):  # what the others bear, the problem's own kind tells
+            given, _ = draw(_SEED, GIVEN)
+            pairs = zip(inputs, given, strict=True)
+            unmoved = [n for n, (now, usual) in enumerate(pairs) if _is_unchanged(now, usual)]
+        if not _is_steady(runner, inputs, found, ruleset, factors, unmoved):
             return None
         return found
     except Exception as error:
@@ -308,6 +306,11 @@ def _try(
         # Any other error, such as an index out of range or a check in the problem's code, means
         # that the problem was not made for such inputs: the kind is left out.
     return None
+
+
+def _is_unchanged(value: Any, before: Any) -> bool:
+    tensors = isinstance(value, torch.Tensor) and isinstance(before, torch.Tensor)
+    return tensors and same_bytes(value, before)
 
 
 def _is_to_be_raised(error: Exception, runner: ReferenceRunner) -> bool:
@@ -418,16 +421,17 @@ def _is_steady(
     found: ExpectedOutput,
     ruleset: Ruleset,
     factors: ErrorFactors | None,
+    unmoved: Collection[int] = (),
 ) -> bool:
     """Return True if tiny input changes keep outputs within the bound.
 
-    The changes are in the inputs' last places.
+    The changes are in the last places of all inputs but those with the numbers `unmoved`.
 
     An honest kernel may err as much as if it had been given such inputs.
     """
     if bytes_of(inputs) > STEADY_BYTES or isinstance(found.precise, RowBlocks):
         return True  # a second set of such large inputs would take too much time and memory
-    output = runner.run_nearby(inputs, _SEED, ruleset.precision)
+    output = runner.run_nearby(inputs, _SEED, ruleset.precision, unmoved=unmoved)
     outputs = [
         a.to(b.dtype) for a, b in zip(tensors_of(output), tensors_of(found.output), strict=True)
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -214,7 +214,14 @@ class ReferenceRunner:
             buffer.copy_(value)
         return output
 
-    def run_nearby(self, inputs: list[Any], seed: int, precision: Precision, draw: int = 0) -> Any:
+    def run_nearby(
+        self,
+        inputs: list[Any],
+        seed: int,
+        precision: Precision,
+        draw: int = 0,
+        unmoved: Collection[int] = (),
+    ) -> Any:
         """Return the twin's output on inputs that differ in their last places.
 
         Args:
@@ -223,14 +230,17 @@ class ReferenceRunner:
             precision: The problem's precision: changes are as large as the roundings of honest
                 kernels, which compute in fp32 unless the problem is in fp64.
             draw: Chooses the changes.
+            unmoved: Numbers of inputs that do not change.
         """
         jitter = _JITTER_OF_FP64 if precision == "fp64" else _JITTER
         with torch.no_grad():
             moved = [
                 value.double() * (1 + jitter * _chosen_by_value(value, draw))
-                if isinstance(value, torch.Tensor) and value.is_floating_point()
+                if _is_floating(value) and number not in unmoved
+                else value.double()
+                if _is_floating(value)
                 else value
-                for value in inputs
+                for number, value in enumerate(inputs)
             ]
             return self.run_twin(moved, seed, aside=True)
 
@@ -429,3 +439,7 @@ def _widen(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
     return copy.deepcopy(value)
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
