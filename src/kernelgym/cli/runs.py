@@ -34,8 +34,8 @@ _EVERY_S = 2.0
 class RunsCommand(Command):
     """Show training runs, eval runs and searches below a folder; watch them; ask one to end.
 
-    ``kernelgym runs [list|status|watch|stop] [FOLDER ...]``; without FOLDER, the working folder.
-    `stop` asks a run of this host to end as Ctrl-C does: it finishes the step in hand and can be
+    kernelgym runs [list|status|watch|stop] [FOLDER ...]; without FOLDER, the working folder.
+    stop asks a run of this host to end as Ctrl-C does: it finishes the step in hand and can be
     resumed.
     """
 

@@ -24,8 +24,8 @@ _LONGEST_EXPIRY_DAYS = 36_500
 class ServeCommand(MemoryOption):
     """Serve verdicts over HTTP to RemoteEvaluator and other clients.
 
-    ``kernelgym serve --state DIR`` serves on this machine alone. ``kernelgym serve keys add NAME
-    --keys FILE`` prints a new key, once; ``keys list`` and ``keys revoke NAME`` show and remove
+    "kernelgym serve --state DIR" serves on this machine alone. "kernelgym serve keys add NAME
+    --keys FILE" prints a new key, once; "keys list" and "keys revoke NAME" show and remove
     keys. Limits of a key are edited in FILE. SIGTERM and Ctrl-C end the server once the kernels
     that it has begun are judged; all other jobs stay in DIR.
     """
