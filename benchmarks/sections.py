@@ -204,8 +204,8 @@ SECTIONS = (
             "`tpe` from plain kernels, 60 evaluations on an H200; searches of softmax and RMSNorm "
             "ended at the bandwidth of a copy: softmax after 4, by `random` "
             "(median of two seeds) after 11 and 57. Torch is eager PyTorch; for KernelBench, the "
-            "faster of eager and compiled. With `split_row`, newer than its row, L1/40 gains 23.6 "
-            "times (1.08 of torch; no last duel).",
+            "faster of eager and compiled. L1/40 searched again with `split_row`: 23.6 times "
+            "(1.08 of torch), not confirmed by a last duel.",
         ),
         ResultTable(
             "search_offline.json",

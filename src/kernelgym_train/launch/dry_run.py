@@ -39,8 +39,10 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     """
     missing: list[str] = []
     backend = find_backend(config.run.backend)
+    installed = False
     with _noted(missing):
         backend.check(config)
+        installed = True
         yield f"backend     {config.run.backend}, its packages are installed"
     folder = Path(config.run.folder) / config.run.name
     if folder.exists():
@@ -64,15 +66,17 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
         config = with_memory_budget(config, assumed)
         budget = config.judge.memory_bytes or 0
         yield f"budget      {in_gigabytes(budget)} to judge a kernel; larger problems are left out"
+    with _noted(missing):
         problems = training_problems(config)
         yield f"problems    {len(problems)} to train on, of {config.env.suite}"
         held_out = held_out_problems(config) if config.evaluation.every else ()
         if held_out:
             yield f"held out    {len(held_out)} to evaluate on"
-    with _noted(missing), contextlib.closing(backend.prepare(config)) as model:
-        yield from model.about(assume_gpu_gib)
-        if not missing:
-            yield from _plan(config, model, judge, problems, held_out, assume_gpu_gib)
+    if installed:
+        with _noted(missing), contextlib.closing(backend.prepare(config)) as model:
+            yield from model.about(assume_gpu_gib)
+            if not missing:
+                yield from _plan(config, model, judge, problems, held_out, assume_gpu_gib)
     if len(missing) > 1:
         for text in missing:
             yield f"missing     {text}"
@@ -87,7 +91,8 @@ def _noted(missing: list[str]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        missing.append(str(error))
+        if str(error) not in missing:  # both model and judge may lack the same GPU
+            missing.append(str(error))
 
 
 def _plan(
@@ -113,6 +118,6 @@ def _plan(
     for first, preset in config.schedule.entries:
         weights = ((name, value) for name, value in asdict(preset.weights).items() if value)
         parts = ", ".join(f"{name} {value:g}" for name, value in weights)
-        yield f"reward      {preset.name} from step {first}: {parts}"
+        yield f"reward      {preset.name} from step {first + 1}: {parts}"
     yield f"step        at most {config.samples_per_step} samples to learn from"
     yield from model.plan(judge, problems, held_out, assume_gpu_gib)

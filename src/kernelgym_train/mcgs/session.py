@@ -352,8 +352,9 @@ class SearchSession:
         """Reason why no further duel is made, once `may_challenge` or `may_reduce` says no."""
         if self.is_stopped:
             return "the search was interrupted"
-        spent = self._allowed_rounds < _LEAST_ROUNDS + _LAST_ROUNDS
-        return f"no time is left to compare{', which may take a third of a search' * spent}"
+        if self._allowed_rounds < _LEAST_ROUNDS + _LAST_ROUNDS:
+            return "comparisons have used up their third of the search's time"
+        return "the limit of seconds leaves no time to compare them"
 
     def rounds_left(self, most: int, keep: float = 0.0, *, last: bool = False) -> int:
         """Return how many rounds of a duel the limits allow, from 3 to `most`.

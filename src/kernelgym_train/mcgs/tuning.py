@@ -60,7 +60,12 @@ def _tune(around: SelectionContext, space: KnobSpace) -> SearchChoice | None:
         return None
     charged = [tried for tried in around.history if tried.charged]
     results = {tried.state or tried.key: tried.value for tried in charged}
-    known, past = _Settings(around, space, results), Past()
+    failures = {
+        tried.state or tried.key
+        for tried in charged
+        if tried.value is None and tried.status != "correct"
+    }
+    known, past = _Settings(around, space, frozenset(failures)), Past()
     for key, value in ({around.graph.start: 0.0} | results).items():
         values = known.values(key)
         if values is not None:
@@ -96,8 +101,8 @@ class _Settings:
 
     around: SelectionContext
     space: KnobSpace
-    results: Mapping[str, float | None]
-    """Value of each judged state by its key; None for a failure."""
+    failures: frozenset[str]
+    """Keys of the states that failed; a correct kernel that could not be timed did not."""
 
     @property
     def name(self) -> str:
@@ -110,8 +115,8 @@ class _Settings:
         first = {knob.name for knob in self.space.knobs if knob.tried_first}
         made = [
             {(name, choice) for name, choice in values.items() if choice != ABSENT}
-            for key, value in self.results.items()
-            if value is None and (values := self.values(key)) is not None
+            for key in sorted(self.failures)
+            if (values := self.values(key)) is not None
         ]
         return frozenset(
             next(iter(each)) for each in made if len(each) == 1 and dict(each).keys() <= first

@@ -2,8 +2,8 @@
 
 A kind replaces what *samplers* inside ``get_inputs`` draw (`torch.rand`, `torch.randn`, `uniform_`
 and the like), never the results of later operations: what the problem makes triangular, one-hot
-or a softmax stays so. Permutations are drawn as the problem draws them, and integers but in
-``salted:ends``.
+or a softmax stays so. Permutations are drawn as the problem draws them, and so are integers, except
+in ``salted:ends``.
 
 =============  ==================================================================================
 ``shifted``    other means, of both signs, another one in every row
@@ -32,9 +32,10 @@ become zero. Only problems that take products along an axis get it.
 ``salted`` is for kernels that sample their input and take a short cut if it looks like the
 problem's own: a kernel that does not read every element cannot tell the two apart.
 
-``narrow`` is no smaller, since smaller inputs would reject honest formulas that lose digits near
-zero, such as an ELU by ``exp(x) - 1``. Its few smaller slices (rows, samples, channels) are for
-kernels that add another eps than the problem's, or one where it has none.
+Most of ``narrow`` is no smaller, since smaller inputs would reject honest formulas that lose digits
+near zero, such as an ELU by ``exp(x) - 1``. Few slices (rows, samples, channels) may be, since the
+bound on errors follows the median: they are for kernels that add another eps than the problem's, or
+one where it has none.
 
 Each kind has a variant, such as ``wide:positive``, for problems whose inputs must not be negative.
 Convolutions and scans get ``spiked:mild`` (spikes of 4 to 8 times the magnitude, all else half of
@@ -361,12 +362,13 @@ def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
 def _put_ends(values: Any, low: int, high: int) -> bool:
     """Put the ends of a range of integers at random places of a tensor of them, and a repetition.
 
-    The last only where every eighth draw, about, has one: elsewhere, a problem may count on none.
+    A repetition is put only where draws have one anyway, most likely: elsewhere, a problem may
+    count on none.
 
     Args:
         values: What was drawn.
         low: The lowest integer.
-        high: The highest, and one.
+        high: The highest integer plus one.
 
     Returns:
         Whether anything was put: not if there are too few elements, or less than two integers.
@@ -376,7 +378,7 @@ def _put_ends(values: Any, low: int, high: int) -> bool:
     if (count := values.numel()) < _LEAST_WITH_ENDS:
         return False
     places = _places(4, values)[torch.randperm(4, device=values.device)]
-    if 4 * count * (count - 1) >= high - low:
+    if count * (count - 1) >= 2 * (high - low):
         _put(values, places[3:], values.reshape(-1)[places[2:3]])
     _put(values, places[:2], torch.tensor([low, high - 1], device=values.device))
     return True

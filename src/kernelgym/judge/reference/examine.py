@@ -293,10 +293,12 @@ def _try(
         if variant.startswith(BALANCED):
             return found if _is_exact(found) else None
         unmoved = []
-        if is_alone(variant):  # what the others bear, the problem's own kind tells
+        # What the other inputs bear, the problem's own kind tells. Large ones are not moved at all.
+        if is_alone(variant) and bytes_of(inputs) <= STEADY_BYTES:
             given, _ = draw(_SEED, GIVEN)
             pairs = zip(inputs, given, strict=True)
             unmoved = [n for n, (now, usual) in enumerate(pairs) if _is_unchanged(now, usual)]
+            del given, pairs
         if not _is_steady(runner, inputs, found, ruleset, factors, unmoved):
             return None
         return found

@@ -12,8 +12,8 @@ BearsState = Callable[[Mapping[str, torch.Tensor], Mapping[str, float], float, b
 """Tries to change state, with the largest changes by name and the smallest variances. With care,
 the values farthest away are tried, too. What is borne stays changed."""
 
-_MOST_ALONE = 16  # tensors tried one by one: each takes up to two runs of the reference and twin
-_MOST_GROUPS = 32  # of constants, likewise
+_MOST_ALONE = 16  # tensors tried one by one, each up to three times
+_MOST_TRIES = 32  # of groups of constants: each takes up to two runs of the reference and its twin
 _SMALLEST_VARIANCES = (1e-4, 1e-3)
 """Factors of running variances that are tried, until the reference is well conditioned."""
 
@@ -50,17 +50,18 @@ def _constants_apart(
     """Return borne changes of constants that cannot all change, and the smallest variances.
 
     Halves of what is not borne are tried, then halves of these. Smaller changes are for single
-    tensors, and for the groups that are left once many were tried.
+    tensors. What is left after many tries stays as it is.
     """
     varied: dict[str, float] = {}
     groups = _halves(constants)
-    tried = 0
-    while groups:
-        group, tried = groups.pop(0), tried + 1
-        is_last = len(group) == 1 or tried > _MOST_GROUPS
-        found = _strongest(group, STRENGTHS if is_last else STRENGTHS[:1], bears_state)
+    tries = 0
+    while groups and tries < _MOST_TRIES:
+        group = groups.pop(0)
+        strengths = STRENGTHS if len(group) == 1 else STRENGTHS[:1]
+        tries += len(strengths)
+        found = _strongest(group, strengths, bears_state)
         varied.update(found)
-        if not found and not is_last:
+        if not found and len(group) > 1:
             groups += _halves(group)
     variances = {name: constants[name] for name in varied if has_variances([name])}
     as_they_are = dict.fromkeys(variances, 0.0)

@@ -190,7 +190,7 @@ class _Stretch:
         self._steps.activity.now = f"playing step {step + 1}"
         played, self._ahead = await self._ahead, None
         if played.rollouts and not any(rollout.completions for rollout in played.rollouts):
-            raise LearnerLost(f"the snapshot of step {step} gave no answer")
+            raise LearnerLost(f"the snapshot of step {step + 1} gave no answer")
         self._unfinished = True
         return self._steps.write_down(step, played), snapshot_s
 

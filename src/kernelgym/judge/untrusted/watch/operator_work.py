@@ -57,8 +57,7 @@ _FREE = ALLOCATIONS | frozenset(
 _MADE_OF_NUMBERS = frozenset(
     "zeros ones full scalar_tensor arange linspace eye rand randn randint randperm".split()
 )
-"""Free operators all of whose arguments are values; the first of others is only overwritten, or
-gives a shape."""
+"""Free operators that read all their arguments; of the others, all but the first."""
 _VIEWS = frozenset(
     "lift lift_fresh detach alias set _unsafe_view unsafe_split unsafe_split_with_sizes "
     "unsafe_chunk _reshape_alias".split()
@@ -169,7 +168,8 @@ class OperatorCounts:
     def _move(self, name: str, tensors: Sequence[torch.Tensor], times: float = 1.0) -> None:
         """Add an operator that reads or writes each of some tensors so many times."""
         self.bytes[name] += times * sum(map(_bytes, tensors))
-        self.moved[name] += times * sum(_bytes(each) / each.element_size() for each in tensors)
+        wide = [each for each in tensors if each.dtype is not torch.bool]
+        self.moved[name] += times * sum(_bytes(each) / each.element_size() for each in wide)
 
     def _add_product(
         self, name: str, args: Any, inputs: list[torch.Tensor], out: torch.Tensor

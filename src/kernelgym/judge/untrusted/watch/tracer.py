@@ -28,13 +28,13 @@ no security boundary against hostile ones.
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
-import numbers
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -362,13 +362,15 @@ class Tracer:
             return None
 
 
-_PLAIN = (
-    *(type(None), numbers.Number, str, bytes, bytearray, slice, range, type(...), enum.Enum),
+_PASSED = (torch.Tensor, torch.nn.Module, torch.Stream, torch.Event, enum.Enum)
+_MANY: Any = (list, tuple, dict, set, frozenset, collections.deque, type({}.values()))
+_DATA = (
+    *(type(None), int, float, complex, str, bytes, bytearray, slice, range, type(...)),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator),
-    *(torch.Tensor, torch.nn.Module, torch.Stream, torch.Event),
+    *(*_MANY, *(each.generic for each in (sys.modules.get("numpy"),) if each is not None)),
 )
-_METHODS = (staticmethod, classmethod, property)
-_DEEPEST = 8  # objects in objects
+_METHODS, _PYTHONS = (staticmethod, classmethod, property), 1 << 9  # flag of a class of Python's
+_MOST_HANDED = 100_000  # objects in objects
 
 
 def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
@@ -388,7 +390,7 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
     return Poisoning()
 
 
-def _foreign(value: Any, depth: int = 0) -> Iterator[str]:
+def _foreign(value: Any, seen: set[int] | None = None) -> Iterator[str]:
     """Yield names of objects that could compute in an extension's place, such as functions.
 
     A capsule may hold the address of a BLAS function; an array's methods are NumPy's, and those of
@@ -396,24 +398,27 @@ def _foreign(value: Any, depth: int = 0) -> Iterator[str]:
     classes are its own.
     """
     kind: Any = type(value)
-    if isinstance(value, _PLAIN) or "pybind11_type" in (kind.__name__, type(kind).__name__):
+    seen = set() if seen is None else seen
+    of_extension = "pybind11_type" in (kind.__name__, type(kind).__name__)
+    if issubclass(kind, _PASSED) or of_extension or id(value) in seen:
         return
-    parts: list[Any] | None = None
-    if isinstance(value, (list, tuple, set, frozenset, dict)):
-        parts = list(value.values() if isinstance(value, dict) else value)
-    elif not callable(value) and not isinstance(value, ModuleType):
+    seen.add(id(value))
+    parts, held = None, getattr(value, "__dict__", {}).values()
+    if issubclass(kind, _DATA):
+        items = value.values() if issubclass(kind, dict) else value
+        parts = [*held, *(items if issubclass(kind, _MANY) else ())]
+    elif not callable(value) and (kind.__flags__ & _PYTHONS or kind is SimpleNamespace):
         own = [item for each in kind.__mro__[:-1] for item in vars(each).items()]
         own = [each for name, each in own if not name.startswith("__")]
         if not any(callable(each) or isinstance(each, _METHODS) for each in own):
             slots = [each for each in own if hasattr(each, "__objclass__")]
-            parts = [*getattr(value, "__dict__", {}).values()]
-            parts += [getattr(value, each.__name__, None) for each in slots]
+            parts = [*held, *(getattr(value, each.__name__, None) for each in slots)]
             parts += [each for each in own if not hasattr(type(each), "__get__")]
-    if parts is None or depth > _DEEPEST:
+    if parts is None or len(seen) > _MOST_HANDED:
         yield str(getattr(value, "__name__", kind.__name__))[:_MOST_LETTERS]
         return
     for part in parts:
-        yield from _foreign(part, depth + 1)
+        yield from _foreign(part, seen)
 
 
 def _counted(counts: Any) -> dict[str, Any]:
