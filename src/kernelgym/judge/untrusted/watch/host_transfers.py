@@ -13,6 +13,8 @@ Noted by name, at any time after `begin`:
 - steps that make all memory readable from then on: the process's memory opened as a file, a ctypes
   object laid over an address, functions that a kernel looks up in libraries itself.
 
+`computing` names what an extension is handed that could compute in its place.
+
 On the CPU `host_memory.py` finds values that come back in any other way. What compiled code does
 with an address is not seen.
 
@@ -21,12 +23,15 @@ Loaded by path in the untrusted process: standard library and torch only. No sec
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import enum
 import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -39,6 +44,21 @@ _device_of = torch._C.TensorBase.device.__get__
 # when it is first asked for. Asked after they are replaced, it would hold the replacements, and
 # their originals would make tensors on the CPU, as transformers then loads models without buffers.
 _device._device_constructors()
+
+_WATCHED = (torch.Tensor, torch.nn.Module, torch.Stream, torch.Event, enum.Enum)
+"""Classes whose instances' work is counted, or that have none."""
+_MANY: Any = (list, tuple, dict, set, frozenset, collections.deque, type({}.values()))
+_NUMPY: Any = sys.modules.get("numpy")  # torch has imported it, if it is there
+_DATA = (
+    *(type(None), int, float, complex, str, bytes, bytearray, slice, range, type(...)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator),
+    *((_NUMPY.generic,) if _NUMPY is not None else ()),
+    *_MANY,
+)
+_METHODS = (staticmethod, classmethod, property)
+_MADE_IN_PYTHON = 1 << 9
+"""Flag of classes that a class statement made; C made the others (`Py_TPFLAGS_HEAPTYPE`)."""
+_MOST_HANDED = 100_000  # objects in objects
 
 _OUT = ("numpy", "tolist", "__dlpack__", "__reduce_ex__", "apply_", "map_", "map2_")
 _IN = ("from_numpy", "frombuffer", "from_dlpack", "from_file", "tensor", "as_tensor", "asarray")
@@ -262,3 +282,38 @@ def _of_tensors(given: Any) -> bool:
     return isinstance(given, torch.Tensor) or (
         isinstance(given, (list, tuple)) and bool(given) and isinstance(given[0], torch.Tensor)
     )
+
+
+def computing(value: Any, seen: set[int] | None = None) -> Iterator[str]:
+    """Yield names of objects in `value` that could compute in an extension's place.
+
+    These are functions and objects with methods, whatever their class says; arrays, whose methods
+    are NumPy's; and capsules, which may hold the address of a BLAS function. Work of tensors and
+    modules is counted, and an extension's own classes are its own.
+
+    Args:
+        value: What an extension is handed.
+        seen: Identities of the objects that were looked at.
+    """
+    kind: Any = type(value)
+    seen = set() if seen is None else seen
+    of_extension = "pybind11_type" in (kind.__name__, type(kind).__name__)
+    if issubclass(kind, _WATCHED) or of_extension or id(value) in seen:
+        return
+    seen.add(id(value))
+    parts, held = None, getattr(value, "__dict__", {}).values()
+    if issubclass(kind, _DATA):
+        items = value.values() if issubclass(kind, dict) else value
+        parts = [*held, *(items if issubclass(kind, _MANY) else ())]
+    elif not callable(value) and (kind.__flags__ & _MADE_IN_PYTHON or kind is SimpleNamespace):
+        own = [item for each in kind.__mro__[:-1] for item in vars(each).items()]
+        own = [each for name, each in own if not name.startswith("__")]
+        if not any(callable(each) or isinstance(each, _METHODS) for each in own):
+            slots = [each for each in own if hasattr(each, "__objclass__")]
+            parts = [*held, *(getattr(value, each.__name__, None) for each in slots)]
+            parts += [each for each in own if not hasattr(type(each), "__get__")]
+    if parts is None or len(seen) > _MOST_HANDED:
+        yield str(getattr(value, "__name__", kind.__name__))
+        return
+    for part in parts:
+        yield from computing(part, seen)

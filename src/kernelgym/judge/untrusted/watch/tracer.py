@@ -28,13 +28,11 @@ no security boundary against hostile ones.
 
 from __future__ import annotations
 
-import collections
-import enum
 import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -92,6 +90,7 @@ class Tracer:
         self._uncounted: set[str] | None = set()
         self._past_records: set[str] = set()
         self._handed: set[str] = set()
+        self._computing = host_transfers.computing
         self._records = True
         self._compiled_names: set[str] = set()
         self._host_transfers = host_transfers.HostTransfers(self._counts, prints.fingerprint)
@@ -222,7 +221,8 @@ class Tracer:
 
     def boundary(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call an extension's function and count it; when ablating, overwrite its results."""
-        self._handed.update(_foreign((args, kwargs)))
+        names = self._computing((args, kwargs))
+        self._handed.update(name[:_MOST_LETTERS] for name in names)
         if not self._inside:
             return function(*args, **kwargs)
         if self._mode == "record":
@@ -362,17 +362,6 @@ class Tracer:
             return None
 
 
-_PASSED = (torch.Tensor, torch.nn.Module, torch.Stream, torch.Event, enum.Enum)
-_MANY: Any = (list, tuple, dict, set, frozenset, collections.deque, type({}.values()))
-_DATA = (
-    *(type(None), int, float, complex, str, bytes, bytearray, slice, range, type(...)),
-    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Generator),
-    *(*_MANY, *(each.generic for each in (sys.modules.get("numpy"),) if each is not None)),
-)
-_METHODS, _PYTHONS = (staticmethod, classmethod, property), 1 << 9  # flag of a class of Python's
-_MOST_HANDED = 100_000  # objects in objects
-
-
 def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]) -> Any:
     class Poisoning(operator_work.Counter):  # type: ignore[name-defined, misc]
         """Counter of operators that can also fill newly allocated memory with wrong values."""
@@ -388,37 +377,6 @@ def _poisoning(operator_work: ModuleType, poison: Callable[[torch.Tensor], None]
                         poison(tensor)
 
     return Poisoning()
-
-
-def _foreign(value: Any, seen: set[int] | None = None) -> Iterator[str]:
-    """Yield names of objects that could compute in an extension's place, such as functions.
-
-    A capsule may hold the address of a BLAS function; an array's methods are NumPy's, and those of
-    an object whatever its class says. Tensors and modules are watched, and an extension's own
-    classes are its own.
-    """
-    kind: Any = type(value)
-    seen = set() if seen is None else seen
-    of_extension = "pybind11_type" in (kind.__name__, type(kind).__name__)
-    if issubclass(kind, _PASSED) or of_extension or id(value) in seen:
-        return
-    seen.add(id(value))
-    parts, held = None, getattr(value, "__dict__", {}).values()
-    if issubclass(kind, _DATA):
-        items = value.values() if issubclass(kind, dict) else value
-        parts = [*held, *(items if issubclass(kind, _MANY) else ())]
-    elif not callable(value) and (kind.__flags__ & _PYTHONS or kind is SimpleNamespace):
-        own = [item for each in kind.__mro__[:-1] for item in vars(each).items()]
-        own = [each for name, each in own if not name.startswith("__")]
-        if not any(callable(each) or isinstance(each, _METHODS) for each in own):
-            slots = [each for each in own if hasattr(each, "__objclass__")]
-            parts = [*held, *(getattr(value, each.__name__, None) for each in slots)]
-            parts += [each for each in own if not hasattr(type(each), "__get__")]
-    if parts is None or len(seen) > _MOST_HANDED:
-        yield str(getattr(value, "__name__", kind.__name__))[:_MOST_LETTERS]
-        return
-    for part in parts:
-        yield from _foreign(part, seen)
 
 
 def _counted(counts: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernelgym.judge.untrusted.watch.tracer import _foreign
+from kernelgym.judge.untrusted.watch.host_transfers import computing
 
 
 @dataclasses.dataclass
@@ -77,9 +77,9 @@ COMPUTING = (
 
 @pytest.mark.parametrize("value", DATA, ids=lambda value: type(value).__name__)
 def test_data_may_be_handed_over(value):
-    assert [*_foreign(value)] == []
+    assert [*computing(value)] == []
 
 
 @pytest.mark.parametrize(("value", "name"), COMPUTING, ids=[name for _, name in COMPUTING])
 def test_what_computes_is_named(value, name):
-    assert [*_foreign(((value,), {}))] == [name]
+    assert [*computing(((value,), {}))] == [name]
