@@ -113,14 +113,12 @@ class _Settings:
     def failed(self) -> frozenset[tuple[str, str]]:
         """Choices, with their knobs' names, of moves on a whole kernel that failed alone."""
         first = {knob.name for knob in self.space.knobs if knob.tried_first}
-        made = [
-            {(name, choice) for name, choice in values.items() if choice != ABSENT}
-            for key in sorted(self.failures)
-            if (values := self.values(key)) is not None
-        ]
-        return frozenset(
-            next(iter(each)) for each in made if len(each) == 1 and dict(each).keys() <= first
-        )
+        failed = set()
+        for key in self.failures:
+            values = self.values(key) or {}
+            made = [(name, choice) for name, choice in values.items() if choice != ABSENT]
+            failed.update(made if len(made) == 1 and made[0][0] in first else ())
+        return frozenset(failed)
 
     def tuned(self, values: Mapping[str, str]) -> Proposal | None:
         """Return the proposal with given choices; None if it cannot be made or must fail."""
