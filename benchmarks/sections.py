@@ -59,7 +59,7 @@ SECTIONS = (
             "Seconds for one kernel on a problem that is prepared, its source never seen; seen is "
             "the same source again, and of 16 is each of sixteen kernels given at once to four "
             "workers. KernelBench is its own evaluation (5 trials, 100 timed calls) of the same "
-            "kernel on a machine of the same kind, five days before.",
+            "kernel on a machine of the same kind, on 2026-11-24.",
         ),
         ResultTable(
             "judge_alone_h200.json",

@@ -126,7 +126,7 @@ def test_a_dry_run_prints_the_settings_and_makes_nothing(
     out = capsys.readouterr().out
     assert "problems_per_step: 2" in out and "problems    " in out and "peak" in out
     assert f"id: {model_folder}" in out and "model_name" not in out, "flat names are shown as ours"
-    assert "reward      stage2 from step 1: format 0.1, compile 0.2, trials 0.35" in out
+    assert "reward      stage2 after 0 steps: format 0.1, compile 0.2, trials 0.35" in out
     assert list(tmp_path.iterdir()) == []
 
 

@@ -118,6 +118,6 @@ def _plan(
     for first, preset in config.schedule.entries:
         weights = ((name, value) for name, value in asdict(preset.weights).items() if value)
         parts = ", ".join(f"{name} {value:g}" for name, value in weights)
-        yield f"reward      {preset.name} from step {first + 1}: {parts}"
+        yield f"reward      {preset.name} after {first} steps: {parts}"
     yield f"step        at most {config.samples_per_step} samples to learn from"
     yield from model.plan(judge, problems, held_out, assume_gpu_gib)

@@ -57,7 +57,7 @@ _FREE = ALLOCATIONS | frozenset(
 _MADE_OF_NUMBERS = frozenset(
     "zeros ones full scalar_tensor arange linspace eye rand randn randint randperm".split()
 )
-"""Free operators that read all their arguments; of the others, all but the first."""
+"""Free operators that read all of their arguments; other free ones do not read their first."""
 _VIEWS = frozenset(
     "lift lift_fresh detach alias set _unsafe_view unsafe_split unsafe_split_with_sizes "
     "unsafe_chunk _reshape_alias".split()
