@@ -113,7 +113,7 @@ class _Settings:
     def failed(self) -> frozenset[tuple[str, str]]:
         """Choices, with their knobs' names, of moves on a whole kernel that failed alone."""
         first = {knob.name for knob in self.space.knobs if knob.tried_first}
-        failed = set()
+        failed = set[tuple[str, str]]()
         for key in self.failures:
             values = self.values(key) or {}
             made = [(name, choice) for name, choice in values.items() if choice != ABSENT]
