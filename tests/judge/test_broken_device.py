@@ -22,16 +22,22 @@ KILLER = Kernel("KILLER = 1", "triton")
 
 
 class Devices:
-    """Simulated workers; those on `broken` devices fail in `way`."""
+    """Simulated workers; those on `broken` devices fail in `way`.
+
+    Workers on other devices wait for the first failure: a simulated verdict takes no time, so a
+    whole batch could be judged before the thread that serves a broken device has run.
+    """
 
     def __init__(self, broken: set[str], way: str = "lost") -> None:
         self.broken, self.way = broken, way
         self.began: list[tuple[str, str]] = []
         self.probed = threading.Semaphore(0)
+        self.failed = threading.Event()
 
     def start(self, *arguments: object) -> Worker:
         device = str(arguments[4] if len(arguments) > 1 else arguments[0])
         if device in self.broken and self.way == "start":
+            self.failed.set()
             raise EOFError("the device cannot be used")
         return Worker(self, device)
 
@@ -52,9 +58,12 @@ class Worker:
         (kernel,) = kernels
         self.devices.began.append((self.device, kernel.language))
         if self.device in self.devices.broken:
+            self.devices.failed.set()
             if self.devices.way == "reference":
                 return JudgeFailure("the reference could not run: CUDA error")
             raise EOFError("CUDA error")
+        if self.devices.broken:
+            assert self.devices.failed.wait(30), "no kernel was given to a broken device"
         if kernel == KILLER:
             raise EOFError("killed")
         correct = {"compiled": True, "trials": 1, "trials_passed": 1}
