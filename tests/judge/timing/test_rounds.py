@@ -335,6 +335,35 @@ def test_calls_as_layers_are_verified_on_several_kinds_of_inputs():
     assert len(asked) == 1 + len(kinds) and min(asked) > 0
 
 
+class WrongOnOneKind(Asked):
+    """A side whose outputs are wrong on one kind of inputs."""
+
+    def compare(self, index, inputs, outputs, result, kind):
+        return OutputComparison(kind != self.wrong_on, message=f"wrong on {kind}")
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+@pytest.mark.parametrize("calls", [8, 16, 60])
+@pytest.mark.parametrize("kind", ["wide", "lattice", "spiked", "salted"])
+def test_kernel_that_is_wrong_on_one_kind_once_timed_is_found(monkeypatch, device, calls, kind):
+    monkeypatch.setattr(windows.TimingWindows, "fitting", lambda *_: calls)
+    kernel, reference = WrongOnOneKind(1e-3, device=device), Reference(telltales=("salted",))
+    reference.usable_kinds = ("wide", "lattice", "spiked", "salted")
+    kernel.wrong_on = kind
+    watch = Stopwatch([LiveRun(None, reference, kernel)], Asked(4e-3, device=device))
+    with pytest.raises(Rejected, match=f"wrong on {kind}"):
+        watch.measure()
+
+
+def test_windows_of_one_call_verify_a_kind_beyond_the_telltales(gpu):
+    gpu.total_memory = 3 << 20  # a call takes half a megabyte
+    reference = Reference(telltales=("salted",))
+    reference.usable_kinds = ("wide", "lattice", "spiked")
+    watch = Stopwatch([LiveRun(None, reference, Asked(50.0, device=CUDA))], Asked(60.0))
+    watch.measure()
+    assert len({*reference.kinds} & {*reference.usable_kinds}) >= 3
+
+
 @pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
 def test_kernel_that_is_wrong_as_a_layer_is_told_why(device):
     kernel, baseline = Asked(1.0, device=device), Asked(4.0, device=device)

@@ -44,7 +44,7 @@ _MAX_SLOT_BYTES = 256 << 20
 _NULL_WINDOWS = 7
 _HALF = 2
 _UNTIMED = 2  # windows that a side runs after its buffers were allocated, before it is timed
-_KINDS_AT_ONCE, _CALLS_PER_KIND = 8, 16
+_KINDS_AT_ONCE, _CALLS_PER_KIND, _CALLS_PER_KIND_AT_THE_END = 8, 16, 4
 _NO_OTHERS: Mapping[int, str] = MappingProxyType({})
 
 
@@ -84,6 +84,7 @@ class TimingWindows:
         self._alternating = False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
+        self._asked_at_the_end = set[str]()  # kinds of inputs
         self._captured = set[int]()
         self._change_at = 1  # where parameters change in a captured window that is asked
 
@@ -176,7 +177,7 @@ class TimingWindows:
         return set(captured)
 
     def graph_kernels(self, which: int) -> tuple[dict[str, Any], int]:
-        """Return what a side says of the kernels in its captured graph, and of how many calls."""
+        """Return what a side says of its captured graph's kernels, and the number of calls."""
         return self._awake(which, self._sides[which].graph_kernels), self.calls
 
     def wrong_after_capture(self, captured: Collection[int]) -> int | None:
@@ -189,13 +190,21 @@ class TimingWindows:
             raise
         return None
 
-    def ask(self) -> tuple[WindowPair, ...]:
+    def lacks_kinds(self) -> bool:
+        """Return True if `ask` has not verified every kind of inputs at the end of the timing."""
+        usable = self._reference.usable_kinds
+        return self._as_layer and not self._asked_at_the_end.issuperset(usable)
+
+    def ask(self, at_the_end: bool = False) -> tuple[WindowPair, ...]:
         """Make and verify calls of the kernels as layers of a model.
 
         A kernel cannot tell these windows from timed ones. It is wrong there if it does not wait
         for the current stream, or relies on what earlier calls left in the outputs' memory, or on
         what it made of parameters: those that are not drawn freely change in the window. Afterwards
         they are as they were, since a graph holds what a kernel made of them before its capture.
+
+        Args:
+            at_the_end: Whether no time counts: more calls are on kinds of inputs not yet verified.
 
         Returns:
             The kernels' pairs of windows; empty if no window was run.
@@ -208,7 +217,7 @@ class TimingWindows:
             # Not with a stateful reference, whose calls before that one are verified, too.
             self._put_state(later=not self._reference.stateful)
         try:
-            pairs = self.pairs(as_layer=True)
+            pairs = self.pairs(True, at_the_end)
         except Rejected as end:
             if end.status is not Status.WRONG:
                 raise
@@ -228,14 +237,15 @@ class TimingWindows:
         for which, side in enumerate(self._sides):
             self._awake(which, side.put_state, self._reference, later and bool(which))
 
-    def pairs(self, as_layer: bool = False) -> tuple[WindowPair, ...]:
+    def pairs(self, as_layer: bool = False, at_the_end: bool = False) -> tuple[WindowPair, ...]:
         """Run one window of each side on the same fresh inputs; return each kernel's pair.
 
         Args:
             as_layer: Whether the kernels' calls are made as `Ruleset.as_layer` says; times of
                 windows that are not captured mean nothing then.
+            at_the_end: Whether they are, and no time counts.
         """
-        keep, kinds = self._choose_as_layers() if as_layer else self._choose()
+        keep, kinds = self._choose_as_layers(at_the_end) if as_layer else self._choose()
         numbers = self._number_calls()
         forward_seeds = self._forward_seeds(numbers)
         first = min(keep)
@@ -327,21 +337,26 @@ class TimingWindows:
             numbers = self._number_calls()
             self._window(which, self._draw_window(numbers), self._forward_seeds(numbers), [])
 
-    def _choose_as_layers(self) -> tuple[list[int], dict[int, str]]:
+    def _choose_as_layers(self, at_the_end: bool) -> tuple[list[int], dict[int, str]]:
         """Choose several verified calls, on the problem's own inputs and on other kinds.
 
         A kernel that is right only on some kinds, once it is timed, is wrong here. What comes
         before the first call, or before parameters change, shows.
         """
-        if self.calls == 1:
-            return self._choose()
         usable = self._reference.usable_kinds
-        # Few of the calls: on some kinds they may take longer.
-        most = min(_KINDS_AT_ONCE, max(1, self.calls // _CALLS_PER_KIND))
-        kinds = self._secret.sample(usable, min(most, len(usable)))
-        calls = range(self._change_at, self.calls)
-        places = self._secret.sample(calls, min(len(calls), 1 + len(kinds)))
-        return places, dict(zip(places[1:], kinds, strict=False))
+        if at_the_end:
+            usable = tuple(kind for kind in usable if kind not in self._asked_at_the_end)
+        if not usable:
+            return self._choose()
+        # Few of the timed calls: on some kinds they may take longer.
+        share = self.calls // (_CALLS_PER_KIND_AT_THE_END if at_the_end else _CALLS_PER_KIND)
+        count = min(_KINDS_AT_ONCE, max(1, share), len(usable))
+        calls = range(min(self._change_at, self.calls - 1), self.calls)
+        places = self._secret.sample(calls, min(len(calls), 1 + count))
+        kinds = dict(zip(places[1:] or places, self._secret.sample(usable, count), strict=False))
+        if at_the_end:
+            self._asked_at_the_end.update(kinds.values())
+        return places, kinds
 
     def _choose(self) -> tuple[list[int], dict[int, str]]:
         """Choose the next verified call, and calls on other kinds of inputs.
