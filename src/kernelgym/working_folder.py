@@ -49,15 +49,15 @@ def read_env_file(path: Path) -> dict[str, str]:
     return found
 
 
-def key(name: str, folder: Path = Path()) -> str:
-    """Return a key from the environment, or from ``.env`` in a folder; empty if neither has it.
+def key(name: str) -> str:
+    """Return a key from the environment, or from ``.env`` in the working folder; else empty.
 
     Raises:
         UsageError: If the key has a character that an HTTP header cannot carry.
     """
     if not (value := os.environ.get(name, "").strip()):
         try:
-            value = read_env_file(folder / ENV_FILE).get(name, "")
+            value = read_env_file(Path(ENV_FILE)).get(name, "")
         except (OSError, UnicodeDecodeError):
             return ""
     return sendable_key(value, name)
@@ -86,15 +86,11 @@ def sendable_key(key: str, name: str) -> str:
     return key
 
 
-def take_working_folder(folder: Path = Path()) -> list[str]:
-    """Set environment variables that the working folder's files give; return lines about them.
-
-    Args:
-        folder: The working folder.
-    """
+def take_working_folder() -> list[str]:
+    """Set environment variables that the working folder's files give; return lines about them."""
     said = []
     try:
-        given = read_env_file(folder / ENV_FILE)
+        given = read_env_file(Path(ENV_FILE))
     except (OSError, UnicodeDecodeError) as error:
         given = {}
         said.append(f"{ENV_FILE} in the working folder cannot be read and is left out: {error}")
@@ -104,16 +100,16 @@ def take_working_folder(folder: Path = Path()) -> list[str]:
     os.environ.update({name: value for name, value in settings.items() if name not in keys})
     if taken := sorted({*settings, *keys}):
         said.append(f"from {ENV_FILE} in the working folder: {', '.join(taken)}")
-    if not os.environ.get(_ROOT) and (root := _checkout(folder)) is not None:
+    if not os.environ.get(_ROOT) and (root := _checkout()) is not None:
         os.environ[_ROOT] = str(root)
         said.append(f"{_ROOT} is not set; KernelBench is read from the checkout in {root}")
     return said
 
 
-def _checkout(folder: Path) -> Path | None:
-    """Return a KernelBench checkout in a folder or beside it; None if there is none."""
+def _checkout() -> Path | None:
+    """Return a KernelBench checkout in the working folder or beside it; None if there is none."""
     with contextlib.suppress(OSError):  # a folder that is gone, or may not be read
-        here = folder.resolve()
+        here = Path().resolve()
         for root in (here / "KernelBench", here.parent / "KernelBench"):
             if any((place / "level1").is_dir() for place in (root, root / "KernelBench")):
                 return root

@@ -103,7 +103,6 @@ class WorkerPool:
     def lend(
         self,
         ask: Callable[[WorkerProcess], _Answer],
-        trusts: Callable[[_Answer], bool] = lambda _: True,
         *,
         counts: bool = False,
     ) -> _Answer:
@@ -111,7 +110,6 @@ class WorkerPool:
 
         Args:
             ask: Sends the worker a request and returns its answer.
-            trusts: Function that returns True if the worker can be used again after this answer.
             counts: Whether an answer and a lost worker count for the device as in `judge`.
 
         Raises:
@@ -121,7 +119,7 @@ class WorkerPool:
         """
         place = self._take()
         try:
-            answer = self._ask(place, ask, trusts)
+            answer = self._ask(place, ask, lambda _: True)
         except UsageError:
             raise
         except WORKER_LOST as error:

@@ -112,18 +112,12 @@ def reorder_lines(path: str | Path, offsets: Iterable[int]) -> int:
         return _replace(Path(path), lines())
 
 
-def index_lines(
-    path: str | Path,
-    key: Callable[[dict[str, Any]], Key],
-    *,
-    on_cut: Callable[[int], None] | None = None,
-) -> dict[Key, int]:
+def index_lines(path: str | Path, key: Callable[[dict[str, Any]], Key]) -> dict[Key, int]:
     """Return where each key's last line begins; empty without a file.
 
     Args:
         path: The file.
         key: Function that returns an object's key.
-        on_cut: Function that is called for a cut last line, as for `read_lines`.
 
     Raises:
         UsageError: As `read_lines` does, or if `key` raises one, or KeyError or TypeError.
@@ -131,7 +125,7 @@ def index_lines(
     if not Path(path).exists():
         return {}
     found: dict[Key, int] = {}
-    for number, offset, data in _read(path, on_cut):
+    for number, offset, data in _read(path):
         try:
             found[key(data)] = offset
         except (KeyError, TypeError) as error:
@@ -181,7 +175,7 @@ def read_lines(
 
 def _read(
     path: str | Path,
-    on_cut: Callable[[int], None] | None,
+    on_cut: Callable[[int], None] | None = None,
     on_damaged: Callable[[str], None] | None = None,
 ) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield (1-based number of the line, byte at which it begins, object) of a file."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from kernelgym.serve.gate import refused
-from kernelgym.serve.keys import KeyRing, Role
+from kernelgym.serve.keys import KeyRing
 from kernelgym.serve.refusal import Refusal
 
 Scope = MutableMapping[str, Any]
@@ -21,23 +21,22 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class KeyGate:
-    """ASGI app that passes requests with a valid key on to another app, and refuses others.
+    """ASGI app that passes requests with a key of the role ``judge`` on, and refuses others.
 
     Args:
         app: The app behind it.
         keys: The keys.
-        role: Role that a key needs.
     """
 
-    def __init__(self, app: AsgiApp, keys: KeyRing, role: Role = "judge") -> None:
-        self._app, self._keys, self._role = app, keys, role
+    def __init__(self, app: AsgiApp, keys: KeyRing) -> None:
+        self._app, self._keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request or open a WebSocket: 401, 403 and 429 as ``kernelgym serve`` does."""
         try:
             if scope["type"] != "lifespan":
                 key = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
-                self._keys.holder(key, self._role)
+                self._keys.holder(key, "judge")
         except Refusal as refusal:
             if scope["type"] == "http":
                 answer = await refused(None, refusal)

@@ -288,12 +288,12 @@ class JobStore:
         rows = self._read("SELECT left FROM batches WHERE id = ?", batch)
         return not rows or rows[0][0] == 0
 
-    def events(self, batch: str, after: int, most: int = 256) -> list[StoredEvent]:
-        """Return the events of a batch that follow a number, at most `most` of them."""
+    def events(self, batch: str, after: int) -> list[StoredEvent]:
+        """Return the events of a batch that follow a number, at most 256 of them."""
         rows = self._read(
             "SELECT e.number, e.kind, e.job, j.place, j.outcome FROM events e LEFT JOIN jobs j ON "
-            "j.id = e.job WHERE e.batch = ? AND e.number > ? ORDER BY e.number LIMIT ?",
-            *(batch, after, most),
+            "j.id = e.job WHERE e.batch = ? AND e.number > ? ORDER BY e.number LIMIT 256",
+            *(batch, after),
         )
         told = []
         for number, kind, job, place, outcome in rows:

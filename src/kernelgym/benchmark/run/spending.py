@@ -33,7 +33,6 @@ class SpendingCap:
 
     Args:
         most: The cap; None for no cap.
-        spent: Amount that was spent before.
         unit: Unit of all amounts, for messages: ``USD`` or ``tokens``.
         option: Name of the option that sets the cap, for messages.
 
@@ -44,7 +43,6 @@ class SpendingCap:
     def __init__(
         self,
         most: float | None = None,
-        spent: float = 0.0,
         *,
         unit: str = "USD",
         option: str = "max_usd (--max-usd)",
@@ -52,7 +50,7 @@ class SpendingCap:
         if most is not None and not 0.0 < most < math.inf:
             noun = "US dollars" if unit == "USD" else unit
             raise UsageError(f"{option} takes {noun} above 0, got {most:g}")
-        self.most, self.spent = most, spent
+        self.most, self.spent = most, 0.0
         self.reserved = 0.0
         self.stopped = ""
         """Reason why nothing more is reserved; empty if reserving goes on."""

@@ -145,7 +145,7 @@ def _binary(rng: random.Random, preset: Preset) -> Spec:
     return Spec.of_stage(1, "binary", name, sizes, inputs, RowsStage("out", "x", shape, (step,)))
 
 
-def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Callable[..., Spec]:
+def _along(family: str, tails: tuple[Tail, ...]) -> Callable[..., Spec]:
     def draw_one(rng: random.Random, preset: Preset) -> Spec:
         tail = rng.choice(tails)
         rank = rng.choice((2, 2, 3))
@@ -154,7 +154,7 @@ def _along(family: str, tails: tuple[Tail, ...], draw: Draw = "normal") -> Calla
         shape, sizes = tail_shape(rng, preset, rank, axis, longest)
         stage = RowsStage("out", "x", shape, (), tail, axis)
         name = f"{tail}_axis{axis}"
-        return Spec.of_stage(1, family, name, sizes, (InputTensor("x", shape, draw),), stage)
+        return Spec.of_stage(1, family, name, sizes, (InputTensor("x", shape),), stage)
 
     return draw_one
 

@@ -121,14 +121,14 @@ def _spread_out(value: Array) -> bool:
     return bool((flat[reach:] - flat[:-reach]).min() > width)
 
 
-def draw_step(rng: random.Random, op: str, operand: str = "", spread: Spread = "") -> ElementStep:
+def draw_step(rng: random.Random, op: str) -> ElementStep:
     """Draw the constants of an element-wise step, and return the step."""
     consts = tuple(round(rng.uniform(*ends), 2) for ends in OPERATORS[op].ranges)
     if op == "scale" and rng.random() < 0.4:
         consts = (round(1.0 / consts[0], 2),)
     if op == "shift" and rng.random() < 0.5:
         consts = (-consts[0],)
-    return ElementStep(op, consts, operand, spread)
+    return ElementStep(op, consts)
 
 
 def _pick_op(rng: random.Random, binary: bool) -> str:

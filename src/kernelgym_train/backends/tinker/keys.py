@@ -34,24 +34,21 @@ class TinkerKey:
     """Place where the key was found, in words; it does not contain the key."""
 
 
-def tinker_key(base_url: str = "", *, folder: Path | None = None) -> TinkerKey:
+def tinker_key(base_url: str = "") -> TinkerKey:
     """Return the key to use with a service.
 
     Args:
         base_url: Address of the service; that of TINKER_BASE_URL, or the hosted one, if empty.
-        folder: Folder in which ``.env`` is looked for; the working folder if None.
 
     Raises:
         UsageError: If there is none, a file with one cannot be read, or it has a wrong form.
     """
-    lines = (folder or Path()) / ".env"
-    store = Path.home() / ".tinker" / "credentials.json"
     base_url = base_url or os.environ.get("TINKER_BASE_URL", "")
     if value := os.environ.get(_VARIABLE, "").strip():
         return _formed(value, _VARIABLE)
-    if value := _of_lines(lines):
+    if value := _of_lines(Path(".env")):
         return _formed(value, f"{_VARIABLE} in .env")
-    if value := _of_store(store):
+    if value := _of_store(Path.home() / ".tinker" / "credentials.json"):
         return _formed(value, "`tinker auth login`")
     if is_loopback(base_url):
         return TinkerKey(_PLACEHOLDER, "none: the server is on this machine")

@@ -25,6 +25,7 @@ HOSTED = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 _ASKED = "/api/v1/get_server_capabilities"
 _WEIGHTS = "/api/v1/weights_info"
 _PATIENCE_S = 8.0
+"""Seconds that a request may take, the look-up of the host's name included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,38 +72,34 @@ def server_address(base_url: str) -> str:
     return found
 
 
-def reach(base_url: str, key: str, *, limit_s: float = _PATIENCE_S) -> tuple[ServedModel, ...]:
+def reach(base_url: str, key: str) -> tuple[ServedModel, ...]:
     """Return the models that a Tinker server lists.
 
     Args:
         base_url: Address of the server; see `server_address`.
         key: Key that is sent with the request; empty to send none.
-        limit_s: Seconds that the request may take, the look-up of the host's name included.
 
     Raises:
         UsageError: If the server is not there, refuses the key, or is no Tinker server.
     """
-    answer = _asked(base_url, _ASKED, key, limit_s)
+    answer = _asked(base_url, _ASKED, key)
     if isinstance(answer, int):
         raise _refused(base_url, answer)
     return _models(base_url, answer)
 
 
-def find_weights(
-    base_url: str, key: str, path: str, *, limit_s: float = _PATIENCE_S
-) -> KeptWeights:
+def find_weights(base_url: str, key: str, path: str) -> KeptWeights:
     """Return a server's description of weights that it keeps.
 
     Args:
         base_url: Address of the server.
         key: Key that is sent with the request; empty to send none.
         path: Address of the weights, ``tinker://...``.
-        limit_s: Seconds that the request may take.
 
     Raises:
         UsageError: If the server is not there, refuses the key, or has no such weights.
     """
-    answer = _asked(base_url, _WEIGHTS, key, limit_s, {"tinker_path": path})
+    answer = _asked(base_url, _WEIGHTS, key, {"tinker_path": path})
     if answer in (400, 404, 422):
         raise UsageError(
             f"the Tinker server at {base_url} has no {path} (HTTP {answer}): it was kept on "
@@ -145,7 +142,7 @@ def find_model(models: Sequence[ServedModel], wanted: str, base_url: str) -> Ser
 
 
 def _asked(
-    base_url: str, path: str, key: str, limit_s: float, content: Mapping[str, Any] | None = None
+    base_url: str, path: str, key: str, content: Mapping[str, Any] | None = None
 ) -> bytes | int:
     """Return the body of a server's answer, or the HTTP status of its refusal.
 
@@ -153,7 +150,6 @@ def _asked(
         base_url: Address of the server.
         path: Path of the request.
         key: Key that is sent with the request; empty to send none.
-        limit_s: Seconds that the request may take, the look-up of the host's name included.
         content: JSON data to send by POST; None for a GET request.
 
     Raises:
@@ -168,7 +164,7 @@ def _asked(
     def ask() -> None:
         try:
             url = base_url + path
-            answer = httpx.request(method, url, headers=headers, json=content, timeout=limit_s)
+            answer = httpx.request(method, url, headers=headers, json=content, timeout=_PATIENCE_S)
             found.append(answer)
         except Exception as error:
             found.append(error)
@@ -176,9 +172,9 @@ def _asked(
     # The look-up of a host's name has no limit of its own.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(limit_s)
+    thread.join(_PATIENCE_S)
     if not found:
-        raise _not_there(base_url, f"no answer within {limit_s:g} s")
+        raise _not_there(base_url, f"no answer within {_PATIENCE_S:g} s")
     answer = found[0]
     if isinstance(answer, httpx.RemoteProtocolError):
         raise _no_tinker(base_url, "its answer is not HTTP")

@@ -112,17 +112,12 @@ def read_cuda(text: str) -> CudaText:
     return CudaText(text)
 
 
-def index_axis(node: Node, member: str = "") -> tuple[str, str] | None:
-    """Return ``("threadIdx", "x")`` for ``threadIdx.x``; None for what is no such index.
-
-    Args:
-        node: The expression.
-        member: Name that the first part must have; any of the four indices if empty.
-    """
+def index_axis(node: Node) -> tuple[str, str] | None:
+    """Return ``("threadIdx", "x")`` for ``threadIdx.x``; None for what is no such index."""
     if node.type != "field_expression":
         return None
     owner, _, axis = plain_text(node).partition(".")
-    return (owner, axis) if owner in ((member,) if member else _INDICES) else None
+    return (owner, axis) if owner in _INDICES else None
 
 
 def global_indices(kernel: CudaKernel, constants: Mapping[str, CudaConstant]) -> dict[str, str]:
