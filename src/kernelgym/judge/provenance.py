@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kernelgym.devices import check_device, cuda_devices, find_device
 from kernelgym.errors import UnsupportedLanguage
-from kernelgym.judge.compiling.cpp_compiler import describe_cpu, find_compiler
+from kernelgym.judge.compiling.cpp_compiler import find_compiler, this_cpu
 from kernelgym.judge.compiling.cuda_toolkit import find_nvcc
 from kernelgym.machine import installed_version
 
@@ -47,7 +47,7 @@ def provenance(device: str) -> tuple[str, ...]:
     on_cpu = check_device(device) == "cpu"
     tools = [_tool(find_compiler)] if on_cpu else [_tool(find_compiler), _tool(find_nvcc)]
     return (
-        f"device {_cpu() if on_cpu else _gpu(device)}",
+        f"device {this_cpu() if on_cpu else _gpu(device)}",
         f"python {platform.python_version()} {platform.machine()}",
         *(f"{package} {installed_version(package, 'none')}" for package in _PACKAGES),
         f"judge {code_digest(_PACKAGE)}",
@@ -65,12 +65,6 @@ def _gpu(device: str) -> str:
     name = find_device(device)
     gpu = cuda_devices()[int(name.partition(":")[2])]
     return f"{gpu.name} sm_{gpu.capability[0]}{gpu.capability[1]}"
-
-
-@functools.cache
-def _cpu() -> str:
-    with open("/proc/cpuinfo", errors="replace") as file:
-        return describe_cpu(file.read())
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from types import MappingProxyType
 from typing import Literal
 
@@ -144,13 +145,9 @@ def _advantages(how: Estimator, values: Sequence[float]) -> list[float]:
         # Not by way of the sum of all: a value has no part in its own baseline, not even by
         # rounding.
         others = ((*values[:row], *values[row + 1 :]) for row in range(len(values)))
-        return [value - _mean(rest) for value, rest in zip(values, others, strict=True)]
-    centred = [value - _mean(values) for value in values]
+        return [value - fmean(rest) for value, rest in zip(values, others, strict=True)]
+    centred = [value - fmean(values) for value in values]
     if how.against == "mean":
         return centred
     deviation = math.sqrt(math.fsum(value * value for value in centred) / (len(values) - 1))
     return [value / (deviation + STD_EPSILON) for value in centred]
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

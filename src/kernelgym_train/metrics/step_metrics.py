@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from kernelgym.types import Status, Trajectory, Turn
 from kernelgym_train.credit.credit import counts
@@ -57,10 +58,10 @@ def rollout_metrics(rollouts: Iterable[Rollout]) -> dict[str, float]:
             by_level[each.problem.level].append(turn)
             by_turn[turn.index + 1].append(turn)
     for level, some in sorted(by_level.items()):
-        found[f"level_{level}/reward_mean"] = _mean([turn.score.total for turn in some])
+        found[f"level_{level}/reward_mean"] = fmean([turn.score.total for turn in some])
         found |= _rates(f"level_{level}", some)
     for number, some in sorted(by_turn.items()):
-        found[f"turn_{number}/reward_mean"] = _mean([turn.score.total for turn in some])
+        found[f"turn_{number}/reward_mean"] = fmean([turn.score.total for turn in some])
         found |= _rates(f"turn_{number}", some)
     return found
 
@@ -82,7 +83,7 @@ def staleness(rollouts: Iterable[Rollout], version: int) -> dict[str, float]:
     ages = [float(version - one.policy_version) for each in rollouts for one in each.completions]
     if not ages:
         return {}
-    return {"policy/staleness_mean": _mean(ages), "policy/staleness_max": max(ages)}
+    return {"policy/staleness_mean": fmean(ages), "policy/staleness_max": max(ages)}
 
 
 def distributions(
@@ -104,10 +105,6 @@ def _found(code: str, played: Iterable[Trajectory]) -> float:
     """Return the number of verdicts of a step that have a given finding."""
     turns = [turn for each in played for turn in each.turns]
     return float(sum(any(each.code == code for each in t.verdict.findings) for t in turns))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _share(turns: Sequence[Turn], holds: Iterable[bool]) -> float:
@@ -134,20 +131,20 @@ def _episodes(played: Sequence[Trajectory]) -> dict[str, float]:
     fastest = [max((turn.verdict.speedup for turn in each.turns), default=0.0) for each in played]
     timed = [speed for speed in fastest if speed > 0.0]
     found = {
-        "episode/score_mean": _mean(scores),
-        "episode/score_max_mean": _mean([max(each.scores) for each in played]),
-        "episode/correct_turns_mean": _mean(
+        "episode/score_mean": fmean(scores),
+        "episode/score_max_mean": fmean([max(each.scores) for each in played]),
+        "episode/correct_turns_mean": fmean(
             [float(sum(turn.verdict.correct for turn in each.turns)) for each in played]
         ),
-        "episode/success_rate": _mean(
+        "episode/success_rate": fmean(
             [float(any(turn.verdict.correct for turn in each.turns)) for each in played]
         ),
-        "episode/turns_mean": _mean([float(len(each.turns)) for each in played]),
+        "episode/turns_mean": fmean([float(len(each.turns)) for each in played]),
     }
     if timed:
-        found["episode/best_speedup_mean"] = _mean(timed)
+        found["episode/best_speedup_mean"] = fmean(timed)
         found["episode/best_speedup_max"] = max(timed)
-        found["episode/best_speedup_geometric_mean"] = math.exp(_mean([math.log(s) for s in timed]))
+        found["episode/best_speedup_geometric_mean"] = math.exp(fmean([math.log(s) for s in timed]))
     return found
 
 
@@ -198,9 +195,9 @@ def _tokens(rollouts: Sequence[Rollout]) -> dict[str, float]:
         for turn in rollout.trajectory.turns
     ]
     return {
-        "tokens/prompt_mean": _mean([float(len(one.prompt_ids)) for one in answers]),
-        "tokens/answer_mean": _mean([float(len(one.ids)) for one in answers]),
+        "tokens/prompt_mean": fmean([float(len(one.prompt_ids)) for one in answers]),
+        "tokens/answer_mean": fmean([float(len(one.ids)) for one in answers]),
         "tokens/answer_max": float(max(len(one.ids) for one in answers)),
         "tokens/cut_off_rate": sum(one.finish == "length" for one in answers) / len(answers),
-        "tokens/thought_share": _mean(thought),
+        "tokens/thought_share": fmean(thought),
     }

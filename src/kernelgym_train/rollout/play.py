@@ -25,12 +25,12 @@ It does not cover advantages and files, and closes nothing that it was given.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from kernelgym import UsageError
+from kernelgym.benchmark.run.generations import request_seed
 from kernelgym.episodes.episode import Episode, EpisodeConfig
 from kernelgym.episodes.playing import EpisodeSeat, play_turns, side_by_side
 from kernelgym.evaluators.awaited import AwaitedEvaluator
@@ -95,12 +95,6 @@ def tasks_of(
         for place, problem in enumerate(problems, first)
         for number in range(trajectories)
     ]
-
-
-def request_seed(seed: int | str, key: Key) -> int:
-    """Return the 63-bit seed of one answer's sampling."""
-    text = ":".join(map(str, (seed, *key)))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 async def play(

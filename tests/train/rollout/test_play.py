@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelgym import JudgeError, Kernel, PolicyFailure, Problem, UsageError, Verdict
+from kernelgym.benchmark.run.generations import request_seed
 from kernelgym.envs.kernel_env import KernelEnv
 from kernelgym.episodes.episode import EpisodeConfig
 from kernelgym.prompts.observer import Observer
 from kernelgym.testing import SAMPLE_PROBLEM, ScriptedEvaluator, verdict
 from kernelgym.types import Status
 from kernelgym_train.credit.credit import counts
-from kernelgym_train.rollout.play import Task, play, request_seed, tasks_of
+from kernelgym_train.rollout.play import Task, play, tasks_of
 from kernelgym_train.types import Completion, Finish, Key, PromptTooLong, Rollout, SampleRequest
 
 OBSERVER = Observer("triton", "cpu", "kernelbench", max_turns=3, examples="zero_shot")

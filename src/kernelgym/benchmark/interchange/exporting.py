@@ -43,9 +43,8 @@ from kernelgym.benchmark.recorded_runs import PlayedEpisode, RecordedRun
 from kernelgym.errors import UsageError
 from kernelgym.types import Problem, Timing, Turn
 
-TURNS = ("last", "best", "first")
-"""Turn of an episode that is exported."""
 Which = Literal["last", "best", "first"]
+"""Turn of an episode that is exported."""
 _NUMBER = re.compile(r"/L(\d+)/(\d+)(@small)?$")
 _SUITE = "KernelBench"
 _PASS_AT = (1, 5, 10)

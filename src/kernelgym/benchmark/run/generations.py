@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -151,7 +151,7 @@ class Generation:
         return cls(**known)
 
 
-def request_seed(seed: int, key: AnswerKey) -> int:
+def request_seed(seed: int | str, key: Iterable[object]) -> int:
     """Return the 63-bit seed of one answer's sampling."""
     text = ":".join(map(str, (seed, *key)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

@@ -123,11 +123,13 @@ def toolchain(compiler: str) -> Toolchain:
         libraries=(f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python"),
         torch_include=str(root / "include"),
         headers_digest=digest,
-        cpu=_cpu(),
+        cpu=this_cpu(),
     )
 
 
-def _cpu() -> str:
+@functools.cache
+def this_cpu() -> str:
+    """Return this host's first CPU, as `describe_cpu` describes it."""
     with open("/proc/cpuinfo", errors="replace") as file:
         return describe_cpu(file.read())
 

@@ -23,7 +23,6 @@ PARTS: tuple[Part, ...] = ("warmstart", "rl", "heldout")
 
 _SHARES = (50, 80, 100)
 _ODD = ("tanh", "softsign", "sin")
-_EVEN = ("abs", "square")
 _HOMOGENEOUS = ("abs", "leaky_relu")
 _INF = math.inf
 _REWRITES = 400

@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelgym.benchmark.run.generations import request_seed
 from kernelgym_train.backends.trl.rows import TrainingRows, rows_of
 from kernelgym_train.config.config import Config
 from kernelgym_train.models import weights_digest
 from kernelgym_train.rollout.huggingface_policy import ChatText, DrawnAnswer, HFPolicy, SamplingRule
-from kernelgym_train.rollout.play import request_seed
 from kernelgym_train.run.steps import TrainingStep
 from kernelgym_train.run.training import Progress
 from kernelgym_train.types import Key, Rollout
