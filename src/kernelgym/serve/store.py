@@ -73,8 +73,6 @@ class StoredJob:
     batch: str
     place: int
     """Index of the job in its batch, from 0."""
-    tenant: str
-    """Name of the tenant that sent the job."""
     state: str
     """``queued``, ``started``, ``done`` or ``cancelled``."""
     request: dict[str, Any]
@@ -439,10 +437,10 @@ class JobStore:
         return count
 
 
-_FIELDS = "id, batch, place, tenant, state, request, outcome"
+_FIELDS = "id, batch, place, state, request, outcome"
 
 
 def _job(row: tuple[Any, ...]) -> StoredJob:
-    name, batch, place, tenant, state, request, outcome = row
+    name, batch, place, state, request, outcome = row
     told = json.loads(outcome) if outcome else None
-    return StoredJob(name, batch, place, tenant, state, json.loads(request), told)
+    return StoredJob(name, batch, place, state, json.loads(request), told)

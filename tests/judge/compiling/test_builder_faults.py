@@ -105,7 +105,7 @@ def staged(tmp_path, monkeypatch):
     """A builder without a compiler, on a clock of its own."""
     clock = [1000.0]
     toolchain(find_compiler())
-    for module in (builder_module, compilation, compiler_process):
+    for module in (compilation, compiler_process):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     scratch = tmp_path / "scratch"
     scratch.mkdir()

@@ -23,7 +23,7 @@ def cache(tmp_path, monkeypatch):
 def _file(cache, key, tmp_path, size=2 * KIB):
     path = tmp_path / f"new-{key}-{threading.get_ident()}"
     path.write_bytes(b"x" * size)
-    return cache.file(BuiltLibrary(str(path), "module", "", False, 0.0), key)
+    return cache.file(BuiltLibrary(str(path), "module", ""), key)
 
 
 def _age(cache, key, seconds):

@@ -58,12 +58,6 @@ class MismatchStretch:
     """Period of a repeating pattern: `start` and `stop` bound positions modulo it; 0 for none."""
     inverted: bool = False
 
-    def holds(self, positions: Numbers) -> NDArray[np.bool_]:
-        """Return, for each position, whether the stretch contains it."""
-        inner = positions % self.period if self.period else positions
-        inside = (inner >= self.start) & (inner < self.stop)
-        return ~inside if self.inverted else inside
-
     def size(self, axis_size: int) -> int:
         """Return the number of positions of an axis that the stretch contains."""
         span = self.stop - self.start
@@ -91,17 +85,6 @@ class MismatchRegion:
             for size, stretch in zip(self.shape, self.axes, strict=True)
         )
         return math.prod(sizes)
-
-    def holds(self, indices: Numbers) -> NDArray[np.bool_]:
-        """Return, for each element number in row-major order, whether it is inside."""
-        if self.flat is not None:
-            return self.flat.holds(indices)
-        inside = np.ones(indices.shape, dtype=np.bool_)
-        places = np.unravel_index(indices, self.shape)
-        for positions, stretch in zip(places, self.axes, strict=True):
-            if stretch is not None:
-                inside &= stretch.holds(positions.astype(np.int64))
-        return inside
 
     def __str__(self) -> str:
         total = math.prod(self.shape)

@@ -26,7 +26,6 @@ import os
 import shutil
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -149,14 +148,13 @@ class Builder:
                 instead, since C++ kernels on a CUDA device do not need it.
             JudgeError: If a compiler cannot be run.
         """
-        started = time.monotonic()
         if isinstance(arguments, dict) and "program" in arguments:
             return self._run_program(arguments, away)
         built = self._build_extension(arguments, away, language)
         if not built.path:
             texts = [] if language is None else language.advice
-            built = dataclasses.replace(built, log=explained(built.log, arguments, texts))
-        return dataclasses.replace(built, wall_s=time.monotonic() - started)
+            return dataclasses.replace(built, log=explained(built.log, arguments, texts))
+        return built
 
     def _build_extension(
         self, arguments: Any, away: Away, language: Language | None
@@ -168,7 +166,7 @@ class Builder:
             on_cuda = self._capability is not None
             request = read_request(arguments, on_cuda, folders, headers, hip=bool(self._hip))
         except BadRequest as error:
-            return BuiltLibrary("", "", str(error), False, 0.0)
+            return BuiltLibrary("", "", str(error))
         toolkit = None
         if self._capability is not None:
             try:
@@ -176,11 +174,11 @@ class Builder:
                 toolkit = cuda_toolkit(find_nvcc(), self._capability, suffix)
             except UnsupportedLanguage as error:
                 if request.cuda_sources:
-                    return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
+                    return BuiltLibrary("", "", str(error), may_pass_later=True)
         try:
             hip = hip_compiler(self._hip) if self._hip else None
         except UnsupportedLanguage as error:
-            return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
+            return BuiltLibrary("", "", str(error), may_pass_later=True)
         self._let_read(*([toolkit.root] if toolkit is not None else ()), *request.include_paths)
         self._let_read(*([hip.headers] if hip is not None else ()))
         tools = BuildTools(find_toolchain(compiler), toolkit, hip)
@@ -231,9 +229,9 @@ class Builder:
                 raise ProgramRefused(f"error: no program {arguments['program']!r:.80} is run here")
             asked = compose(arguments)
         except ProgramRefused as error:
-            return BuiltLibrary("", "", str(error), False, 0.0)
+            return BuiltLibrary("", "", str(error))
         except UnsupportedLanguage as error:  # of a compiler, or of an architecture that is asked
-            return BuiltLibrary("", "", str(error), False, 0.0, may_pass_later=True)
+            return BuiltLibrary("", "", str(error), may_pass_later=True)
         self._let_read(*asked.readable)
         allowed_s = self._limits.build_s if asked.is_build else self._limits.triton_build_s
         sandbox = ProgramSandbox(self._scratch_root, self._start, self._take)

@@ -203,7 +203,7 @@ class Compilation:
         text = "".join((folder / _MADE).read_text(errors="replace") for folder in folders)
         path = self._scratch / _MADE
         path.write_text(text)
-        return BuiltLibrary(str(path), self._request.name, bounded(log), False, 0.0)
+        return BuiltLibrary(str(path), self._request.name, bounded(log))
 
     def _link(self, module: str, objects: list[Path], log: str, limit: BuildLimit) -> BuiltLibrary:
         request, tools, scratch = self._request, self._tools, self._scratch
@@ -223,7 +223,7 @@ class Compilation:
             work = library_work(needed_symbols(library))
         except (OSError, ValueError) as error:  # linker flags made no shared library of it
             return _failed(f"error: {error}")
-        return BuiltLibrary(str(library), module, bounded(log + link_log), False, 0.0, work=work)
+        return BuiltLibrary(str(library), module, bounded(log + link_log), work=work)
 
     def _binding(self) -> _Binding:
         """Start compiling the binding unit, unless the cache holds it."""
@@ -279,4 +279,4 @@ def content_key(*parts: Any) -> str:
 
 def _failed(log: str) -> BuiltLibrary:
     said = without_report(log.replace(FAILED, ""))
-    return BuiltLibrary("", "", bounded(said), False, 0.0, may_pass_later=is_transient(log))
+    return BuiltLibrary("", "", bounded(said), may_pass_later=is_transient(log))

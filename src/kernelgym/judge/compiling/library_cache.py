@@ -48,8 +48,8 @@ class BuiltLibrary:
     """Name under which Python imports it; unique to the library."""
     log: str
     """The compiler's output, shortened."""
-    cached: bool
-    wall_s: float
+    cached: bool = False
+    """Whether an earlier build left it; no compiler ran."""
     may_pass_later: bool = False
     """Whether the build failed because time or memory ran out, so that the same source may build
     later."""
@@ -99,11 +99,8 @@ class LibraryCache:
                 str(folder / "extension.so"),
                 record["module"],
                 record["log"],
-                True,
-                0.0,
-                work=LibraryWork(
-                    *(tuple(record[name]) for name in ("hidden", "beside")),
-                ),
+                cached=True,
+                work=LibraryWork(tuple(record["hidden"]), tuple(record["beside"])),
                 code=MachineCode.from_dict(record["code"]),
             )
         except (OSError, ValueError, KeyError, TypeError):

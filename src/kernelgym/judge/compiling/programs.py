@@ -14,7 +14,6 @@ import importlib.util
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -96,14 +95,12 @@ def run(
     Raises:
         JudgeError: If the program cannot be run.
     """
-    started = time.monotonic()
     parts = [*asked.command, *asked.seen, *(part for pair in asked.texts.items() for part in pair)]
     digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
     name = f"{digest}-{asked.made}"
     if (path := cache.find_object(name)) is not None:
         code = _reported(cache.find_object(f"{name}{_REPORT}"))
-        spent_s = time.monotonic() - started
-        return BuiltLibrary(str(path), asked.language, "", True, spent_s, code=code)
+        return BuiltLibrary(str(path), asked.language, "", cached=True, code=code)
     process = _Process(asked, sandbox)
     try:
         running, scratch = process.running, process.scratch
@@ -115,10 +112,10 @@ def run(
             log = running.finish(limit)
         if has_failed(log):
             transient = is_transient(log)
-            return BuiltLibrary("", "", bounded(log), False, 0.0, may_pass_later=transient)
+            return BuiltLibrary("", "", bounded(log), may_pass_later=transient)
         if not (scratch / asked.made).is_file():  # an option may ask for a version only
             message = f"error: {asked.command[0]} wrote no {asked.made}"
-            return BuiltLibrary("", "", message, False, 0.0)
+            return BuiltLibrary("", "", message)
         report = None
         if asked.made.endswith(".cubin"):  # registers and spills, which the assembler told
             (scratch / "report").write_text(log[:_LONGEST_REPORT], encoding="utf-8")
@@ -127,11 +124,8 @@ def run(
     finally:
         process.end()
     cache.cut_back()
-    spent_s, starved_s = time.monotonic() - started, limit.starvation.missed_s
-    code = _reported(report)
-    return BuiltLibrary(
-        str(path), asked.language, "", False, spent_s, starved_s=starved_s, code=code
-    )
+    starved_s, code = limit.starvation.missed_s, _reported(report)
+    return BuiltLibrary(str(path), asked.language, "", starved_s=starved_s, code=code)
 
 
 class _Process:

@@ -30,8 +30,6 @@ class LoopCost:
     """Number of innermost loops."""
     depth: int = 0
     """Greatest number of loops nested in each other."""
-    near: int = 0
-    """Number of accesses to an element next to that of the iteration before, or the same one."""
     far: int = 0
     """Number of accesses to an element far from that of the iteration before."""
     sums: int = 0
@@ -59,7 +57,6 @@ def _function(called: str) -> str:
 def cost_of(cpp: str) -> LoopCost:
     """Return the costs of a C++ text's innermost loops."""
     found = [(function, loop) for function, loop in each_loop(cpp) if not inner_loops(loop)]
-    strides = [near for _, loop in found for near in _strides(loop)]
     nodes = [node for _, loop in found for value in loop.values() for node in walk(value)]
     signs = [
         text_of(node.child_by_field_name("operator"))
@@ -80,8 +77,7 @@ def cost_of(cpp: str) -> LoopCost:
     return LoopCost(
         loops=len(found),
         depth=max((_depth(loop) for _, loop in each_loop(cpp)), default=0),
-        near=sum(strides),
-        far=len(strides) - sum(strides),
+        far=sum(not near for _, loop in found for near in _strides(loop)),
         sums=sum(bool(reductions(loop)) for _, loop in found),
         operations=len(signs) + len(calls) + updates,
         divisions=signs.count("/"),

@@ -106,7 +106,6 @@ class CppLet:
 class CppBuffer:
     """Declaration of an array or a ``std::vector`` of numbers in a C++ loop's body."""
 
-    node: Node
     name: str
     element: str
 

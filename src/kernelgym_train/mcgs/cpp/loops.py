@@ -413,7 +413,7 @@ def _plain(node: Node, scope: CppScope, known: dict[str, Known]) -> Iterator[Cpp
         kind, value = walked.known[name], part.child_by_field_name("value")
         known[name] = kind
         if isinstance(kind, CppPlace) and kind.array == name and not walked.elements:
-            yield CppBuffer(node, name, kind.element)
+            yield CppBuffer(name, kind.element)
         elif value is None or walked.assigned:
             yield _other(part, walked)
         else:
