@@ -37,7 +37,6 @@ def episode_record(
     observations: Sequence[str] = (),
     retrieved: Sequence[tuple[str, ...]] = (),
     writer: str = "env",
-    key: str = "",
 ) -> EpisodeRecord:
     """Return the record of an episode; one that has not ended is recorded as cut.
 
@@ -48,7 +47,6 @@ def episode_record(
         observations: Digest of the text that the model read before each turn.
         retrieved: Ids of the index entries that the model read before each turn.
         writer: Name of the program that played, such as ``env``.
-        key: Name that the writer gives to the episode.
     """
     if episode is None:
         episode, start = env.episode, env.start
@@ -67,7 +65,6 @@ def episode_record(
         observations=tuple(observations),
         retrieved=tuple(retrieved) if any(retrieved) else (),
         writer=writer,
-        key=key,
     )
 
 

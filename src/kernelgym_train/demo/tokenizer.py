@@ -1,10 +1,10 @@
 """Tokenizer of the demonstration's model: most lines are one token, but no line of an operator is.
 
 Contract: it is trained on the warm start's texts alone. Any text encodes and decodes to itself,
-byte by byte where no longer token fits. No token crosses a line break. The line of an operator (see
-`holds_operator`) is never one token: its target, operator and operands are tokens of their own, so
-that a model learns to compose them. The result is a tokenizer of transformers with a chat template,
-a padding token and a token that ends an answer.
+byte by byte where no longer token fits. No token crosses a line break. The line of an operator or
+reduction is never one token: its target, operator and operands are tokens of their own, so that a
+model learns to compose them. The result is a tokenizer of transformers with a chat template, a
+padding token and a token that ends an answer.
 
 With the default size, most of the training texts take at most `MODULE_TOKENS` an answer and
 `PROMPT_TOKENS` a question; `within_budget` drops the others, and `is_answerable` finds problems
@@ -14,7 +14,6 @@ whose answers are all longer. Other texts may take more.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -73,11 +72,6 @@ _PHRASES = (
     _SIZE,
 )
 _WORDS = r" ?\w+| ?[^\s\w]+|\n *|\s+"
-
-
-def holds_operator(line: str) -> bool:
-    """Return True if a line of a module computes something: an operator or a reduction."""
-    return re.match(_TARGET, line) is not None
 
 
 def texts_of(examples: Iterable[Example]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,19 @@ from kernelgym_train.demo.corpus import Example, first_answers, repairs
 from kernelgym_train.demo.dialogue import answer_of
 from kernelgym_train.demo.splits import Scope, Splits, draw_splits
 from kernelgym_train.demo.tokenizer import (
+    _TARGET,
     MODULE_TOKENS,
     PROMPT_TOKENS,
-    holds_operator,
     is_answerable,
     texts_of,
     train_tokenizer,
     within_budget,
 )
 from kernelgym_train.rollout.huggingface_policy import ChatText
+
+
+def holds_operator(line: str) -> bool:
+    return re.match(_TARGET, line) is not None
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from kernelgym_train.backends.tinker.checkpoint import (
 )
 from kernelgym_train.backends.tinker.keys import tinker_key
 from kernelgym_train.backends.tinker.policy import OpenedLater, TinkerPolicy
-from kernelgym_train.backends.tinker.prices import cost_lines, price_of
+from kernelgym_train.backends.tinker.prices import PRICES, cost_lines
 from kernelgym_train.backends.tinker.remote_model import Remote
 from kernelgym_train.backends.tinker.server_probe import (
     KeptWeights,
@@ -59,7 +59,7 @@ class TinkerModel:
         self.context = served.context or known_context(config.model)
         self._service: Service | None = None
         self._spending = Spending(
-            price_of(served.name),
+            PRICES.get(served.name),
             most_usd=config.tinker.most_usd,
             most_tokens=config.tinker.most_tokens,
         )

@@ -42,11 +42,6 @@ PRICES: Mapping[str, Price] = MappingProxyType(
 """Prices of models of the hosted Tinker service, as read at `SOURCE` on `READ_ON`."""
 
 
-def price_of(model: str) -> Price | None:
-    """Return a model's price; None if it is not known."""
-    return PRICES.get(model)
-
-
 def most_of_step(config: Config) -> Tokens:
     """Return the largest number of tokens that one step can take."""
     sampling, turns = config.sampling, config.env.max_turns
@@ -90,7 +85,7 @@ def cost_lines(config: Config, held_out: int) -> Iterator[str]:
             f"{_millions(tokens.prefill)} of prompts, {_millions(tokens.sample)} sampled, "
             f"{_millions(tokens.train)} learned from"
         )
-    price = price_of(config.model.id)
+    price = PRICES.get(config.model.id)
     if price is None:
         yield f"in US dollars is not known: the table has no price for {config.model.id!r}"
         return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kernelgym.errors import UnknownName, UsageError
 from kernelgym_train.backends.tinker.checkpoint import is_of_training
-from kernelgym_train.backends.tinker.prices import most_of_step, price_of
+from kernelgym_train.backends.tinker.prices import PRICES, most_of_step
 from kernelgym_train.config.unused import refuse_given
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _check_start(path: str) -> None:
 def _check_caps(config: Config) -> None:
     """Refuse caps on spending that one step could exceed."""
     most_usd, most_tokens = config.tinker.most_usd, config.tinker.most_tokens
-    step, price = most_of_step(config), price_of(config.model.id)
+    step, price = most_of_step(config), PRICES.get(config.model.id)
     lower = (
         "raise it, or lower sampling.problems_per_step, sampling.group_size, "
         "sampling.max_prompt_tokens or sampling.max_new_tokens"
