@@ -63,7 +63,14 @@ class Duels(Protocol):
 class Profiles(Protocol):
     """Reads hardware counters while a kernel runs."""
 
-    def profile(self, problem: Problem, kernel: Kernel) -> Counters:
+    def profile(
+        self,
+        problem: Problem,
+        kernel: Kernel,
+        *,
+        metrics: Sequence[str] = (),
+        timeout_s: float = 120.0,
+    ) -> Counters:
         """Return the counters of one call of a kernel that this evaluator found correct.
 
         The call has random inputs of the problem's shapes. No kernel is timed on the device
@@ -72,6 +79,8 @@ class Profiles(Protocol):
         Args:
             problem: The problem.
             kernel: The kernel.
+            metrics: Metrics to read; `kernelgym.counters.METRICS` if empty.
+            timeout_s: Seconds that the profile may take.
 
         Raises:
             UsageError: If this evaluator has not found the kernel correct.

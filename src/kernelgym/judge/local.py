@@ -306,7 +306,14 @@ class LocalEvaluator(EvaluatorBase):
             raise JudgeError(found.message)
         return found
 
-    def profile(self, problem: Problem, kernel: Kernel) -> Counters:
+    def profile(
+        self,
+        problem: Problem,
+        kernel: Kernel,
+        *,
+        metrics: Sequence[str] = (),
+        timeout_s: float = 120.0,
+    ) -> Counters:
         """Return the hardware counters of one call, read by ``ncu`` in a sandbox without network.
 
         Once the driver has forbidden to read counters, or there is no profiler, neither is asked
@@ -315,6 +322,8 @@ class LocalEvaluator(EvaluatorBase):
         Args:
             problem: The problem.
             kernel: A kernel that this evaluator found correct.
+            metrics: Metrics of ``ncu``; `kernelgym.counters.METRICS` if empty.
+            timeout_s: Seconds that the profile may take.
 
         Raises:
             UsageError: If this evaluator has not found the kernel correct.
@@ -327,7 +336,9 @@ class LocalEvaluator(EvaluatorBase):
         if self._no_counters is not None:
             return self._no_counters
         try:
-            found = self._pool.lend(lambda worker: worker.profile(problem, kernel))
+            found = self._pool.lend(
+                lambda worker: worker.profile(problem, kernel, metrics, timeout_s)
+            )
         except (*WORKER_LOST, NoDevice) as error:
             return Counters("failed", message=f"no worker answered: {error}")
         if isinstance(found, JudgeFailure):

@@ -142,7 +142,9 @@ class WorkerProcess:
             return done
         return CompileResult(done["launches"], tuple(done["complaints"]))
 
-    def profile(self, problem: Problem, kernel: Kernel) -> Counters | JudgeFailure:
+    def profile(
+        self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float
+    ) -> Counters | JudgeFailure:
         """Have the worker profile one call of a kernel.
 
         Returns:
@@ -152,7 +154,8 @@ class WorkerProcess:
             UsageError: If the host does not allow the required sandbox tier.
             OSError: If the worker is lost; or EOFError.
         """
-        done = self._job("profile", problem, [kernel])
+        asked = {"metrics": list(metrics), "timeout_s": timeout_s}
+        done = self._job("profile", problem, [kernel], **asked)
         return done if isinstance(done, JudgeFailure) else Counters.from_dict(done)
 
     def prepare_baseline(self, problem: Problem, refresh: bool) -> Baseline:

@@ -17,7 +17,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,13 @@ from kernelgym.types import Kernel, Problem
 _FILE_BYTES, _SCRATCH_BYTES = 1 << 28, 1 << 30
 _MEMORY_BYTES = 32 << 30  # ncu keeps a copy of what a kernel writes while it repeats a launch
 _OPEN_FILES, _PROCESSES = 4096, 4096
-_TIMEOUT_S = 120
 
 
 def profile_kernel(
     problem: Problem,
     kernel: Kernel,
+    metrics: Sequence[str],
+    timeout_s: float,
     accelerator: Accelerator,
     scratch: Path,
     tier: str,
@@ -61,6 +62,8 @@ def profile_kernel(
     Args:
         problem: The problem; its code is run for the shapes of its inputs.
         kernel: A kernel that was correct.
+        metrics: Metrics of ``ncu``; `kernelgym.counters.METRICS` if empty.
+        timeout_s: Seconds after which the process is killed.
         accelerator: The device.
         scratch: Folder for temporary files.
         tier: Sandbox tier of candidates on this host.
@@ -75,7 +78,7 @@ def profile_kernel(
     if tier != TIERS[0]:
         # The profiler needs sockets, which only a network namespace keeps apart from others.
         return Counters("unavailable", message=f"a profile needs the sandbox tier {TIERS[0]}")
-    asked = METRICS
+    asked = tuple(metrics) or METRICS
     scratch.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(prefix="profiled-", dir=scratch) as given,
@@ -90,7 +93,7 @@ def profile_kernel(
             running = compiler_process.start(
                 command(ncu, asked, program), _plan(given, folder, ncu), ZYGOTE
             )
-            left = _TIMEOUT_S - (time.monotonic() - began)
+            left = timeout_s - (time.monotonic() - began)
             with accelerator.device_lock.shared():
                 said = running.finish(BuildLimit(max(1.0, left)))
             found = read_output(said)
@@ -102,8 +105,8 @@ def profile_kernel(
         # Asked for raw values, ncu adds some hundred attributes of the device.
         own = {name: value for name, value in found.values.items() if name in (*asked, TIME)}
         return dataclasses.replace(found, values=own, source="ncu", seconds=seconds)
-    if seconds >= _TIMEOUT_S:
-        told = f"the profile took more than {_TIMEOUT_S} s"
+    if seconds >= timeout_s:
+        told = f"the profile took more than {timeout_s:g} s"
         return Counters("timeout", seconds=seconds, message=told)
     status, why = failure(bounded(said))
     return Counters(status, seconds=seconds, message=why)

@@ -75,7 +75,8 @@ def _do(worker: Worker, job: dict[str, Any]) -> Any:
         case "compile":
             return dataclasses.asdict(worker.compile_only(problem, *kernels))
         case "profile":
-            return dataclasses.asdict(worker.profile(problem, *kernels))
+            counters = worker.profile(problem, kernels[0], job["metrics"], job["timeout_s"])
+            return dataclasses.asdict(counters)
         case _:
             verdicts = worker.judge(problem, kernels, job["seed"])
             return None if verdicts is None else [each.to_dict() for each in verdicts]

@@ -288,12 +288,16 @@ class Worker:
                 told = tuple(dict.fromkeys(_COMPLAINT.findall(end.log))) or (str(end),)
             return CompileResult(len(session.channel.made), told)
 
-    def profile(self, problem: Problem, kernel: Kernel) -> Counters:
+    def profile(
+        self, problem: Problem, kernel: Kernel, metrics: Sequence[str], timeout_s: float
+    ) -> Counters:
         """Return the hardware counters of one call of a kernel that was correct.
 
         Args:
             problem: The problem.
             kernel: The kernel.
+            metrics: Metrics to read; a default set if empty.
+            timeout_s: Seconds that the profile may take.
 
         Raises:
             JudgeError: If the judge fails.
@@ -302,7 +306,9 @@ class Worker:
         built: Mapping[str, bytes] = {}
         if (folder := self._folder / "builds").is_dir():
             built = LibraryCache(folder).built_for(kernel.digest)
-        found = profile_kernel(problem, kernel, self._accelerator, self._scratch, tier, built)
+        found = profile_kernel(
+            problem, kernel, metrics, timeout_s, self._accelerator, self._scratch, tier, built
+        )
         self._accelerator.tidy()
         return found
 
