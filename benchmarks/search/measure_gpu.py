@@ -5,7 +5,7 @@ with one GPU that nothing else uses. Finished settings are kept in ``FOLDER/NAME
 command that was cut off, or that a kernel's crash ended (exit code 3), is given once more. The
 table is ``FOLDER/NAME.csv``; it belongs into ``benchmarks/search/tables``.
 
-The kernels are those that the search's rules make of the start in `gpu_kernels`. A whole verdict on
+The kernels are those that the search's rules make of the start in `gpu_kernels`. A full verdict on
 each would take about a second of the device. To take less, settings are measured as follows:
 
 1. Processes that never touch the GPU compile the settings, for its architecture.
@@ -17,7 +17,7 @@ each would take about a second of the device. To take less, settings are measure
    all settings, so that a device that is slower for a while does not count.
 
 Unlike a verdict, one process runs all kernels: nothing guards against a kernel that cheats, which
-kernels made by rules do not. The table's head compares eight settings with their whole verdicts.
+kernels made by rules do not. The table's head compares eight settings with their full verdicts.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
 
 COMPILE_S = 60
 """Seconds after which a setting's compilation counts as a failure."""
-_COMPARED = 8  # settings that are judged by whole verdicts at the end
+_COMPARED = 8  # settings that are judged by full verdicts at the end
 _MOST_CALLS = 32
 _MOST_OUTPUT_BYTES = 8 << 30  # of one window
 
@@ -425,7 +425,7 @@ def read_kept(path: Path) -> dict[str, dict[str, Any]]:
 def _whole_verdicts(
     name: str, device: str, kept: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[float]:
-    """Yield the ratio of a whole verdict's time to the table's, for settings spread by speed."""
+    """Yield the ratio of a full verdict's time to the table's, for settings spread by speed."""
     (problem, _), (space, proposer) = OWN_TASKS[SPACES[name].task], _whole_space(name)
     timed = sorted((row for row in kept.values() if row["times"]), key=lambda row: row["times"][0])
     chosen = [timed[len(timed) * at // _COMPARED] for at in range(_COMPARED)]
@@ -447,9 +447,8 @@ def _notes(name: str, device: str, kept: Mapping[str, Mapping[str, Any]]) -> tup
         f"{OWN_TASKS[SPACES[name].task][0].id}, {len({row['key'] for row in rows})} programs, "
         "times in ms by their ratio to the reference's, by benchmarks.search.measure_gpu",
         "outputs compared once by strict's bound on two draws of inputs; replays of CUDA graphs "
-        "on inputs of four L2 caches, alternating with the reference's; not whole verdicts",
-        "time by whole verdicts over the table's, of settings spread by speed: "
-        + ", ".join(ratios),
+        "on inputs of four L2 caches, alternating with the reference's; not full verdicts",
+        "time by full verdicts over the table's, of settings spread by speed: " + ", ".join(ratios),
         f"failures: {told}",
         json.dumps({**machine("triton", "torch"), **gpu(device)}),
     )

@@ -45,7 +45,7 @@ class Duels(Protocol):
     ) -> tuple[Verdict, ...] | None:
         """Judge kernels of one problem in fresh processes, their timing windows in turns.
 
-        Outputs are verified as for whole verdicts. Evidence that custom kernels did the work is not
+        Outputs are verified as for full verdicts. Evidence that custom kernels did the work is not
         gathered: accept no kernel on rounds alone, but judge it with `evaluate`, too.
 
         Args:
@@ -55,7 +55,7 @@ class Duels(Protocol):
 
         Returns:
             One verdict per kernel, in their order, whose `Timing.turn_ms` can be compared; None if
-            whole verdicts have to decide.
+            full verdicts have to decide.
         """
 
 

@@ -9,10 +9,10 @@ Contract:
   answers. The kernel that goes first changes from round to round, so a steady drift of the machine
   favours neither.
 - An evaluator that can time kernels in turns (`kernelgym.evaluators.abilities.Duels`) is asked for
-  that once a round of whole verdicts has found both kernels correct and timed them. Then only
-  rounds in turns are measured. Where they cannot decide, whole verdicts do.
+  that once a round of full verdicts has found both kernels correct and timed them. Then only
+  rounds in turns are measured. Where they cannot decide, full verdicts do.
 - In turns, a round's ratio is that of the kernels' own times, under one hold of the device. For
-  whole verdicts it is that of the two speedups: each is measured beside the reference, so what
+  full verdicts it is that of the two speedups: each is measured beside the reference, so what
   slows the machine for both sides cancels. The reference's own time may differ by a factor of two
   from verdict to verdict on a host with other work.
 - The interval allows for stopping early: of duels between equally fast kernels, 5 % at most are
@@ -96,10 +96,10 @@ def duel(
         second: The other kernel.
         width: Width of the interval, relative to its lower end, at which the difference is small
             enough to stop.
-        most: Largest number of rounds, 3 or more. A first round of whole verdicts, if rounds in
+        most: Largest number of rounds, 3 or more. A first round of full verdicts, if rounds in
             turns follow, is not one of them.
         seed: Secret that the rounds' seeds follow from; empty to draw them.
-        judged: Whether both kernels had correct verdicts before, so that a round of whole verdicts
+        judged: Whether both kernels had correct verdicts before, so that a round of full verdicts
             need not be the first one where the evaluator times kernels in turns.
 
     Raises:

@@ -226,7 +226,7 @@ class LocalEvaluator(EvaluatorBase):
 
         Returns:
             Each kernel's verdict, if all were timed or one was wrong; None if they cannot be timed
-            like that, or if one ended in a way for which `evaluate` may try again: whole verdicts
+            like that, or if one ended in a way for which `evaluate` may try again: full verdicts
             then have to decide.
 
         Raises:

@@ -95,7 +95,7 @@ class WorkerProcess:
         """Have the worker judge one kernel, or a round of several.
 
         Returns:
-            Each kernel's verdict, or the failure of the judge; None if whole verdicts have to
+            Each kernel's verdict, or the failure of the judge; None if full verdicts have to
             decide which kernel of a round is faster.
 
         Raises:

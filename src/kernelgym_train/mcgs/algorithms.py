@@ -1,4 +1,4 @@
-"""`ALGORITHMS`: how a search chooses what to try next, by name."""
+"""`ALGORITHMS`: search algorithms by name; each chooses the proposal that a search tries next."""
 
 from __future__ import annotations
 

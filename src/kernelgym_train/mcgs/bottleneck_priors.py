@@ -1,4 +1,4 @@
-"""Priors of moves from what limits a kernel: shares of `kernelgym.counters.BOTTLENECKS`.
+"""Priors of moves, weighted by how much each move relieves a kernel's bottlenecks.
 
 The shares are measured by hardware counters, or estimated from the kernel's text and the share of
 the device's bandwidth that it achieves. A move counts for more the larger the shares are of what it
@@ -41,7 +41,7 @@ _RELIEVES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "compiler_flags": {"overlap": 0.4},
     }
 )
-"""How much a move relieves each bottleneck."""
+"""Weight with which a move relieves each bottleneck, by move."""
 _SPECIAL = re.compile(r"\b(?:__)?(?:exp|log|erf|tanh|sin|cos|pow|rsqrt)\w*\s*\(")
 _EXPONENTIALS = re.compile(r"\b(?:__)?exp\w*\s*\(")
 _REDUCES = re.compile(r"__shfl|atomic\w+\s*\(|for\s*\([^{]*\)\s*\{?[^;{}]*\+=")
@@ -52,7 +52,7 @@ _UNIFORM = 0.2
 
 
 def relief(move: str, shares: Mapping[str, float]) -> float:
-    """Return a factor above 0 for how much a move relieves what limits a kernel.
+    """Return a positive factor, which grows with the share of the bottlenecks that a move relieves.
 
     Args:
         move: Id of the move.
@@ -71,7 +71,7 @@ def strongest(shares: Mapping[str, float]) -> str:
 def weighed_by_bottlenecks(
     priors: tuple[tuple[str, float], ...], shares: Mapping[str, float]
 ) -> tuple[tuple[str, float], ...]:
-    """Return priors multiplied by the relief of their moves, a fifth of it uniform.
+    """Return priors weighted by their moves' relief (four fifths) and uniform ones (one fifth).
 
     Args:
         priors: (move, prior), which add up to 1.
@@ -86,7 +86,7 @@ def weighed_by_bottlenecks(
 
 
 def estimated(module: TritonModule, floor_share: float) -> dict[str, float]:
-    """Return shares estimated without counters.
+    """Return a Triton kernel's bottleneck shares, estimated from its text without counters.
 
     Args:
         module: The kernel.
@@ -103,7 +103,7 @@ def estimated(module: TritonModule, floor_share: float) -> dict[str, float]:
 
 
 def estimated_of_cuda(text: CudaText, floor_share: float) -> dict[str, float]:
-    """Return shares of a CUDA text estimated without counters.
+    """Return a CUDA text's bottleneck shares, estimated from the text without counters.
 
     Args:
         text: The kernels.

@@ -17,9 +17,9 @@ class Budget:
     seconds: float = 0.0
     """Wall time of the whole search in seconds; 0 for no limit."""
     min_pred_gain: float = 0.02
-    """Share by which a proposal must be expected to be faster to be judged, and by which the best
-    must improve to count as a gain. For the latter, three standard deviations of one verdict are
-    used if they are larger."""
+    """Smallest expected gain in speed, as a share, for which a proposal is judged, and smallest
+    improvement of the best that counts as a gain. For the latter, three standard deviations of one
+    verdict are used if they are larger."""
     patience: int = 0
     """Number of evaluations without a gain after which the search ends; 0 for no such limit."""
     floor_share: float = 0.95

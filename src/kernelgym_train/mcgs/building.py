@@ -4,14 +4,14 @@ Two texts may give the same machine code: a loop that the compiler unrolls anywa
 changes nothing. Such states are twins: one node of the graph, with one measurement. The machine
 code of states that are built together is not compared, since one library holds all of them.
 
-Where the evaluator times kernels in turns, a state is timed beside the start: the reference's time
-may change between verdicts by more than the kernels differ. Such a round checks outputs as a whole
-verdict does, and gathers no evidence that the custom kernels did the work. So a state that rules
-made from the start (which itself was judged whole) is judged by the round alone, and
-`kernelgym_train.mcgs.proving` has it judged whole before it can be the best. Other states, and
-those that the round does not decide, are judged whole first.
+If the evaluator times kernels alternately, a state is timed with the start: the reference's time
+may change between verdicts by more than the kernels differ. Such a round checks outputs as a full
+verdict does, but gathers no evidence that the custom kernels did the work. So only a state that
+rules made from the start (which itself has a full verdict) is judged by the round alone, and
+`kernelgym_train.mcgs.proving` gets a full verdict on it before it can be the best. Other states,
+and those that the round does not decide, get a full verdict first.
 
-Contract: whether a state is a twin follows from builds and from the order of dispatch alone, so
+Contract: whether a state is a twin depends only on builds and on the order of dispatch, so
 that results do not depend on which kernel is judged sooner. Where the evaluator can build without
 judging, a twin is found before it is timed, if a verdict takes long enough for that to pay. A
 kernel that the ruleset refuses by its text is `rejected` without the judge, as in an episode,
@@ -39,7 +39,7 @@ from kernelgym_train.mcgs.state import SearchState
 from kernelgym_train.mcgs.variant import launch_key
 from kernelgym_train.mcgs.writing.asks import is_written
 
-_ROUNDS = 2  # attempts at timing a state beside the start, one of them before a whole verdict
+_ROUNDS = 2  # attempts at timing a state beside the start, one of them before a full verdict
 _WORTH_S = 1.0  # seconds of a verdict without its build; a build alone takes about 0.2 s to load
 
 
@@ -86,7 +86,7 @@ def value_of(verdict: Verdict, start_speedup: float) -> float | None:
 
 
 def turn_logs(pairs: Iterable[tuple[Verdict, Verdict]]) -> list[float]:
-    """Return ln of the first kernel's time over the second's, for each round in turns."""
+    """Return ln of the first kernel's time over the second's, for each round that timed both."""
     return [
         math.log(one.timing.turn_ms / other.timing.turn_ms)
         for one, other in pairs
@@ -104,21 +104,22 @@ class JudgedState:
     verdict: Verdict | None = None
     """Verdict; None if the state was built, recognised as a twin and not judged."""
     whole: bool = False
-    """Whether the state had a whole verdict; False if a round with the start alone judged it."""
+    """Whether the state had a full verdict; False if it was judged only in a round with the
+    start."""
     build_s: float = 0.0
-    """Seconds of the build, which may have served many states."""
+    """Seconds of the build, which other states may share."""
     beside: tuple[float, ...] = ()
-    """ln of the speedup over the start, one value for each round in turns with it; empty without
-    rounds."""
+    """ln of the speedup over the start, one value for each round that timed both alternately; empty
+    without rounds."""
     ms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """(start's, own) milliseconds of a call in the last round in turns, for each shape that is not
-    hidden."""
+    """(start's, own) milliseconds of a call in the last round with the start, for each shape that
+    is not hidden."""
     wall_s: float = 0.0
-    """Seconds that the whole verdict took without its build; 0 without one."""
+    """Seconds that the full verdict took without its build; 0 without one."""
     round_s: float = 0.0
-    """Seconds that the rounds in turns took without their builds and waits for the device."""
+    """Seconds that rounds with the start took, without builds and waits for the device."""
     verdicts: int = 0
-    """Number of verdicts and of rounds in turns."""
+    """Number of verdicts and of rounds with the start."""
     busy: int = 0
     """Number of verdicts and rounds in which the judge found the host busy."""
 
@@ -209,9 +210,9 @@ class StateJudge:
         return await self.insist(key)
 
     def taken(self, key: str) -> None:
-        """Take in a state's result: if its shared build failed, later states are built apart.
+        """Note that a state has a result: if its shared build failed, later states are built apart.
 
-        Results are taken in in the order of dispatch, so that it does not matter which build ends
+        Results arrive here in the order of dispatch, so that it does not matter which build ends
         first.
         """
         if self._together is not None and key in self._broken:
@@ -232,11 +233,11 @@ class StateJudge:
         return await self.insist(key)
 
     async def _judged(self, key: str, kernel: Kernel) -> JudgedState:
-        """Judge a kernel: by one round with the start if rules made it, and whole if not.
+        """Judge a kernel: by one round with the start if rules made it, else by a full verdict.
 
-        Where the round decides nothing, a whole verdict follows. A kernel that is correct by a
-        whole verdict is timed beside the start, if the evaluator times kernels in turns. The
-        seconds of the state's builds are added.
+        If the round decides nothing, a full verdict follows. A kernel that a full verdict finds
+        correct is timed alternately with the start, if the evaluator can. The seconds of the
+        state's builds are added.
         """
         judged, rounds = JudgedState(""), _ROUNDS
         if self._duels is not None and self._is_by_rules(key):
@@ -260,7 +261,7 @@ class StateJudge:
         return self._rules and not any(is_written(step.move) for step in steps)
 
     def _beside(self, judged: JudgedState, kernel: Kernel, duels: Duels, rounds: int) -> None:
-        """Time a kernel in turns with the start, until a round gives a time or finds it wrong."""
+        """Time a kernel alternately with the start, until a round times it or finds it wrong."""
         began, builds_s, waits_s = self._clock(), 0.0, 0.0
         for _ in range(rounds):
             found = duels.duel_round(self._problem, [self._start, kernel])
@@ -296,7 +297,7 @@ class StateJudge:
             self._build_s[key] = self._build_s.get(key, 0.0) + self._clock() - began
 
     def _is_worth_it(self, key: str) -> bool:
-        """Return True if a verdict on the state's parent takes long, so that a build alone pays."""
+        """Return True if the parent's verdict took so long that building before judging pays."""
         parent = self._state.graph.in_flight[key][1]
         return self._state.expected_wall_s(parent) >= _WORTH_S
 

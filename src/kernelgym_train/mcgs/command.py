@@ -138,7 +138,7 @@ def _outdir(settings: SearchSettings) -> Path:
     path = Path(settings.outdir)
     there = next(each for each in (path, *path.absolute().parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        why = "cannot be written to" if there.is_dir() else "is no folder"
+        why = "cannot be written to" if there.is_dir() else "is not a folder"
         raise UsageError(f"outdir={settings.outdir}: {str(there)!r} {why}; name another folder")
     return path
 
@@ -170,14 +170,14 @@ def _search_folder(settings: SearchSettings, dry_run: bool) -> int:
 
 
 def _tell_interrupt(result: Mapping[str, Any]) -> None:
-    """Raise KeyboardInterrupt if a search was interrupted; its text says how to go on."""
+    """Raise KeyboardInterrupt if a search was interrupted; its message says how to resume."""
     if "interrupted" in result["stopped"]:
-        raise KeyboardInterrupt("interrupted; the same command with resume=true goes on")
+        raise KeyboardInterrupt("interrupted; the same command with resume=true continues")
 
 
 @contextlib.contextmanager
 def _writer(settings: SearchSettings) -> Iterator[KernelWriter | None]:
-    """Yield the writer of kernels that the settings name, after it answered a check; or None."""
+    """Yield the writer of kernels that the settings name, after a check; None without one."""
     writer = make_writer(settings)
     if writer is None:
         yield None
@@ -258,7 +258,7 @@ class _Evaluators(contextlib.ExitStack):
         return found
 
     def check(self, task: SearchTask) -> None:
-        """Make sure that a task's devices are there, and can do what the settings ask.
+        """Check that a task's devices exist and support what the settings ask for.
 
         Raises:
             UsageError: If they are not, or cannot.
@@ -279,14 +279,14 @@ def _print_plan(settings: SearchSettings, task: SearchTask) -> None:
     for shape in task.shapes:
         print(f"shape {shape.name}: {shape.role}, {shape.weight:.0%} of the value")
     for each in unread_loops(file_of(start).cpp) if holds_cpp(start.language, start.source) else ():
-        print(f"loop not read, {each}")
+        print(f"loop not used: {each}")
     approximate = settings.approximate or task.approximate
     proposer = rules_for(task, approximate, settings.moves)
     for move, prior in proposer.priors(start):
         count = 0
         while proposer.propose(start, move, count) is not None:
             count += 1
-        print(f"{move}: {count} ways from the start, prior {prior:.2f}")
+        print(f"{move}: {count} proposals from the start, prior {prior:.2f}")
     _print_estimate(settings, [task])
 
 

@@ -43,35 +43,36 @@ class SearchConfig:
     workers: int = 2
     """Number of kernels that are judged at the same time."""
     deterministic: bool = True
-    """Whether results are taken in in the order in which kernels were sent to the judge, so that
-    equal verdicts give equal searches. If False, each result is taken in as it comes."""
+    """Whether results are recorded in the order in which kernels were sent to the judge, so that
+    equal verdicts give equal searches. If False, each result is recorded when it arrives."""
     root_noise: float = 0.0
-    """Share of the start's priors that is random, from 0 to 1, for ``mcgs``."""
+    """Share of random numbers in the start's priors, from 0 to 1, for ``mcgs``."""
     ncu_every: int = 0
-    """Least number of evaluations between two profiles by hardware counters; 0 for none."""
+    """Smallest number of evaluations between two profiles by hardware counters; 0 for no
+    profiles."""
     require_quiet: bool = False
     """Whether to refuse a host on which two verdicts of the start differ by more than 10 %."""
     together: bool = True
     """Whether states that are likely to be judged are built together, where the evaluator can
     build without judging."""
     tactics: Path | None = None
-    """File of what moves gained, which several searches may share; ``global_tactic_graph.json`` in
-    the folder of results if None."""
+    """Path of the file with the gains of moves, which several searches may share;
+    ``global_tactic_graph.json`` in the folder of results if None."""
     proposer: Proposer | None = None
     """Proposer of variants; the rules of `kernelgym_train.mcgs.moves` if None."""
     writer: KernelWriter | None = None
-    """Writer of kernels that is asked beside the proposer, such as a model; None for none. It stays
-    open."""
+    """Writer of kernels, such as a model, that is asked beside the proposer; None for rules alone.
+    The search does not close it."""
     moves: tuple[str, ...] = ()
-    """Ids of the moves that rules make and the writer is asked for; all if empty."""
+    """Ids of the moves that rules may make and the writer may be asked for; all if empty."""
     compare: Callable[..., Duel] = duel
     """Function that compares two kernels."""
     command: str = ""
     """Command that repeats the search, for ``pull_request.md``; empty if there is none."""
     say: Callable[[str], None] = lambda line: None
-    """Function that is given each line for the reader at the terminal."""
+    """Function that is called with each line for the terminal."""
     watch: Callable[[SearchState], None] = lambda state: None
-    """Function that is given the search's state after each event, and once after a resumption."""
+    """Function that is called with the search's state after each event, and after a resumption."""
     clock: Callable[[], float] = time.monotonic
     """Function that returns the time in seconds."""
 
@@ -83,4 +84,4 @@ class SearchConfig:
         if self.ncu_every < 0:
             raise UsageError(f"ncu_every={self.ncu_every}: give a number of evaluations, or 0")
         if not 0.0 <= self.root_noise <= 1.0:
-            raise UsageError(f"root_noise={self.root_noise:g} is no share; give 0 to 1")
+            raise UsageError(f"root_noise={self.root_noise:g} is not a share; give 0 to 1")

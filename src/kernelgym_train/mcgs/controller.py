@@ -4,14 +4,14 @@ Contract:
 
 - every decision is an event, written before it counts: a proposal before it is judged, a verdict
   before the graph knows it. What a kill leaves unjudged is judged first when the search goes on;
-- results are taken in in the order in which kernels were dispatched, so that equal verdicts give
+- results are recorded in the order in which kernels were dispatched, so that equal verdicts give
   equal searches whichever worker finishes first, unless `SearchConfig.deterministic` is False;
 - a proposal whose state is known costs nothing and is never judged again;
-- only a duel changes the incumbent, and only to a state with a correct whole verdict. The leader
+- only a duel changes the incumbent, and only to a state with a correct full verdict. The leader
   by single verdicts, whose intervals are wide, is compared with it once it has led for some
   evaluations, and the best few are at the end;
 - a correct kernel that could not be timed is timed again, at last when nothing else is left to do;
-- where the evaluator does not time kernels in turns, the start is judged again every ten
+- if the evaluator cannot time kernels alternately, the start is judged again every ten
   evaluations, since all values rest on its speedup;
 - a stop (a limit, Ctrl-C) ends dispatching. What was dispatched is waited for;
 - under a limit of time, a duel begins only if the last one and the check fit in after it.
@@ -178,7 +178,7 @@ async def _evaluate(session: SearchSession, judging: StateJudge) -> None:
 
 
 async def _time_again(session: SearchSession, judging: StateJudge) -> bool:
-    """Try once more to time a correct kernel that has no time; return False if there is none."""
+    """Try once more to time a correct kernel without a time; return False if there is none."""
     left = [key for key, attempts in session.state.untimed.items() if attempts < _TIMINGS]
     if not left or session.is_stopped or session.seconds_left < session.reserve_s:
         return False
@@ -222,7 +222,7 @@ def _since_gain(state: SearchState, least: float) -> int:
 
 
 def _dispatch(session: SearchSession) -> str | None:
-    """Choose a new state; return its key, or None if none is left for now."""
+    """Choose a new state; return its key, or None if no proposal can be made at present."""
     state = session.state
     for _ in range(_REPEATS):
         choice = ALGORITHMS[session.config.algo](session.around)
@@ -351,7 +351,7 @@ def _tell(session: SearchSession, key: str, said: str) -> None:
 
 
 async def _challenge(session: SearchSession, key: str) -> None:
-    """Compare a state with the confirmed best, once a whole verdict has found it correct."""
+    """Compare a state with the confirmed best, if the state has a correct full verdict."""
     if not await asyncio.to_thread(prove, session, key):
         return
     incumbent = session.state.incumbent

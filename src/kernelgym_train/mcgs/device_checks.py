@@ -1,4 +1,4 @@
-"""`check_devices`: whether the devices that are asked for can judge, time and profile a task.
+"""`check_devices`: checks that the given devices can judge, time and profile a task's kernels.
 
 Contract: everything is checked before anything is judged, and each refusal is one line. A GPU
 counts as busy if NVIDIA's `nvidia-smi` says in each of three samples that other programs keep it at
@@ -34,7 +34,7 @@ _PORTABLE = re.compile(r"\bcompute_(\d+)(?![af\d])")
 
 
 def check_devices(task: SearchTask, devices: Sequence[str], ncu_every: int) -> None:
-    """Make sure that a task's devices are there, and can do what a search asks of them.
+    """Check that a task's devices exist and support what a search needs.
 
     Args:
         task: The task.
@@ -67,7 +67,7 @@ def check_devices(task: SearchTask, devices: Sequence[str], ncu_every: int) -> N
 
 
 def _why_no_counters(device: str) -> str:
-    """Return why hardware counters cannot be read; empty if nothing speaks against it."""
+    """Return why hardware counters cannot be read; empty if they can be."""
     if device == "cpu":
         return "only a GPU is profiled"
     if not find_ncu():
@@ -100,7 +100,7 @@ def check_idle(
     used: Callable[[str], int | None] | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Make sure that no other program keeps a GPU busy.
+    """Check that no other program keeps a GPU busy.
 
     Args:
         device: The GPU's name.

@@ -68,7 +68,7 @@ def _disassembled(program: tuple[str, ...], suffix: str, data: bytes) -> str:
 
 
 def own_functions(listing: str) -> str:
-    """Return the functions of a listing of objdump that are no library's.
+    """Return the functions in a listing of objdump that do not come from a library.
 
     Args:
         listing: Output of ``objdump -d``, in which an empty line ends each function.

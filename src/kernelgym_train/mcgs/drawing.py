@@ -15,7 +15,7 @@ from kernelgym_train.mcgs.graph import SearchGraph
 from kernelgym_train.mcgs.state import SearchState
 
 MOST_NODES = 80
-"""Largest number of nodes in a drawing; of a larger graph, the best nodes and the ways to them."""
+"""Largest number of nodes drawn; a larger graph is reduced to its best nodes and their paths."""
 _WIDTH = 960
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 16, 40
 _GOOD, _BAD, _PLAIN, _LINE = "#1a7f37", "#cf222e", "#57606a", "#d0d7de"
@@ -128,7 +128,7 @@ def graph_drawing(graph: SearchGraph, steps: Callable[[str], str], best: str) ->
 
 
 def _shown(graph: SearchGraph, best: str) -> set[str]:
-    """Return the best nodes, and one way from the start to each."""
+    """Return the best nodes, and the nodes of one path from the start to each."""
     shown = {graph.start}
     for key in (*([best] if best else []), *(node.key for node in graph.ranked())):
         if len(shown) >= MOST_NODES:
@@ -140,7 +140,7 @@ def _shown(graph: SearchGraph, best: str) -> set[str]:
 
 
 def _depths(graph: SearchGraph, shown: set[str]) -> dict[str, int]:
-    """Return the length of each node's longest way from the start."""
+    """Return the length of each node's longest path from the start."""
     parents = {key: [p for p in graph.nodes[key].parents if p in shown] for key in shown}
     depth: dict[str, int] = {}
     for key in TopologicalSorter(parents).static_order():

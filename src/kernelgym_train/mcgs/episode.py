@@ -1,6 +1,6 @@
 """`episode_of`: the changes from a search's start to its best kernel, as an episode of turns.
 
-Contract: each turn is a state with a whole verdict, made from the state of the turn before. Its
+Contract: each turn is a state with a full verdict, made from the state of the turn before. Its
 text is an answer that a model could have given: the recipes of its moves, and the whole kernel. Its
 prompt is the plain observer's, with the start as the kernel to improve, so that
 `kernelgym.records.export` can make it again. Scores are of the preset ``kevin``. Pure.
@@ -27,7 +27,7 @@ _REWARD = "kevin"
 
 
 def way_to(state: SearchState, best: str) -> tuple[str, ...]:
-    """Return the states on the way from the search's start to its best, without the start.
+    """Return the states on the path from the search's start to its best, without the start.
 
     The start is left out. Of several parents the first one counts. A best that lost steps when it
     was minimised is no node of the graph; it follows the state that had these steps.
@@ -59,7 +59,7 @@ def episode_of(
         task: Task that was searched.
         state: The search.
         best: Key of the best.
-        verdict_of: Function that returns a state's whole verdict; None without one, which leaves
+        verdict_of: Function that returns a state's full verdict; None without one, which leaves
             the state out.
         device: Device of the verdicts.
         ruleset: Ruleset of the verdicts.

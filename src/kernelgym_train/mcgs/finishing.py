@@ -1,4 +1,4 @@
-"""`finish`: the best kernel of a search is compared, checked and written.
+"""`finish`: compares, checks and writes the best kernel of a search.
 
 ``result.json`` (version 1):
 
@@ -80,7 +80,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
     if best is not None and (
         not verdict.correct or kernel.digest != state.variants[best].kernel().digest
     ):
-        session.say(f"the exported kernel is {verdict.status.value}: the start stays")
+        session.say(f"the exported kernel is {verdict.status.value}: the start is kept")
         best, ratio, gains = None, _EQUAL, _gains_of_start(session)
         kernel = _export(session, None)
         verdict = _judged_again(session, kernel)
@@ -97,7 +97,7 @@ def finish(session: SearchSession) -> dict[str, Any]:
     steps = () if best is None else state.variants[best].applied
     for key in () if best is None else way_to(state, best):
         if not session.is_stopped and session.seconds_left > session.end_s:
-            prove(session, key)  # a turn of the episode has a whole verdict
+            prove(session, key)  # a turn of the episode has a full verdict
     counters = profile_last(session, best)
     result = {
         "version": VERSION,
@@ -184,7 +184,7 @@ def _confirmed_best(
     if held is None or held[0] != best:
         minimised = {"done": False, "left_out": []}
     if held is None:
-        session.say("the last comparison with the start does not confirm the best: the start stays")
+        session.say("the last comparison does not confirm the best: the start is kept")
         return None, _EQUAL, _gains_of_start(session), minimised
     best, duel, proof = held
     return best, proof, session.by_shape(duel, best), minimised
@@ -230,7 +230,7 @@ def _is_busy(state: SearchState, last: Verdict) -> bool:
 
 
 def _undecided(state: SearchState) -> dict[str, Any] | None:
-    """Return the state that the last undecided duel with the start left open; None without one."""
+    """Return the state of the last undecided duel with the start; None if there is none."""
     for duel in reversed(state.duels):
         if duel.first == state.start and duel.decided == "neither" and duel.ratio > 1.0:
             return {"state": duel.key, **_claim(duel.ratio, duel.low, duel.high)}
@@ -302,7 +302,7 @@ def _shapes(
 
 
 def _export(session: SearchSession, best: str | None) -> Kernel:
-    """Write the best from the log's own text, link it, and return what lies on the disk.
+    """Write the best kernel's text from the log, link it, and return the kernel in the file.
 
     The log is on the disk for certain; what was written beside it may have been lost with a kill.
     """
@@ -317,7 +317,7 @@ def _export(session: SearchSession, best: str | None) -> Kernel:
 
 
 def _judged_again(session: SearchSession, kernel: Kernel) -> Verdict:
-    """Judge the exported kernel, and once more if it is correct and has no time."""
+    """Judge the exported kernel; judge it once more if it is correct but has no time."""
     for _ in range(_VERDICTS):
         # With a fresh seed no cache answers in place of the judge.
         seed = secrets.token_hex(16)
@@ -350,7 +350,7 @@ def _best_without(session: SearchSession) -> dict[str, Any] | None:
 
 
 def sentence(result: Mapping[str, Any], folder: SearchFolder) -> str:
-    """Return one sentence on what a search found: its speedup, or that nothing was faster."""
+    """Return the search's result in one sentence: its speedup, or that nothing was faster."""
     done = f"after {result['evaluations']} evaluations in {result['seconds']:.0f} s"
     if result["host_busy"]:
         done += " on a busy host (host_busy)"

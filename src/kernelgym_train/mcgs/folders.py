@@ -179,7 +179,7 @@ class _FolderSearch:
             del waiting[name]
 
     def in_rounds(self, shares: Mapping[str, int]) -> None:
-        """Let all searches evaluate in rounds, then finish each.
+        """Run all searches in rounds, then finish each.
 
         Args:
             shares: Evaluations of the first round, by kernel.

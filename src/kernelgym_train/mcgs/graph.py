@@ -47,7 +47,7 @@ class GraphNode:
 
     key: str
     created: int
-    """Number of the node in the order in which results were taken in; 0 for the start."""
+    """Number of the node in the order in which results were recorded; 0 for the start."""
     value: float
     """Natural logarithm of the speedup over the start."""
     actions: dict[str, MoveCounts] = field(default_factory=dict)
@@ -72,8 +72,8 @@ class SearchGraph:
         """Keys of states whose machine code equals that of an earlier state, with the earlier
         state's key."""
         self.in_flight: dict[str, tuple[tuple[Link, ...], str, str]] = {}
-        """States without a result: (edges passed on the way to the node, the node, the move) by
-        key."""
+        """Keys of states without a result, each with (edges passed to the node, the node, the
+        move)."""
         self._waiting: dict[str, list[tuple[str, str]]] = {}
         self._ways: dict[str, list[tuple[str, str]]] = {}
         """Ways (node, move) that led to failed states, by key."""
@@ -107,7 +107,7 @@ class SearchGraph:
         return any(node == parent for ways in self._waiting.values() for parent, _ in ways)
 
     def settle(self, key: str, value: float | None) -> None:
-        """Record the result of a judged state: its value, or None for a failure."""
+        """Record the value of a judged state; None for a failure."""
         if value is None:
             self.failed.add(key)
         else:
@@ -140,7 +140,7 @@ class SearchGraph:
             self.action(parent, name).visits[child] += 1
 
     def repeat(self, node: str, move: str, attempt: int, key: str) -> None:
-        """Record a proposal of a known state: it is an attempt, and no evaluation."""
+        """Count a proposal of a known state: an attempt, but no evaluation."""
         action = self.action(node, move)
         action.attempts += 1
         action.tried.add(attempt)
@@ -154,12 +154,12 @@ class SearchGraph:
             self._link(node, move, key)
 
     def prune(self, node: str, move: str, attempt: int, key: str) -> None:
-        """Record a proposal that is not judged: it is an attempt, and no evaluation."""
+        """Count a proposal that is not judged: an attempt, but no evaluation."""
         self.pruned.add(key)
         self.repeat(node, move, attempt, key)
 
     def revive(self, key: str, value: float) -> None:
-        """Make a node of a state that could not be timed at first.
+        """Add a node for a state that could not be timed at first.
 
         Args:
             key: Key of the state, which is one of `failed`.

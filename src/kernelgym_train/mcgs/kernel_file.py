@@ -103,7 +103,7 @@ def read_kernel_file(source: str) -> KernelFile:
 
 
 class _Call:
-    """The one call of ``load_inline`` in a kernel's module.
+    """The only call of ``load_inline`` in a kernel's module.
 
     Places are offsets into the module's UTF-8 bytes.
     """

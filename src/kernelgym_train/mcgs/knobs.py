@@ -1,4 +1,4 @@
-"""`Knob`: a choice within a kernel, such as a tile size, that a tuner sets together with others."""
+"""`Knob`: a choice within a kernel, such as a tile size, that a tuner combines with others."""
 
 from __future__ import annotations
 

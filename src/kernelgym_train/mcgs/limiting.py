@@ -1,4 +1,4 @@
-"""Bottlenecks of a state, by counters or its text, and the family of its kernel. Pure."""
+"""Bottlenecks of a state, from counters or its text, and the family of its kernel. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def shares_of(state: SearchState, key: str) -> Mapping[str, float]:
 
 
 def family_of_variant(variant: Variant) -> str:
-    """Return the family of a variant's kernel, such as ``product``; of others their language."""
+    """Return the family of a variant's kernel, such as ``product``; else its language."""
     language, source = variant.language, variant.source
     if holds_cpp(language, source):
         return family_of(cost_of(file_of(variant).cpp))

@@ -1,4 +1,4 @@
-"""`live_table`: a running search on a terminal.
+"""`live_table`: table on a terminal that shows a running search.
 
 Contract: on a terminal, a table of evaluations, the best so far with the interval of its verdict,
 failures and time is kept below the lines that the search prints. Anywhere else the lines are
@@ -52,7 +52,7 @@ def cells(state: SearchState, builds: int) -> dict[str, str]:
 def live_table(
     builds: int,
 ) -> Iterator[tuple[Callable[[str], None], Callable[[SearchState], None]]]:
-    """Show a search; yields functions that take a line, and the search's state.
+    """Show a running search; yield functions that take a log line and the search's state.
 
     Args:
         builds: Evaluations at most.

@@ -1,4 +1,4 @@
-"""`minimise`: takes the steps from the best kernel that do not make it faster.
+"""`minimise`: removes the steps of the best kernel that do not make it faster.
 
 A search adds steps, some of which have no effect once others are made. Each step that is left is
 one that a reader of the best kernel has to understand.
@@ -34,7 +34,7 @@ _MUCH_SLOWER = math.log(1.5)  # two verdicts of one kernel on an idle host diffe
 
 
 def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
-    """Take back the steps without which the best kernel is as fast.
+    """Remove the steps without which the best kernel is about as fast.
 
     Args:
         session: The search.
@@ -58,7 +58,7 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
             session.record("reduced", _fields(best, key, proposal, gone=known))
             continue
         if not session.may_reduce():
-            told = "the best was not tried without each of its steps"
+            told = "some steps of the best were not tested for removal"
             session.say(f"{told}: {session.why_no_duel}")
             return current, False
         if not prove(session, key):
@@ -73,13 +73,13 @@ def minimise(session: SearchSession, best: str) -> tuple[str, bool]:
             more=lambda found: _fields(best, key, proposal, _goes(found)),  # noqa: B023
         )
         session.folder.write_verdict(key, found.verdicts[-1][1])
-        gone = "goes" if _goes(found) else "stays"
+        gone = "removed" if _goes(found) else "kept"
         step = proposal.step
-        session.say(f"      {session.seconds:6.0f} s  {gone}: {step.move} ({step.choice})")
+        session.say(f"      {session.seconds:6.0f} s  step {gone}: {step.move} ({step.choice})")
 
 
 def _known(session: SearchSession, best: str, current: str, key: str) -> bool | None:
-    """Return True or False if a step's removal is decided without a duel; None otherwise."""
+    """Return whether a step can be removed, if that is known without a duel; None otherwise."""
     graph = session.state.graph
     if key == current:
         return True
@@ -92,7 +92,7 @@ def _known(session: SearchSession, best: str, current: str, key: str) -> bool | 
 
 
 def _goes(found: Duel) -> bool:
-    """Return True if a duel shows that the kernel without a step is surely fast enough."""
+    """Return True if a duel shows that the kernel is fast enough without the step."""
     if not found.verdicts[-1][1].correct or found.ratio <= 0.0 or found.low <= 0.0:
         return False
     return math.log(found.ratio) >= -_SLOWER and math.log(found.low) >= -_UNSURE

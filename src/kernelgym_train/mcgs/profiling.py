@@ -1,4 +1,4 @@
-"""Reads hardware counters of a search's states: when, and what is recorded.
+"""Reads the hardware counters of a search's states, and records them as events.
 
 Contract: a state is profiled at most once, and at the earliest ``ncu_every`` evaluations after the
 last profile. Once the driver has forbidden it, or there is no profiler, it is not tried again. Each
@@ -24,7 +24,7 @@ def is_refused(state: SearchState) -> bool:
 
 
 def should_profile(session: SearchSession, key: str) -> bool:
-    """Return True if counters of a state are to be read now."""
+    """Return True if a state's counters should be read now."""
     state, every = session.state, session.config.ncu_every
     if session.profiles is None or key in state.profiles or session.is_stopped:
         return False
@@ -52,9 +52,9 @@ def profile(session: SearchSession, key: str) -> None:
 
 
 def profile_last(session: SearchSession, best: str | None) -> dict[str, Any] | None:
-    """Return what limits the start and the best by counters; None if none are read.
+    """Return the bottlenecks of the start and the best by counters; None without a profiler.
 
-    The best is profiled unless it was.
+    The best is profiled if it has no profile yet.
 
     Args:
         session: The search.

@@ -29,7 +29,7 @@ from kernelgym_train.mcgs.variant import MoveStep, Variant
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A variant to try, with the step that makes it from another."""
+    """Variant to try, with the step that makes it from another variant."""
 
     step: MoveStep
     variant: Variant
@@ -38,13 +38,13 @@ class Proposal:
 
 
 class Proposer(Protocol):
-    """An object that proposes variants, without knowing verdicts; proposers are subclasses."""
+    """Base class of proposers: objects that propose variants, without knowing verdicts."""
 
     prior_source: str = "uniform"
     """Origin of the priors: ``static``, ``static+report``, ``moves`` or ``uniform``."""
 
     def take_report(self, log: str) -> None:
-        """Use the compiler's report on the start's loops; the default has no use for it."""
+        """Use the compiler's report on the start's loops; the default ignores it."""
 
     def priors(self, variant: Variant) -> tuple[tuple[str, float], ...]:
         """Return the moves that can be made on a variant, with priors that add up to 1."""

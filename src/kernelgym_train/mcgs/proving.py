@@ -1,9 +1,9 @@
-"""`prove`: judges a state whole that a round with the start alone has judged.
+"""`prove`: gives a full verdict to a state that was judged only in a round with the start.
 
 A round gathers no evidence that the custom kernels did the work. So before a state is compared with
-the best, profiled, or ends the search by its share of the bandwidth, it has a whole verdict.
+the best, profiled, or ends the search by its share of the bandwidth, it has a full verdict.
 
-Contract: a state is judged whole at most once, and the outcome is an event, so that a search that
+Contract: a state gets at most one full verdict, and the outcome is an event, so that a search that
 was cut off knows it. A state that is refused is a failure from then on: it leads nothing, and is
 not compared again, and no algorithm chooses it to be changed. States that were made from it before
 stay.
@@ -21,7 +21,7 @@ _ATTEMPTS = 2  # a state on which the judge fails in all of them counts as refus
 
 
 def prove(session: SearchSession, key: str) -> bool:
-    """Return True if a state has a correct whole verdict; judge it whole if it has none yet."""
+    """Return True if a state's full verdict is correct; judge the state if it has none yet."""
     state = session.state
     if key in state.unproven:
         kernel, verdicts = state.variants[key].kernel(), list[Verdict]()
@@ -44,6 +44,6 @@ def prove(session: SearchSession, key: str) -> bool:
         session.record("proved", fields)
         if not verdict.correct:
             told = verdict.status.value if verdict.valid else "the judge failed"
-            said = f"refused by its whole verdict: {told}"
+            said = f"refused by its full verdict: {told}"
             session.say(f"      {session.seconds:6.0f} s  {said}  {state.steps(key)}")
     return key not in state.graph.failed

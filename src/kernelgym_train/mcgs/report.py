@@ -1,4 +1,4 @@
-"""`trace` and `report`: a search told to a reader, as Markdown and as one HTML file.
+"""`trace` and `report`: description of a search in Markdown, and as one HTML file.
 
 Contract: both follow from the search's state and result alone. Every text that comes from a kernel,
 a compiler, a model or a user is escaped: none can end a table's cell or begin markup. The HTML has
@@ -26,12 +26,12 @@ _Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 _COMPARED_WITH = {
     "duel": "the best so far",
     "confirmed": "the start",
-    "reduced": "the best, which has one step more",
+    "reduced": "the best, from which one step was removed",
 }
 
 
 def trace(state: SearchState, title: str, best: str) -> str:
-    """Return the way to the best, evaluations, failures and comparisons as Markdown.
+    """Return the path to the best, evaluations, failures and comparisons as Markdown.
 
     Args:
         state: The search.

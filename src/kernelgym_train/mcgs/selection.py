@@ -62,7 +62,7 @@ class SelectionContext:
     proposer: Proposer
     seed: int
     history: Sequence[SearchTrial] = ()
-    """Results of the search, in the order in which they were taken in."""
+    """Results of the search, in the order in which they were recorded."""
     experience: MoveExperience | None = None
     """Success rates of moves, which priors are multiplied by; None to leave priors as they are."""
     shares: Callable[[str], Mapping[str, float]] = lambda key: {}

@@ -1,7 +1,7 @@
 """`SearchSession`: one kernel's search, with its log open for writing.
 
 Contract: a session opens the search's log and holds it until it is closed, so that no other process
-can search in the same folder. What the log already holds is taken in first, so that a search that
+can search in the same folder. The log's existing events are applied first, so that a search that
 was cut off goes on where it was. The functions that do the work take a session:
 `kernelgym_train.mcgs.starting.begin`, `kernelgym_train.mcgs.controller.explore` and
 `kernelgym_train.mcgs.finishing.finish`, in this order.
@@ -201,7 +201,7 @@ class SearchSession:
         self.tell_report()
 
     def _proposer(self) -> Proposer:
-        """Return the proposer of the rules, also for what a writer writes if there is one."""
+        """Return the proposer by rules; with a writer, also for the kernels that it wrote."""
         config, task = self.config, self.task
         found = config.proposer or rules_for(task, self.approximate, config.moves)
         if config.writer is None:
@@ -213,7 +213,7 @@ class SearchSession:
         return MixedProposer(found, rules_of, self.state.variants, self.state.risks)
 
     def tell_report(self) -> None:
-        """Give the proposer the compiler's report on the start's loops, if it takes one."""
+        """Give the proposer the compiler's report on the start's loops, if there is one."""
         if self.state.report is not None:
             self.proposer.take_report(self.state.report)
 
@@ -225,7 +225,7 @@ class SearchSession:
         return dict(self.state.finished)
 
     def record(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Write an event into the log, then take it in."""
+        """Append an event to the log, then apply it to the state."""
         self.state.take(self._log.append(self.seconds, name, fields))
         self.config.watch(self.state)
 
@@ -244,7 +244,7 @@ class SearchSession:
             variant: The proposed variant.
             risk: The variant's risk.
             predicted_gain: Share by which the variant is expected to be faster; None if not known.
-            more: Further fields of the event of a state that is to be judged.
+            more: Further fields of the event, if the state will be judged.
         """
         key = state_key(variant)
         fields = {"key": key, **origin}
@@ -293,7 +293,7 @@ class SearchSession:
         self.record("stopped", {"reason": reason, "limits": dataclasses.asdict(self.budget)})
 
     def cut_short(self) -> None:
-        """Record that Ctrl-C cut a part of the search off, which a resumed search makes up for."""
+        """Record that Ctrl-C skipped a part of the search, which a resumed search does."""
         if self.is_stopped and self.state.stopped != "interrupted":
             self.record_stop("interrupted")
 
@@ -304,25 +304,25 @@ class SearchSession:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the limit; infinity where there is no limit."""
+        """Seconds until the limit; infinity without a limit."""
         return self.budget.seconds - self.seconds if self.budget.seconds else math.inf
 
     @property
     def end_s(self) -> float:
-        """Expected seconds of the last duel and of whole verdicts on what is exported."""
+        """Expected seconds of the last duel and of full verdicts on the exported kernel."""
         verdicts = 1 + ((self.state.challenger() or self.state.incumbent) in self.state.unproven)
         return _LAST_ROUNDS * self.state.round_s + verdicts * self.state.best_s
 
     @property
     def reserve_s(self) -> float:
-        """Seconds set aside for the end: `end_s`, and trying the best without each step."""
+        """Seconds reserved for the end: `end_s`, and testing the best without each step."""
         leader = self.state.challenger() or self.state.incumbent
         steps = len(self.state.variants[leader].applied)
         return self.end_s + min(self._reducing_s * steps, _REDUCING_SHARE * self.budget.seconds)
 
     @property
     def _reducing_s(self) -> float:
-        """Expected seconds of a duel between the best state and itself without one step."""
+        """Expected seconds of a duel of the best state with and without one of its steps."""
         return _LEAST_ROUNDS * min(self.state.round_s, 2 * self.state.best_s)
 
     @property
@@ -337,7 +337,7 @@ class SearchSession:
         return (allowed_s - took_s) / max(each_s, 1e-3)
 
     def may_reduce(self) -> bool:
-        """Return True if there is time for one more duel of the best with itself without a step."""
+        """Return True if there is time for a duel of the best with and without one of its steps."""
         enough = self._allowed_rounds >= _LEAST_ROUNDS + _LAST_ROUNDS
         return enough and not self.is_stopped and self.seconds_left >= self.end_s + self._reducing_s
 
@@ -349,7 +349,7 @@ class SearchSession:
 
     @property
     def why_no_duel(self) -> str:
-        """Reason why no further duel is made, once `may_challenge` or `may_reduce` says no."""
+        """Reason why `may_challenge` or `may_reduce` returned False."""
         if self.is_stopped:
             return "the search was interrupted"
         if self._allowed_rounds < _LEAST_ROUNDS + _LAST_ROUNDS:
@@ -435,7 +435,7 @@ class SearchSession:
         other: Kernel,
         pairs: Sequence[tuple[Verdict, Verdict]],
     ) -> dict[str, list[float]]:
-        """Return milliseconds of the start and another kernel in the last round, by shown shape."""
+        """Return the times (ms) of the start and a kernel in the last round, by visible shape."""
         if first != self.state.start or not turn_logs(pairs[-1:]):
             return {}
         found = times_by_shape(self.evaluator, self.task.problem, (one, other), pairs[-1])

@@ -59,19 +59,20 @@ class SearchSettings(Settings):
     seconds: float = 0.0
     """Wall time that the whole search may take; 0 for no limit."""
     min_pred_gain: float = 0.02
-    """Share by which a proposal must be expected to be faster, by what its moves gained so far;
-    others are not judged. The best must improve as much to count as a gain."""
+    """Smallest expected gain in speed, as a share, for which a proposal is judged, by what its
+    moves have gained so far; also the smallest improvement of the best that counts as a gain."""
     patience: int | None = None
     """Evaluations without a gain after which the search ends; 0 for no such limit. By effort if
     not given."""
     floor_share: float = 0.95
     """Share of the device's bandwidth at which the search ends, where the judge measures it."""
     algo: str = "tpe"
-    """How it is chosen what to try next: tpe, best_first, mcgs or random."""
+    """Algorithm that chooses what to try next: tpe, best_first, mcgs or random."""
     moves: Several[str] = ()
     """Moves that rules make and a model is asked for, such as [hoist, unroll]; all if not given."""
     llm_model: str = ""
-    """Name of a model at an OpenAI-compatible endpoint, which writes kernels beside the rules."""
+    """Name of a model at an OpenAI-compatible endpoint, which writes kernels in addition to the
+    rules."""
     no_llm: bool = False
     """Whether to search by rules alone, whatever model is named."""
     proposer: str = ""
@@ -80,11 +81,11 @@ class SearchSettings(Settings):
     free_moves: bool = False
     """Whether a model may make any change, not only the moves that the search knows."""
     max_usd: float | None = None
-    """US dollars that the model may cost in all; needs price."""
+    """Limit on the model's cost in US dollars, over the whole search; needs price."""
     price: str = ""
     """Price of the model: IN,OUT[,CACHED] in USD per million tokens, or a YAML file of prices."""
     llm_tokens: int | None = None
-    """Tokens, read and sampled, that the model may take in all."""
+    """Limit on the model's tokens, prompts and answers, over the whole search."""
     llm_endpoint: str = ""
     """Address of the model's API; $OPENAI_BASE_URL, or OpenAI's, if not given."""
     llm_api: Literal["chat", "responses"] = "chat"
@@ -98,7 +99,7 @@ class SearchSettings(Settings):
     llm_reasoning_effort: str | None = None
     """Reasoning effort of a reasoning model, such as low or high."""
     llm_timeout_s: float = 600.0
-    """Seconds that one request may take, or a command."""
+    """Time limit of one request or one command, in seconds."""
     llm_rpm: float | None = None
     """Requests a minute, retries included; no limit if not given."""
     llm_tpm: float | None = None
@@ -106,10 +107,11 @@ class SearchSettings(Settings):
     llm_repairs: Annotated[int, Field(ge=0)] = 1
     """Number of times that a model is shown what was wrong with its kernel, and repairs it."""
     llm_retrieval: str = ""
-    """Index of solved problems that the model is shown, such as synthetic; none if not given."""
+    """Index of solved problems that prompts show to the model, such as synthetic; none if not
+    given."""
     ncu_every: NonNegativeInt = 0
-    """Least number of evaluations between two profiles of the best kernel by ncu, whose counters
-    say where to look; 0 for none."""
+    """Smallest number of evaluations between two profiles of the best kernel by ncu, whose counters
+    say what limits it; 0 for no profiles."""
     require_quiet: bool = False
     """Whether to refuse a host on which verdicts of one kernel differ by more than 10 %."""
     seed: int = 0
@@ -117,26 +119,26 @@ class SearchSettings(Settings):
     workers: PositiveInt = 2
     """Kernels that are judged at the same time. One is timed while others are built."""
     deterministic: bool = True
-    """Whether results are taken in in the order in which kernels were sent to the judge, so that
-    equal verdicts give equal searches; false takes each as it comes."""
+    """Whether results are recorded in the order in which kernels were sent to the judge, so that
+    equal verdicts give equal searches; false records each when it arrives."""
     root_noise: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of the start's priors that is random, from 0 to 1, for mcgs: guards against priors that
-    are wrong."""
+    """Share of random numbers in the start's priors, from 0 to 1, for mcgs: guards against priors
+    that are wrong."""
     approximate: bool = False
     """Whether moves that make results less accurate are allowed, such as -ffast-math."""
     tactics: str = ""
-    """File of what moves gained, which commands share; global_tactic_graph.json in the cache folder
-    ($KERNELGYM_CACHE) if not given."""
+    """File with the gains of moves, which all commands share; global_tactic_graph.json in the cache
+    folder ($KERNELGYM_CACHE) if not given."""
     ruleset: str = "strict"
     """Rules of the judge."""
     resume: bool = False
     """Go on with the search in outdir."""
     worker: str = ""
-    """Path of a variant's control.json, whose evaluation is repeated; no search begins."""
+    """Path of a variant's control.json: repeat that evaluation only; no search begins."""
 
     @property
     def has_writer(self) -> bool:
-        """Whether a model, or what takes its place, writes kernels."""
+        """Whether a model, a command or a recording writes kernels."""
         return not self.no_llm and bool(self.llm_model or self.proposer)
 
     @property
@@ -168,7 +170,7 @@ class SearchSettings(Settings):
             numbers = [number.strip() for number in self.gpus.split(",")]
             if not all(number.isascii() and number.isdigit() for number in numbers):
                 raise UsageError(
-                    f"gpus={self.gpus} is no list of GPUs; give numbers such as gpus=0 or gpus=0,1"
+                    f"gpus={self.gpus} is not a list of GPUs; give numbers: gpus=0 or gpus=0,1"
                 )
             return tuple(dict.fromkeys(f"cuda:{int(number)}" for number in numbers))
         if self.device:
@@ -199,7 +201,7 @@ def read_search_settings(given: Sequence[str]) -> SearchSettings:
 
 
 def _check_writer(settings: SearchSettings) -> None:
-    """Refuse moves that are unknown, and options of a writer that is not there."""
+    """Refuse unknown moves, and options for a writer if no writer is named."""
     known = {move for language in LANGUAGES for move in known_moves(language)}
     for move in settings.moves:
         if move not in known:

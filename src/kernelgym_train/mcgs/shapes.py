@@ -54,7 +54,7 @@ class TaskShape:
 
     @property
     def kept(self) -> bool:
-        """Whether the shape is kept secret from proposers."""
+        """Whether the shape is hidden from proposers."""
         return self.role != "tune"
 
 
@@ -82,7 +82,7 @@ class ShapesEvaluator(EvaluatorWrapper):
         """Seconds that the last verdict took at all shapes, without its build."""
 
     def ability(self, kind: type[Ability]) -> Ability | None:
-        """Return an object with an ability; duels are fought if the evaluator can."""
+        """Return the object for an ability; for `Duels`, only if the inner evaluator has it."""
         if kind is Duels and self._duels is None:
             return None
         return super().ability(kind)
@@ -116,11 +116,11 @@ class ShapesEvaluator(EvaluatorWrapper):
     def duel_round(
         self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge kernels in turns at every shape.
+        """Judge kernels alternately at every shape.
 
         Returns:
             One verdict per kernel; None if the evaluator has none at one of the shapes, or if a
-            kernel is wrong there: whole verdicts have to decide.
+            kernel is wrong there: full verdicts have to decide.
         """
         assert self._duels is not None
         if problem != self._problem:
@@ -139,7 +139,7 @@ class ShapesEvaluator(EvaluatorWrapper):
         )
 
     def _keep_times(self, kernels: Sequence[Kernel], rounds: Sequence[tuple[Verdict, ...]]) -> None:
-        """Keep the times in turns of two kernels by shape, in both orders."""
+        """Keep the times of two kernels that ran alternately, by shape, in both orders."""
         for first, second in ((0, 1), (1, 0)):
             times = {
                 shape.name: (one.turn_ms, other.turn_ms)
@@ -177,7 +177,7 @@ class ShapesEvaluator(EvaluatorWrapper):
     def gains(self, first: Kernel, second: Kernel, rounds: int) -> Mapping[str, float]:
         """Return the second kernel's speedup over the first by shape, from their last rounds.
 
-        It is that of their own times in those rounds in which they were timed in turns; without
+        It is that of their own times in those rounds that timed them alternately; without
         such a round, it is that of their speedups over the reference.
 
         Args:
@@ -199,7 +199,7 @@ def times_by_shape(
     kernels: tuple[Kernel, Kernel],
     verdicts: tuple[Verdict, Verdict],
 ) -> dict[str, tuple[float, float]]:
-    """Return the times (ms) of two kernels that ran in turns, by shape; no hidden shapes.
+    """Return the times (ms) of two kernels that ran alternately, by shape; no hidden shapes.
 
     Args:
         evaluator: The evaluator that judged the round.

@@ -55,7 +55,7 @@ def normal(language: str, source: str, launch: Launch) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def is_read(language: str, source: str) -> bool:
-    """Return True if a search understands a module, so that rules can change it."""
+    """Return True if a search can parse a module, so that rules can change it."""
     try:
         read_flags(language, source)
     except UsageError:
@@ -64,17 +64,17 @@ def is_read(language: str, source: str) -> bool:
 
 
 def holds_extension(language: str, source: str) -> bool:
-    """Return True if a module holds C++ or CUDA that a search understands."""
+    """Return True if a module holds C++ or CUDA that a search can parse."""
     return builds_extension(language) and is_read(language, source)
 
 
 def holds_cpp(language: str, source: str) -> bool:
-    """Return True if a module holds C++ for the CPU that a search understands."""
+    """Return True if a module holds C++ for the CPU that a search can parse."""
     return holds_extension(language, source) and not _for_devices(language)
 
 
 def holds_cuda(language: str, source: str) -> bool:
-    """Return True if a module holds CUDA that a search understands."""
+    """Return True if a module holds CUDA that a search can parse."""
     return holds_extension(language, source) and _for_devices(language)
 
 
@@ -83,7 +83,7 @@ def _for_devices(language: str) -> bool:
 
 
 def is_script(language: str, source: str) -> bool:
-    """Return True if a module is compiled by its decorators, and a search understands it."""
+    """Return True if a module is compiled by its decorators, and a search can parse it."""
     return not builds_extension(language) and is_read(language, source)
 
 

@@ -1,6 +1,6 @@
 """`begin`: the beginning of a search, in which its start is judged twice.
 
-Where the evaluator times kernels in turns, the start is then timed beside itself, which shows how
+If the evaluator times kernels alternately, the start is then timed against itself. That shows how
 well it can tell kernels apart. Then the compiler is asked which of the start's loops it vectorised.
 
 Contract: what was done before a kill is not done again; each verdict is an event. Nothing here is
@@ -34,7 +34,7 @@ _MOST_REPORT = 20_000  # characters of a compiler's report
 
 
 def begin(session: SearchSession) -> None:
-    """Judge the start, unless that was done.
+    """Judge and time the start, unless the log already has its verdicts.
 
     Raises:
         UsageError: If the start is wrong or not timed, no time is left, or the host is not quiet
@@ -71,11 +71,11 @@ def begin(session: SearchSession) -> None:
         share += f"; correct means: {meaning_of_correct(session.task.problem)}"
     session.say(f"start: {share}, noise {state.noise:.1%}")
     if busy:
-        session.say(f"warning: {busy}, so gains below that are not seen")
+        session.say(f"warning: {busy}; smaller gains are not detected")
 
 
 def _judge_start(session: SearchSession) -> None:
-    """Judge the start twice, which gives its speed and how far times repeat."""
+    """Judge the start twice, to measure its speed and the noise of its times."""
     state = session.state
     for _ in range(state.starts, _VERDICTS):
         if not (verdict := judge_start(session)).correct:
@@ -86,7 +86,7 @@ def _judge_start(session: SearchSession) -> None:
 
 
 def _check_seconds(session: SearchSession) -> None:
-    """Refuse a limit of time that leaves none for evaluations.
+    """Refuse a time limit that leaves no time for evaluations.
 
     Raises:
         UsageError: If the limit is too short.
@@ -112,7 +112,7 @@ def _check_time(session: SearchSession) -> None:
         message = judge_start(session).message
     if not state.start_logs:
         raise UsageError(
-            f"the start kernel is correct, and was not timed: {message or 'no reason given'}; a "
+            f"the start kernel is correct but was not timed: {message or 'no reason given'}; a "
             "search needs a correct kernel that the judge times"
         )
 
@@ -138,7 +138,7 @@ def judge_start(session: SearchSession) -> Verdict:
 
 
 def _time_start(session: SearchSession) -> None:
-    """Time the start beside itself, if that was not done."""
+    """Time the start against itself, to measure the noise, unless that was done."""
     duels, start, problem = session.duels, session.task.start, session.task.problem
     if duels is None or session.state.ruler_logs:
         return
@@ -169,16 +169,16 @@ def _ask_report(session: SearchSession) -> None:
 
 
 def _why_times_differ(state: SearchState) -> str:
-    """Return why times of the start differ by 10 %; empty if they do not."""
+    """Return a warning if times of the start differ by 10 %; empty if they do not."""
     logs, busy = state.start_logs, state.host_busy
     spread = max(logs) - min(logs) if logs else 0.0
     noise = math.expm1(state.noise if state.ruler_logs else spread)
     if noise <= _QUIET and not busy:
         return ""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    told = " and the judge says host_busy" if busy else ""
+    told = " and the judge found the host busy (host_busy)" if busy else ""
     differ = (
-        "the start, timed beside itself, differs"
+        "the start, timed against itself, differs"
         if state.ruler_logs
         else ("two verdicts of the start differ")
     )

@@ -1,7 +1,7 @@
 """`SearchState`: everything that a search knows, computed from its log of events.
 
 Contract: `SearchState.take` is the only function that changes a search's state. A running search
-writes an event into its log and then takes it in; a resumed search takes in the events of the log
+writes an event into its log and then applies it; a resumed search applies the events of the log
 and so reaches the same state. Does no IO and reads no clock.
 
 The value of a state is ln of its speedup over the start. Where the evaluator times kernels in
@@ -26,7 +26,7 @@ from kernelgym_train.mcgs.trials import SearchDuel, SearchTrial, judged_whole, l
 from kernelgym_train.mcgs.variant import MoveStep, Variant, steps_in_words, variant_of
 from kernelgym_train.mcgs.writing.asks import AskLog
 
-_LATEST_ROUNDS = 5  # in turns, whose seconds tell how long the next one takes
+_LATEST_ROUNDS = 5  # whose seconds predict how long the next round takes
 _GAIN = math.log(1.02)
 _NORMAL_95 = 1.96  # standard deviations that hold 95 % of a normal distribution
 _MOST_UNDECIDED = 2  # duels of one state with the best
@@ -34,7 +34,7 @@ _MOST_UNDECIDED = 2  # duels of one state with the best
 
 @dataclass(slots=True)
 class SearchState:
-    """What a search has tried, and the results."""
+    """Everything that a search has tried, with the results."""
 
     start: str
     """Key of the start."""
@@ -46,19 +46,21 @@ class SearchState:
     start_logs: list[float] = field(default_factory=list)
     """ln of the starting kernel's speedup over the reference, one for each verdict on it."""
     ruler_logs: list[float] = field(default_factory=list)
-    """ln of the start's speedup over itself, by round in turns; 0 but for noise."""
+    """ln of the start's speedup over itself, one for each round; differs from 0 only by noise."""
     beside: dict[str, list[float]] = field(default_factory=dict)
-    """ln of the speedup over the start of states that were timed in turns with it, by round."""
+    """ln of the speedup over the start, one for each round with the start, by state."""
     times: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
-    """(start's, own) milliseconds a call in turns, by shape that is not hidden, by state."""
+    """(start's, own) milliseconds of a call in rounds with the start, by shape that is not hidden,
+    by state."""
     over: dict[str, float] = field(default_factory=dict)
-    """ln of the speedup over the reference of states that were not timed in turns."""
+    """ln of the speedup over the reference of states that were not timed with the start, by
+    state."""
     start_wall_s: float = 0.0
-    """Seconds that judging the start took, without its build, in the shortest of its verdicts."""
+    """Seconds of the shortest verdict on the start, without its build."""
     start_shown_s: float = 0.0
     """Seconds of `start_wall_s` that were spent at shapes which are not hidden."""
     rounds_s: list[float] = field(default_factory=list)
-    """Seconds of each round in turns with the start: of the start itself, then of the states."""
+    """Seconds of each round with the start: of the start itself, then of the states."""
     starts_s: float = 0.0
     """Seconds that all verdicts on the start took, builds included."""
     begun: bool = False
@@ -79,15 +81,15 @@ class SearchState:
     host_busy: bool = False
     """Whether the judge found the host busy while it timed the start."""
     verdicts: int = 0
-    """Number of times that kernels of the search were timed, by verdicts and by rounds in turns."""
+    """Number of verdicts and rounds that timed kernels of the search."""
     busy: int = 0
-    """Number of those in which the judge found the host busy."""
+    """Number of those verdicts and rounds in which the judge found the host busy."""
     evaluations: int = 0
     """Number of results that are charged to the budget."""
     duplicates: int = 0
     """Number of proposals that repeated a known state."""
     pruned: int = 0
-    """Number of proposals that were not judged, since too little was expected of them."""
+    """Number of proposals that were not judged, since their expected gain was too small."""
     failures: dict[str, int] = field(default_factory=dict)
     """Number of verdicts that gave no node, by status."""
     open: list[str] = field(default_factory=list)
@@ -96,22 +98,23 @@ class SearchState:
     """Key of the best state that a duel has confirmed; the start at first."""
     proof: tuple[float, float, float] = (1.0, 1.0, 1.0)
     """Speedup of the incumbent over the start with both ends of its interval: products over the
-    duels that led from the start to it. The interval is wider than independent errors need."""
+    duels that led from the start to it. The interval is wider than it would be for independent
+    errors."""
     beaten: set[str] = field(default_factory=set)
-    """Keys of states that lost a duel, or were twice compared without a decision."""
+    """Keys of states that lost a duel, or whose duels were undecided twice."""
     unproven: set[str] = field(default_factory=set)
-    """Keys of nodes without a whole verdict: a round with the start alone has judged them."""
+    """Keys of nodes without a full verdict, which were judged only in a round with the start."""
     undecided: dict[str, int] = field(default_factory=dict)
-    """Number of duels that did not decide, by the state that was compared with the best."""
+    """Number of undecided duels with the best, by the other state."""
     untimed: dict[str, int] = field(default_factory=dict)
-    """Number of attempts to time states that are correct and were never timed, by key."""
+    """Number of attempts to time a state that is correct but was never timed, by key."""
     builds: dict[str, str] = field(default_factory=dict)
     """State by the key of its machine code: the first state that has it, or a later one of less
     risk."""
     wall_s: dict[str, float] = field(default_factory=dict)
     """Seconds that judging took without the build, by state; hidden shapes are not included."""
     history: list[SearchTrial] = field(default_factory=list)
-    """Results, in the order in which they were taken in."""
+    """Results, in the order in which they were recorded."""
     duels: list[SearchDuel] = field(default_factory=list)
     """Comparisons, in the order in which they were made."""
     leads: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
@@ -135,7 +138,8 @@ class SearchState:
     experience: MoveExperience = field(default_factory=MoveExperience)
     """Success rates of moves, in this search and in earlier ones."""
     _tried: dict[str, tuple[str, str, float, str]] = field(default_factory=dict)
-    """What `experience` was told of each state, in case that state is refused later."""
+    """Arguments with which `experience` recorded each state, needed if the state is refused
+    later."""
     asks: AskLog = field(default_factory=AskLog)
     """Requests to a writer of kernels, and what they cost and gained."""
     finished: Mapping[str, Any] | None = None
@@ -148,7 +152,7 @@ class SearchState:
         return cls(start, {start: variant}, SearchGraph(start), risks, incumbent=start)
 
     def take(self, event: SearchEvent) -> None:
-        """Change the state by one event."""
+        """Apply one event to the state."""
         self.seconds, self.begun = event.seconds, True
         self.asks.take(event)
         given = event.fields
@@ -261,7 +265,7 @@ class SearchState:
         self._measured(key, given)
 
     def _measured(self, key: str, given: Mapping[str, Any]) -> None:
-        """Take in how a state was timed, by an event that holds its value."""
+        """Apply how a state was timed, from an event that holds its value."""
         value = given["value"]
         if value is None:
             return
@@ -285,7 +289,7 @@ class SearchState:
             self.led_since = (leader, self.evaluations)
 
     def _timed(self, given: Mapping[str, Any]) -> None:
-        """Take in another attempt to time a state that is correct."""
+        """Apply another attempt to time a correct state."""
         key = given["key"]
         self._count(given)
         if given["value"] is None:
@@ -296,7 +300,7 @@ class SearchState:
         self._measured(key, given)
 
     def _proved(self, given: Mapping[str, Any]) -> None:
-        """Take in the whole verdict on a node that a round alone had judged."""
+        """Apply the full verdict on a node that was judged only in a round with the start."""
         key, status = given["key"], given["status"]
         self.unproven.discard(key)
         self._count(given)
@@ -314,7 +318,7 @@ class SearchState:
         self._find_leader()
 
     def _started(self, given: Mapping[str, Any]) -> None:
-        """Take in a verdict on the start, which moves the values that rest on its speedup."""
+        """Apply a verdict on the start, which changes the values that depend on its speedup."""
         self.starts_s += given["wall_s"] + given["build_s"]
         # The first verdict also starts processes and examines the problem.
         if not self.starts or given["wall_s"] < self.start_wall_s:
@@ -411,7 +415,7 @@ class SearchState:
 
     @property
     def evaluated(self) -> list[SearchTrial]:
-        """Results that are charged to the budget, in the order in which they were taken in."""
+        """Results that are charged to the budget, in the order in which they were recorded."""
         return [trial for trial in self.history if trial.charged]
 
     def steps(self, key: str) -> str:
@@ -444,7 +448,7 @@ class SearchState:
     def round_s(self) -> float:
         """Expected seconds of one round of a duel between the best state and the start.
 
-        By the latest rounds in turns, which take less than whole verdicts, if there are any.
+        It is taken from the latest rounds, if any, which take less time than full verdicts.
         """
         if self.rounds_s:
             return statistics.median(self.rounds_s[-_LATEST_ROUNDS:])

@@ -7,10 +7,10 @@ and other programs. A search is resumed from its log, never from that file:
 - ``nodes``: by key, in the order in which they were found: ``value`` (ln of the speedup over the
   start), ``risk``, ``applied`` and ``actions``, each with ``attempts, failures, passes`` and the
   ``visits`` of its children;
-- ``failed``: keys of states that were judged and are no node, and of nodes that a later whole
+- ``failed``: keys of states that were judged and are no node, and of nodes that a later full
   verdict refused; ``untimed``: those of them that are correct and could not be timed; ``open``:
-  keys without a verdict; ``unproven``: keys of nodes that were timed in turns
-  with the start and have no whole verdict yet;
+  keys without a verdict; ``unproven``: keys of nodes that were judged only in a round with the
+  start and have no full verdict yet;
 - ``twins``: keys of states whose machine code equals that of another state, with its key;
 - ``beaten``: keys of states that lost a duel, or were twice compared without a decision.
 """

@@ -1,4 +1,4 @@
-"""`way_of` and `pull_request`: the way to the best, and the best as a proposed change.
+"""`way_of` and `pull_request`: the path to the best kernel, and the best as a proposed change.
 
 Contract: both follow from the search's state and result alone. A step of the way names its moves in
 words, the times of a call before and after by shape, and what was tried beside it. Keys of states
@@ -98,7 +98,7 @@ def _when(state: SearchState, key: str) -> str:
 
 
 def _times(state: SearchState, before: str, key: str, reach: float) -> list[tuple[str, ...]]:
-    """Return milliseconds of a call before and after a step, for each shape."""
+    """Return (before, after) milliseconds of a call for a step, by shape."""
     rows: list[tuple[str, ...]] = []
     old = state.times.get(before, {})
     for name, (start_ms, own_ms) in state.times.get(key, {}).items():
@@ -134,7 +134,7 @@ def _interval(value: float, reach: float) -> str:
 
 
 def tried(state: SearchState, node: str, chosen: str = "") -> list[tuple[str, str]]:
-    """Return sentences on what else was tried from a state, with outcomes; the best first."""
+    """Return sentences on the other changes tried from a state, with outcomes; the best first."""
     trials = [t for t in state.evaluated if t.node == node and t.proposed != chosen]
     trials.sort(key=lambda trial: -_value(state, trial))
     return [
@@ -151,7 +151,7 @@ def _value(state: SearchState, trial: SearchTrial) -> float:
 def _why(state: SearchState, trial: SearchTrial, chosen: str) -> str:
     """Return the reason why a judged state is not on the way to the best."""
     if trial.proposed in state.untimed:
-        return "correct, and could not be timed"
+        return "correct, but could not be timed"
     value = _value(state, trial)
     if math.isinf(value):
         return f"{trial.status}: {trial.message[:_MOST_MESSAGE]}".rstrip(": ")
@@ -160,7 +160,7 @@ def _why(state: SearchState, trial: SearchTrial, chosen: str) -> str:
     if duels and duels[-1].decided == "first":
         return f"{told}, and lost the comparison with the best at that time"
     if duels and duels[-1].decided == "neither":
-        return f"{told}, and the comparison with the best at that time did not decide"
+        return f"{told}, and the comparison with the best at that time was undecided"
     if value <= 0.0:
         return f"{told}: no faster than the start"
     own = state.graph.nodes.get(chosen)

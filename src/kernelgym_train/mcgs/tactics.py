@@ -1,4 +1,4 @@
-"""`MoveExperience`: what moves gained, for priors and for leaving out weak proposals.
+"""`MoveExperience`: gains of moves, which change priors and prune weak proposals.
 
 ``global_tactic_graph.json`` (version 3) holds ``entries`` by kernel family and kind of device. Each
 has its ``family``, ``device_kind``, the number of ``searches``, and ``edges``: ``attempts``,
@@ -42,7 +42,7 @@ from kernelgym_train.mcgs.variant import Variant
 
 START = "start"
 NAME = "global_tactic_graph.json"
-"""Name of the file in which searches share what moves gained."""
+"""Name of the file in which searches share the gains of moves."""
 _COUNTS = ("attempts", "successes", "gain")
 VERSION = 3
 _RECENT, _KEPT = 0.95, 0.8
@@ -57,7 +57,7 @@ _NONE = (0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class TacticsKey:
-    """Family of kernels and kind of device: searches with the same key share what moves gained."""
+    """Family of kernels and kind of device: searches with the same key share the gains of moves."""
 
     family: str
     """Family of kernels, such as ``product``; see `kernelgym_train.mcgs.cpp.cost.family_of`."""
@@ -130,7 +130,7 @@ class MoveExperience:
         self._rates = None
 
     def take_back(self, after: str, move: str, gain: float, limit: str) -> None:
-        """Count a result that was added as no success, since the state was refused later.
+        """Count an added result as a failure, since the state was refused later.
 
         Args:
             after: As it was added.
@@ -146,7 +146,7 @@ class MoveExperience:
         self._rates = None
 
     def written(self) -> None:
-        """Record that all results of this search are in the file."""
+        """Record that the file holds all results of this search."""
         self.fresh = {}
 
     def weighed(
@@ -191,7 +191,7 @@ class MoveExperience:
         return self._rates
 
     def source(self, move: str) -> tuple[str, ...]:
-        """Return which results changed a move's prior: ``run``, ``file``, both or none."""
+        """Return the origin of results that changed a prior: ``run``, ``file``, both or none."""
         found = {"run": self._run, "file": self._before}
         return tuple(name for name, edges in found.items() if any(key[2] == move for key in edges))
 
@@ -202,7 +202,7 @@ def last_move(variant: Variant) -> str:
 
 
 def tactics_path(outdir: Path) -> Path:
-    """Return the path of the shared file of moves' gains in a folder of results."""
+    """Return the path of the shared file with the gains of moves, in a folder of results."""
     return outdir / NAME
 
 

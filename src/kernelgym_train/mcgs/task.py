@@ -27,7 +27,7 @@ from kernelgym_train.mcgs.variant import read_variant
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:
-    """Problem of a search, with the correct kernel that the search starts from."""
+    """Problem of a search, with the correct kernel at which the search starts."""
 
     name: str
     """Name of the task's folder: letters, digits, ``_``, ``-`` and ``.``."""
@@ -48,7 +48,7 @@ class SearchTask:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the problem's suite holds it out for evaluations."""
+        """Whether the problem's suite reserves it for evaluations."""
         problem = self.problem
         if problem.suite == KernelBenchSuite.name:
             return "test" in split_of(problem)
@@ -151,7 +151,7 @@ def read_task(
         kind, _, name = given.partition(":")
         if kind != "example":
             raise UsageError(
-                f"input={given} is no input; give the file of a kernel spec (*.json), "
+                f"input={given} is not an input; give the file of a kernel spec (*.json), "
                 f"example:{{{','.join(EXAMPLES)}}}, or problem= and kernel="
             )
         if name not in EXAMPLES:

@@ -49,7 +49,7 @@ class SearchDuel:
 
     kind: str
     """Name of the event: ``duel`` (with the best so far), ``confirmed`` (with the start) or
-    ``reduced`` (with the best, which has one step more)."""
+    ``reduced`` (with the best, from which one step was removed)."""
     first: str
     """Key of the first state."""
     after: int
@@ -73,11 +73,11 @@ class SearchDuel:
 
 
 def judged_whole(trial: SearchTrial, key: str, verdict: Mapping[str, Any]) -> SearchTrial:
-    """Return a trial, updated by a later whole verdict on a state.
+    """Return a trial with the fields of a later full verdict on its state.
 
     Args:
         trial: Trial to update; returned unchanged if it belongs to another state.
-        key: Key of the state, which so far was only timed in turns with the start.
+        key: Key of the state, which so far was judged only in a round with the start.
         verdict: Fields of the event ``proved``. Its seconds are added to the trial that counts as
             the state's evaluation; if it is not correct, every trial of the state has failed.
     """

@@ -106,12 +106,12 @@ class _Settings:
 
     @property
     def name(self) -> str:
-        """Name of the space: the steps of its base in words."""
+        """Name of the space: the steps that led to its base."""
         return steps_in_words(self.space.base.applied)
 
     @functools.cached_property
     def failed(self) -> frozenset[tuple[str, str]]:
-        """Choices, with their knobs' names, of moves on a whole kernel that failed alone."""
+        """(knob's name, choice) of each whole-kernel move that failed when it was tried alone."""
         first = {knob.name for knob in self.space.knobs if knob.tried_first}
         failed = set[tuple[str, str]]()
         for key in self.failures:
@@ -121,7 +121,7 @@ class _Settings:
         return frozenset(failed)
 
     def tuned(self, values: Mapping[str, str]) -> Proposal | None:
-        """Return the proposal with given choices; None if it cannot be made or must fail."""
+        """Return the proposal with given choices; None if it cannot be made or is known to fail."""
         if not self.failed.isdisjoint(values.items()):
             return None
         return self.around.proposer.tuned(self.space, values)
@@ -263,7 +263,7 @@ def _neighbour(known: _Settings, past: Past) -> tuple[Proposal | None, list[tupl
 
 
 def _told(values: Mapping[str, str]) -> str:
-    """Return a setting of knobs as a text for a reader."""
+    """Return a setting of knobs as a text for a log."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value != ABSENT)
 
 

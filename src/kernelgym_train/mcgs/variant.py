@@ -43,7 +43,7 @@ class Variant:
     """Compiler flags."""
     launch: tuple[tuple[str, int], ...] = ()
     """Values of meta-parameters, sorted by name; `kernelgym_train.mcgs.source_forms` says where
-    a language has them."""
+    each language writes them."""
     applied: tuple[MoveStep, ...] = ()
     """Steps that lead from the start to the variant; they do not affect the variant's key."""
 

@@ -1,11 +1,11 @@
-"""`repeat`: one evaluation of a search again, by its ``control.json``.
+"""`repeat`: repeats one evaluation of a search, from its ``control.json``.
 
 A variant's folder holds its module and ``control.json``, and the search's ``baseline/run.json``
 says what kernels are judged on: a problem, or the file of a kernel spec, whose hidden shapes stand
 in no file of the search.
 
 Contract: the kernel is judged as it lies on the disk, with the seed of its verdict in the search,
-so that it gets the same inputs, and is then timed in turns with the start.
+so that it gets the same inputs, and is then timed alternately with the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PROBLEM = ("id", "suite", "level", "name", "source", "family")
 
 
 def run_of(task: SearchTask, ruleset: str) -> dict[str, Any]:
-    """Return the content of ``run.json``: problem, rules and devices of a search's judging.
+    """Return the content of ``run.json``: problem, rules and devices by which a search judges.
 
     Args:
         task: Task of the search.
@@ -103,7 +103,7 @@ def read_control(path: Path) -> RepeatedEvaluation:
 
 
 def repeat(asked: RepeatedEvaluation, evaluator: Evaluator, say: Callable[[str], None]) -> Verdict:
-    """Judge a kernel again, time it beside the start, report both; return the verdict.
+    """Judge a kernel again, time it with the start, print both results; return the verdict.
 
     Args:
         asked: The evaluation.
@@ -136,7 +136,7 @@ def repeat(asked: RepeatedEvaluation, evaluator: Evaluator, say: Callable[[str],
     ratio = None if pair is None else time_ratio(pair[0], pair[1])
     if ratio is not None:
         told = "" if asked.before is None else f"; {math.exp(asked.before):.3g}x in the search"
-        say(f"{ratio:.3g}x over the start in one round in turns{told}")
+        say(f"{ratio:.3g}x over the start in one round{told}")
     if is_busy([verdict, *(pair or ())]):
         say("the host was busy (host_busy), so times vary: judge again when it is idle")
     return verdict

@@ -105,7 +105,7 @@ def test_command_interrupted_checks_the_best_and_goes_on(
     given = [*MATMUL, "budget_builds=12", f"outdir={tmp_path}"]
     assert main(given) == 128 + number
     said = capsys.readouterr()
-    assert said.out.startswith("matmul: ") and "with resume=true goes on" in said.err
+    assert said.out.startswith("matmul: ") and "with resume=true continues" in said.err
     result = json.loads((tmp_path / "result.json").read_text())
     assert result["stopped"] == "interrupted" and result["evaluations"] < 12
     assert main([*given, "resume=true"]) == 0
@@ -128,7 +128,7 @@ def test_command_dry_run_judges_nothing(
 ) -> None:
     assert main([*MATMUL, f"outdir={tmp_path / 'x'}", "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "register_block: 7 ways from the start" in said and "effort: standard" in said
+    assert "register_block: 7 proposals from the start" in said and "effort: standard" in said
     assert "at most 60 evaluations, sooner after 30 without a gain" in said
     assert not table and not (tmp_path / "x").exists()
 
@@ -155,11 +155,11 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
             "language=hip has no moves by rules, so that only a model can change its kernels",
         ),
         (["problem=Synthetic/L1/2", "kernel=GLUON"], "language=gluon has no moves by rules"),
-        (["input=example:matmul", "outdir=TRITON/out"], "is no folder; name another folder"),
+        (["input=example:matmul", "outdir=TRITON/out"], "is not a folder; name another folder"),
         ([], "input= is missing; give input=example:{matmul,softmax,layernorm}, input=SPEC"),
         (["input=example:matmul", "problem=p.py"], "not both"),
         (["input=example:matmull"], "did you mean matmul?"),
-        (["input=kernels/"], "input=kernels/ is no input"),
+        (["input=kernels/"], "input=kernels/ is not an input"),
         (["problem=Synthetic/L1/2"], "kernel=FILE is missing"),
         (["kernel=k.py"], "problem=ID_or_FILE is missing"),
         (["problem=Synthetic/L1/2", "kernel=no/such.py"], "cannot read the kernel no/such.py"),
@@ -186,7 +186,7 @@ def test_command_help_lists_its_own_settings(capsys: pytest.CaptureFixture[str])
             ["problem=Synthetic/L1/2", "kernel=TRITON", "device=cpu"],
             "not timed on the cpu; give gpus",
         ),
-        (["input=example:matmul", "--gpus", "0,x"], "gpus=0,x is no list of GPUs; give numbers"),
+        (["input=example:matmul", "--gpus", "0,x"], "gpus=0,x is not a list of GPUs; give numbers"),
         (["input=example:matmul", "gpus=0", "device=cpu"], "give gpus= or device=, not both"),
         (
             ["input=example:matmul", "evaluator=http://127.0.0.1:9", "gpus=0"],

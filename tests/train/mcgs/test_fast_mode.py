@@ -71,7 +71,7 @@ def test_unknown_algorithm_is_refused_before_there_is_a_folder(tmp_path: Path) -
 
 @pytest.mark.parametrize("given", [-0.1, 1.5])
 def test_root_noise_that_is_no_share_is_refused(given: float, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is no share; give 0 to 1"):
+    with pytest.raises(UsageError, match="is not a share; give 0 to 1"):
         searches.run(tmp_path, searches.evaluator(), root_noise=given)
     assert not (tmp_path / "kernels" / "matmul" / "events.jsonl").exists()
     with pytest.raises(UsageError, match="must be at"):

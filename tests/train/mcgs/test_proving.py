@@ -41,7 +41,7 @@ def kernels_of(folder: Path) -> dict[str, Kernel]:
 
 
 def before_the_end(judge: InTurns, kernel: Kernel) -> int:
-    """Return the number of whole verdicts on a kernel."""
+    """Return the number of full verdicts on a kernel."""
     return sum(job.kernel == kernel for job in judge.judged)
 
 
@@ -210,7 +210,7 @@ def test_build_and_wait_of_a_round_are_no_time_of_the_round(tmp_path: Path) -> N
 
 
 class Profiled(InTurns):
-    """Reads counters of kernels that had a whole verdict, as the local evaluator does."""
+    """Reads counters of kernels that had a full verdict, as the local evaluator does."""
 
     def profile(self, problem: Problem, kernel: Kernel, **_: Any) -> Counters:
         assert kernel in [job.kernel for job in self.judged]

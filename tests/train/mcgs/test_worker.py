@@ -35,7 +35,7 @@ def test_evaluation_is_repeated_with_its_seed(control: Path) -> None:
     assert asked.task.problem == searches.TASK.problem
     assert asked.before is not None
     told = f"{math.exp(asked.before):.3g}x"
-    assert said[-1] == f"{told} over the start in one round in turns; {told} in the search"
+    assert said[-1] == f"{told} over the start in one round; {told} in the search"
 
 
 def test_wrong_kernel_gives_no_times(control: Path) -> None:

@@ -92,7 +92,7 @@ class Attempt:
 
     Each kernel has a fresh process, and all get the same weights and inputs. Several kernels are
     timed in turns. Evidence is gathered of a single kernel only, so a round does not replace a
-    whole verdict. Until it is timed, a kernel's process sees the same in both, so that it cannot
+    full verdict. Until it is timed, a kernel's process sees the same in both, so that it cannot
     tell them apart. Call `outcomes` once.
 
     Args:

@@ -131,7 +131,7 @@ class Worker:
 
         Returns:
             Each kernel's verdict. None for a round in which not all kernels were timed, unless one
-            was wrong or refused: whole verdicts, which may make another attempt, then decide.
+            was wrong or refused: full verdicts, which may make another attempt, then decide.
 
         Raises:
             JudgeError: If the judge fails.

@@ -96,7 +96,7 @@ def _above(node: Node) -> Iterator[Node]:
 
 
 def _strides(loop: CppLoop) -> Iterator[bool]:
-    """Yield, for each access of a loop, whether it is near that of the iteration before."""
+    """Yield, for each access of a loop, whether its stride is at most one element."""
     for access in accesses(loop.body):
         *outer, last = (index and index.coefficient(loop.variable) for index in access.index)
         near = last is not None and last.constant in (0, 1)

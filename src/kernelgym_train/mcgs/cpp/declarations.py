@@ -66,7 +66,7 @@ def _is_aggregate(structure: Node) -> bool:
 
 
 def fields_in(root: Node) -> dict[str, str]:
-    """Return the types of the numbers in C++ structs and classes, by name; those with one type."""
+    """Return the types of number fields in C++ structs and classes, by name, if unambiguous."""
     found: dict[str, set[str]] = {}
     for node in walk(root):
         if node.type == "field_declaration":

@@ -65,7 +65,7 @@ _LIBRARY_NUMBERS = frozenset(
 _LIMIT = re.compile(r"std::numeric_limits<\w+>::(infinity|lowest|max|min|epsilon|quiet_NaN)")
 _CHECKS = re.compile(r"TORCH_(INTERNAL_ASSERT|CHECK)(_[A-Z_]+)?|AT_ASSERT(M)?|assert")
 LEAVES = "throw"
-"""Entry in a statement's assigned names: an exception may leave the loop there."""
+"""Marker among a statement's assigned names: an exception may leave the loop at the statement."""
 _PARTS = (
     *("parenthesized_expression", "conditional_expression", "comma_expression"),
     *("unary_expression", "binary_expression"),
@@ -76,7 +76,7 @@ _LONGEST = 60  # characters of a part in a reason
 
 
 class NotRead(Exception):
-    """Raised if part of a loop has a form that the reader does not know; no move edits the loop."""
+    """Raised for a part of a loop that the parser does not understand; no move edits the loop."""
 
     def __init__(self, node: Node, why: str = "") -> None:
         text = " ".join(text_of(node).split())
@@ -101,7 +101,7 @@ class Walk:
         self.assigned: set[str] = set()
         """Numbers that were assigned."""
         self.declared: dict[str, Known] = {}
-        """Names that were declared, in blocks of their own as well."""
+        """Names that were declared, those in nested blocks included."""
         self._scope, self._returns, self._loops = scope, may_return, 0
 
     def value(self, node: Node) -> None:
@@ -187,12 +187,12 @@ class Walk:
         return CppPlace(place.array, place.element, offset)
 
     def bound(self, node: Node) -> Polynomial:
-        """Return a loop bound that is evaluated without effects and never changed by the loop."""
+        """Return a loop bound whose evaluation has no effects and which the loop never changes."""
         before = len(self.elements), set(self.assigned)
         self.value(node)
         changed = changing(node, self._scope, self.known)
         if changed is not None:
-            raise NotRead(node, f"bound `{changed}`, which may change or is no known number")
+            raise NotRead(node, f"bound `{changed}`, which may change or is not a known number")
         found = polynomial_of(node, atom_of(self._scope))
         if found is None or before != (len(self.elements), self.assigned):
             raise NotRead(node, f"bound `{text_of(node)}`")
@@ -206,7 +206,7 @@ class Walk:
         if found is None and name in self._scope.parameters:
             return  # an optional tensor, asked whether it is there
         if not isinstance(found, str) or found not in self._scope.text.types:
-            raise NotRead(node, f"`{name}`, which is no known number,")
+            raise NotRead(node, f"`{name}`, which is not a known number,")
 
     def _is_field(self, node: Node) -> bool:
         """Return True for a number in a structure that the C++ text declares."""

@@ -35,8 +35,8 @@ class CppArray:
     element: str
     """Type of the elements, such as ``float``."""
     output: bool
-    """Whether no other name leads to the memory. Loops that write memory which others may share
-    keep their order."""
+    """Whether no other name aliases the memory. Loops that write memory with possible aliases keep
+    their order."""
     tensor: bool = False
     """Whether the name is that of a tensor."""
 

@@ -223,7 +223,7 @@ def _summarise(function: Node, text: CppText) -> None:
 
 
 def _refuse(loop: Node, scope: CppScope, known: Mapping[str, Known]) -> None:
-    """Record why a loop without a counter is not recognised."""
+    """Record why a loop without a recognised counter is not understood."""
     try:
         Walk(scope, known).statement(loop)
     except NotRead as error:
@@ -399,13 +399,13 @@ def _holds_loop(node: Node) -> bool:
 
 
 def _told(node: Node) -> str:
-    """Return words for a reader that name a C++ statement around a loop, such as ```while```."""
+    """Return the name of a C++ statement around a loop for a message, such as ```while```."""
     word = node.type.partition("_")[0]
-    return "a block of its own" if word == "compound" else f"`{word}` around a loop"
+    return "a nested block" if word == "compound" else f"`{word}` around a loop"
 
 
 def _plain(node: Node, scope: CppScope, known: dict[str, Known]) -> Iterator[CppStatement]:
-    """Yield the forms of a statement that is no counted loop; add its declarations to `known`."""
+    """Yield the forms of a statement other than a counted loop; add its declarations to `known`."""
     parts = node.children_by_field_name("declarator") if node.type == "declaration" else []
     for part in parts:
         walked = Walk(scope, known)

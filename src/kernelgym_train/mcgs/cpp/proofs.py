@@ -33,7 +33,7 @@ def accesses(body: tuple[CppStatement, ...]) -> list[CppElement]:
 def _accesses(
     body: tuple[CppStatement, ...], loops: tuple[CppLoop, ...], numbers: dict[str, Polynomial]
 ) -> Iterator[CppElement]:
-    """Yield the elements that C++ code accesses, whole numbers substituted in subscripts."""
+    """Yield the elements that C++ code accesses, with the values of whole numbers in subscripts."""
     numbers = dict(numbers)
     for statement in body:
         if isinstance(statement, CppLoop):

@@ -172,7 +172,7 @@ class CppScope:
         }
 
     def is_own(self, name: str) -> bool:
-        """Return True if no other name in the text leads to a name's memory.
+        """Return True if no other name in the text aliases the memory of a name.
 
         True for tensors, arrays and vectors that the function makes, for tensors that it is given
         and writes (a destination that the caller passes), and for pointers whose callers all pass
@@ -196,7 +196,7 @@ class CppScope:
         return (name in self._made or name in self.parameters) and name not in self.twice
 
     def passes_own(self, call: Node, name: str, callee: CppScope) -> bool:
-        """Return True if a call's pointer argument leads to memory that no other name leads to."""
+        """Return True if a call's pointer argument leads to memory without aliases."""
         parts = arguments_of(call)
         if len(parts) <= max(callee.pointers.values()):
             return False
@@ -226,7 +226,7 @@ class CppScope:
         return None
 
     def is_confined(self, name: str) -> bool:
-        """Return True if every use of a tensor, a vector or a pointer is followed.
+        """Return True if the analysis knows every use of a tensor, a vector or a pointer.
 
         A tensor is asked for sizes and pointers, and returned. A pointer is never passed to a
         function that may keep it, or that the text does not show.
@@ -262,7 +262,7 @@ class CppScope:
         return returned and not any(called_name(each) in self.text.own for each in calls)
 
     def _leads_on(self, node: Node, dims: int) -> bool:
-        """Return True if every use of a pointer's value is followed by the reader."""
+        """Return True if the analysis knows every use of a pointer's value."""
         while (parent := node.parent) is not None:
             if parent.type == "subscript_expression" and node == parent.children[0]:
                 node, dims = parent, dims - 1
@@ -291,7 +291,7 @@ class CppScope:
         return False
 
     def _is_kept_in_sight(self, called: str, arguments: Node, given: Node) -> bool:
-        """Return True if a function of the text follows a pointer that is passed to it."""
+        """Return True if a pointer is passed to a function whose uses of it are known."""
         callee = self.text.scopes.get(called)
         at = children(arguments).index(given)
         found = [name for name, place in callee.pointers.items() if place == at] if callee else []

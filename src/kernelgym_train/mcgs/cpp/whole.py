@@ -25,7 +25,7 @@ _WHOLE_CALLS = ("std::min", "std::max", *WHOLE)
 
 
 def polynomial(node: Node, scope: CppScope, known: Mapping[str, Known]) -> Polynomial | None:
-    """Return a C++ expression as a polynomial of unchanging whole numbers; None if it is none."""
+    """Return a C++ expression as a polynomial of unchanging whole numbers; None for others."""
     found = polynomial_of(node, atom_of(scope))
     changed = changing(node, scope, known)
     return found if changed is None else None

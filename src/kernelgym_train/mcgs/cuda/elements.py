@@ -49,7 +49,7 @@ class CudaElements:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the body uses no other thread: no shuffles, barriers, atomics, thread numbers."""
+        """Whether the body uses no other thread: no shuffle, barrier, atomic or thread index."""
         return not any(_TOGETHER.search(text_of(each)) for each in self.body)
 
     def accesses(self) -> dict[str, list[Node]]:

@@ -46,7 +46,7 @@ class CudaOperand:
     along: str
     """Name of the index beside ``k`` in the subscript: the row or the column."""
     is_k_near: bool
-    """Whether elements lie side by side along ``k``."""
+    """Whether elements are contiguous along ``k``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ def _bounds(text: str, indices: dict[str, str], *, opposite: bool) -> dict[str, 
 
 
 def _total(before: list[Node]) -> tuple[str, str] | None:
-    """Return the name and the type of the sum that a guard's body declares as 0, alone."""
+    """Return name and type of the only sum that a guard's body declares, with the value 0."""
     if len(before) != 1 or before[0].type != "declaration":
         return None
     parts = before[0].children_by_field_name("declarator")
@@ -242,7 +242,7 @@ def _operand(node: Node, kernel: CudaKernel, k: str, bounds: dict[str, str]) -> 
 
 
 def _is_end(after: list[Node], kernel: CudaKernel, operands: set[str]) -> bool:
-    """Return True for declarations and at last one store, to an array that is no operand."""
+    """Return True if statements are declarations and at most one store, to a non-operand array."""
     *declared, last = after
     if any(each.type != "declaration" for each in declared):
         return False
@@ -257,7 +257,7 @@ def _is_end(after: list[Node], kernel: CudaKernel, operands: set[str]) -> bool:
 
 
 def _near(store: Node, indices: tuple[str, ...]) -> str | None:
-    """Return the index of a CUDA kernel along which a store's elements lie side by side."""
+    """Return the index of a CUDA kernel along which a store's elements are contiguous."""
     target = children(store)[0].child_by_field_name("left")
     index = None if target is None else index_node(target)
     found = None if index is None else polynomial_of(index)

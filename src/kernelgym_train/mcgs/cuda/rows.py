@@ -121,7 +121,7 @@ def is_store(statement: Node) -> bool:
 
 
 def _tells_apart(index: Node, column: str) -> bool:
-    """Return True if a subscript in a CUDA kernel differs from column to column, by its form."""
+    """Return True if the form of a CUDA subscript proves that it differs for each column."""
     if index.type == "identifier":
         return text_of(index) == column
     if index.type == "parenthesized_expression":
@@ -211,7 +211,7 @@ def _reads(body: Node, name: str) -> int:
 
 
 def _changes(body: Node, name: str) -> list[int]:
-    """Return how often each change of a number names it: its target, and itself as a value."""
+    """Return, for each assignment to a number, how often it names it: 1 for ``+=``, otherwise 2."""
     found = []
     for each in walk(body):
         target = each.child_by_field_name("left")

@@ -112,7 +112,7 @@ def read_cuda(text: str) -> CudaText:
 
 
 def index_axis(node: Node) -> tuple[str, str] | None:
-    """Return ``("threadIdx", "x")`` for ``threadIdx.x``; None for what is no such index."""
+    """Return ``("threadIdx", "x")`` for ``threadIdx.x``; None for other expressions."""
     if node.type != "field_expression":
         return None
     owner, _, axis = plain_text(node).partition(".")

@@ -43,8 +43,7 @@ class SearchMove:
     risk: Risk
     """Highest risk of the move's realisations."""
     phase: int
-    """Position in the order in which several moves are made, from 0: structure, directives,
-    flags."""
+    """Position in the order in which moves are applied, from 0: structure, directives, flags."""
     weight: float
     """Prior of the move, not normalised: the gain that a search expects before it has tried the
     move."""
@@ -54,8 +53,8 @@ class SearchMove:
     languages: tuple[str, ...] = ("cpp",)
     """Languages of the kernels that the move changes."""
     tried_first: bool = False
-    """Whether a tuner tries each way of the move alone before it combines steps: for moves that
-    change a whole kernel."""
+    """Whether a tuner tries each proposal of the move alone before it combines steps: for moves
+    that change a whole kernel."""
 
 
 def search_move(
@@ -66,7 +65,7 @@ def search_move(
     language: str = "cpp",
     tried_first: bool = False,
 ) -> Callable[[Callable[[Variant], Iterator[Realisation]]], SearchMove]:
-    """Return a decorator that makes a move of the function that yields its realisations.
+    """Return a decorator that turns a function that yields realisations into a move.
 
     The function's name is the move's id, and the first line of its docstring the recipe. Arguments
     are the fields of `SearchMove`.

@@ -22,7 +22,7 @@ GROUP = "kernelgym.moves"
 
 
 def _moves_in(folder: str) -> Mapping[str, SearchMove]:
-    """Return the moves in a folder by id, in the order of phases, those tried first leading."""
+    """Return the moves in a folder by id: those tried first lead, then by phase."""
     package = import_module(f"{__package__}.{folder}")
     names = [each.name for each in pkgutil.iter_modules(package.__path__)]
     values = [vars(import_module(f"{package.__name__}.{name}")).values() for name in names]
@@ -64,8 +64,6 @@ def known_moves(language: str) -> Mapping[str, SearchMove]:
         if language not in move.languages:
             continue
         if move.id in found:
-            raise UsageError(
-                f"the move {move.id!r} is there already; give {entry.value} another id"
-            )
+            raise UsageError(f"the move {move.id!r} exists already; give {entry.value} another id")
         found[move.id] = move
     return MappingProxyType(found)

@@ -42,7 +42,7 @@ class ChangedText:
 def triton_move(
     risk: Risk, *, phase: int, weight: float, tried_first: bool = False
 ) -> Callable[[Callable[[TritonModule], Iterator[ChangedText]]], SearchMove]:
-    """Return a decorator that makes a move of the function that yields changed modules.
+    """Return a decorator that turns a function that yields changed modules into a move.
 
     See `kernelgym_train.mcgs.moves.definition.search_move`.
     """
@@ -57,7 +57,7 @@ def triton_move(
 def extension_move(
     risk: Risk, *, phase: int, weight: float, language: str = "cpp", tried_first: bool = False
 ) -> Callable[[Callable[[str], Iterator[ChangedText]]], SearchMove]:
-    """Return a decorator that makes a move of the function that yields changed C++ or CUDA texts.
+    """Return a decorator that turns a function that yields changed C++ or CUDA texts into a move.
 
     See `kernelgym_train.mcgs.moves.definition.search_move`.
     """

@@ -43,7 +43,7 @@ class TritonKnob:
     literals: tuple[cst.CSTNode, ...] = ()
     """Literals in the text that hold the value."""
     calls: tuple[cst.Call, ...] = ()
-    """Launches or configurations that must be given an argument for it."""
+    """Launches or configurations that need a further argument to set the number."""
 
     def edits(self, module: TritonModule, value: int) -> list[tuple[tuple[int, int], str]]:
         """Return the text changes that set the number to a value."""

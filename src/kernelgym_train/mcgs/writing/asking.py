@@ -1,4 +1,4 @@
-"""`KernelAsking`: asks a writer for kernels in a search, and takes its answers in.
+"""`KernelAsking`: requests kernels from a writer during a search, and records the answers.
 
 Contract:
 
@@ -67,7 +67,7 @@ _MOST_TOLD = 160
 
 @dataclass(frozen=True, slots=True)
 class AskedKernel:
-    """A request to a writer, with its answer or the error in its place."""
+    """Request to a writer, with its answer or the error in place of an answer."""
 
     request: WriterRequest
     answer: WriterAnswer | BaseException
@@ -151,7 +151,7 @@ class KernelAsking:
         return asyncio.create_task(self._wait(request))
 
     def again(self, ask: Ask) -> asyncio.Task[AskedKernel] | None:
-        """Repeat a request that a kill left without an answer; None if its prompt is lost."""
+        """Repeat a request whose answer a kill prevented; None if its prompt is lost."""
         told = self._told(ask.number)
         if told is None:
             lost = {"ask": ask.number, "outcome": "failed", "message": "the request was lost"}
@@ -216,7 +216,7 @@ class KernelAsking:
         return key
 
     def _take_failure(self, asked: AskedKernel, error: BaseException) -> None:
-        """Record that a request has no answer, and whether it is made again."""
+        """Record that a request has no answer, and whether it will be repeated."""
         session = self._session
         ask = session.state.asks.asks[asked.request.sample]
         message = " ".join(str(error).split())[:300] or type(error).__name__

@@ -1,4 +1,4 @@
-"""`AskLog`: what a search asked writers for and got, computed from its log of events.
+"""`AskLog`: requests of a search to writers and their outcomes, computed from its log of events.
 
 Contract: an ``asked`` event stands in the log before its request is made, with the request's worst
 case in tokens and US dollars; the event with the answer (``proposed``, ``repeated``, ``pruned`` or
@@ -64,9 +64,10 @@ class Ask:
     seconds: float = 0.0
     """Seconds from the request to the answer."""
     lost: int = 0
-    """Number of times that a kill came before the answer; each counts at the worst case."""
+    """Number of times that the process was killed before the answer came; each counts at the worst
+    case."""
     cached: bool = False
-    """Whether the answer was on the disk already, and cost nothing."""
+    """Whether the answer was in the cache on disk, and cost nothing."""
     predicted_gain: float | None = None
     """Share by which the writer expected its kernel to be faster than the one it changed."""
     summary: str = ""
@@ -86,13 +87,13 @@ class AskLog:
     by_key: dict[str, Ask] = field(default_factory=dict)
     """Requests whose kernel was sent to the judge, by the state's key."""
     closed: str = ""
-    """Reason why the writer is asked no more; empty while requests are made."""
+    """Reason why the writer gets no more requests; empty while requests are made."""
     arms: list[tuple[str, float, float]] = field(default_factory=list)
     """(`RULES` or `WRITER`, gain over the best so far in ln, seconds) of each attempt to find a
     faster kernel."""
 
     def take(self, event: SearchEvent) -> None:
-        """Take in an event of the search; events that concern no request change nothing."""
+        """Apply an event of the search; events that concern no request change nothing."""
         given = event.fields
         if event.name == "asked" and given["ask"] < len(self.asks):
             self.asks[given["ask"]].lost += 1
@@ -126,7 +127,7 @@ class AskLog:
         better: float,
         seconds: float,
     ) -> None:
-        """Take in the verdict on a written kernel.
+        """Apply the verdict on a written kernel.
 
         Args:
             key: Key of the state.
@@ -134,7 +135,7 @@ class AskLog:
             status: Status of the verdict.
             gain: ln of the speedup over the state that was changed; None without a time.
             better: ln of the speedup over the best so far; 0 if the state is slower.
-            seconds: Seconds of the build, the verdict and the rounds in turns.
+            seconds: Seconds of the build, the verdict and the rounds with the start.
         """
         ask = self.by_key.get(key)
         arm = WRITER if ask is not None or is_written(move) else RULES
@@ -164,7 +165,7 @@ class AskLog:
         )
 
     def in_a_row(self, *outcomes: str) -> int:
-        """Return how many of the latest answered requests in a row have one of these outcomes."""
+        """Return how many of the latest answered requests in a row have these outcomes."""
         answered = [ask.outcome for ask in self.asks if ask.outcome]
         return sum(1 for _ in itertools.takewhile(outcomes.__contains__, reversed(answered)))
 

@@ -1,4 +1,4 @@
-"""Choices of a search with a writer: rules or writer, and which move of which state to ask for.
+"""Choices of a search with a writer: rules or writer, and the state and move to request.
 
 Contract: a choice follows from what the search knows. Pure.
 """

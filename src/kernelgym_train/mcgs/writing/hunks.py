@@ -1,4 +1,4 @@
-"""`without_each_hunk`: a changed text without each of its changes. Pure."""
+"""`without_each_hunk`: versions of a changed text that each lack one change. Pure."""
 
 from __future__ import annotations
 

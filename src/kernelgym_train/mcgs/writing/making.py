@@ -60,7 +60,7 @@ def make_writer(settings: SearchSettings) -> KernelWriter | None:
 
 
 def check_writer(writer: KernelWriter) -> None:
-    """Make sure that a writer can answer.
+    """Check that a writer can answer.
 
     Raises:
         UsageError: If it cannot; the message names the search's settings.

@@ -1,4 +1,4 @@
-"""`MixedProposer`: the rules' proposals for kernels of which a writer wrote a part.
+"""`MixedProposer`: proposals by rules for kernels that a writer wrote in part.
 
 A writer's step replaces the whole text, so it cannot be replayed from the search's start. The state
 after the last such step is a base: rules read its text anew, and the steps after it are replayed
@@ -94,7 +94,7 @@ class MixedProposer(Proposer):
         return found
 
     def _hunks(self, steps: _Steps) -> list[tuple[str, str, str]]:
-        """Return place, digest and text of the last written text without each of its changes."""
+        """Return place, digest and resulting text for each change of the last written text."""
         last = max(place for place, step in enumerate(steps) if step.move != _WITHOUT)
         base, _ = self._base(steps)
         before = next((v for v in self._variants.values() if v.applied == steps[:last]), base)
@@ -138,7 +138,7 @@ class MixedProposer(Proposer):
         return self._proposers[steps]
 
     def _base(self, steps: _Steps) -> tuple[Variant, Risk]:
-        """Return the text after some steps, the last of which was written, and its risk.
+        """Return the text after some steps, the last of which a writer made, and its risk.
 
         A text without one of its changed places is made anew: if rules' steps follow, the search
         has judged it with them alone.

@@ -105,7 +105,7 @@ def apply_patch(text: str, hunks: Sequence[PatchHunk]) -> str:
 
 
 def _same_ends(hunk: PatchHunk) -> tuple[int, int]:
-    """Return how many first and last lines of a hunk are unchanged, so that the text's own stay."""
+    """Return how many first and last lines of a hunk are unchanged; the kernel's own lines stay."""
     old, new = ([line.rstrip() for line in lines] for lines in (hunk.old, hunk.new))
     most = min(len(old), len(new))
     before = next((n for n in range(most) if old[n] != new[n]), most)

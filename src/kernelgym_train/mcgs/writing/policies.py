@@ -1,4 +1,4 @@
-"""Writers that are no model: a command of the user, and the answers of another search.
+"""Writers other than models: a command of the user, and the answers of another search.
 
 Contract of `CommandPolicy`: the kernel to change is the command's standard input, and its standard
 output is the answer: a patch, or a whole module, with or without the lines MOVE, GAIN and SUMMARY.
@@ -60,7 +60,7 @@ class CommandPolicy(EvalPolicy):
         return {"kind": "command", "model": self._words[0], "command": self._words}
 
     async def check(self) -> None:
-        """Make sure that the command is there.
+        """Check that the command exists.
 
         Raises:
             UsageError: If it is not.
@@ -168,4 +168,4 @@ class SearchReplayPolicy(EvalPolicy):
                 raise AnswerMissing(f"the replayed search got no answer {asked.sample}")
             return dataclasses.replace(Generation.from_dict(row["answer"]), usd=0.0)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path} is no answer of a search: {error}") from None
+            raise UsageError(f"{path} is not an answer of a search: {error}") from None

@@ -28,9 +28,9 @@ class WriterTask:
     """Facts in the prompt of one request to a writer of kernels."""
 
     parent: Kernel
-    """Kernel that a patch changes: a correct one, or one whose failure is to be repaired."""
+    """Kernel that a patch changes: a correct one, or one whose failure the writer has to repair."""
     standing: str
-    """Sentence on the kernel's status, such as its speed."""
+    """Sentence that tells the writer the kernel's status, such as its speed."""
     move: str
     """Id of the move to make; `FREE_MOVE` for a change of any kind."""
     recipes: Mapping[str, str]
@@ -38,7 +38,7 @@ class WriterTask:
     siblings: Sequence[str] = ()
     """Lines on kernels that were tried from the same parent, with their outcomes."""
     failure: str = ""
-    """Failure of the kernel or of the answer before; empty if the request is no repair."""
+    """Failure of the kernel or of the previous answer; empty if the request is not a repair."""
     approximate: bool = False
     """Whether the writer may make results less accurate."""
 

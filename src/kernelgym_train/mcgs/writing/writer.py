@@ -32,15 +32,15 @@ from kernelgym.whole_file import write_whole
 
 T = TypeVar("T")
 MOST_FAILED = 5
-"""Number of requests without an answer, one after the other, after which a search asks no more."""
+"""Number of requests in a row without an answer after which a search stops asking."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterRequest(AnswerRequest):
-    """Request to a policy for one kernel, with the facts that a command gets as variables."""
+    """Request to a policy for one kernel, with the facts for a command's environment."""
 
     parent: Kernel = dataclasses.field(kw_only=True)
-    """Kernel that is to be changed."""
+    """Kernel that the answer has to change."""
     facts: Mapping[str, str] = dataclasses.field(default_factory=dict, kw_only=True)
     """Facts by name, such as ``MOVE`` and ``RECIPE``."""
 
@@ -85,7 +85,7 @@ class KernelWriter:
         self._thread.start()
 
     def check(self) -> None:
-        """Make sure that the policy can answer.
+        """Check that the policy can answer.
 
         Raises:
             UsageError: If it cannot.
@@ -93,7 +93,7 @@ class KernelWriter:
         self._run(self.policy.check()).result()
 
     def add_spent(self, folder: Path, tokens: int, usd: float) -> None:
-        """Count what the search spent before it was resumed, unless this writer spent it.
+        """Count the tokens and dollars that the search spent before a resumption, at most once.
 
         Args:
             folder: Folder of the search.

@@ -347,7 +347,7 @@ def test_upper_bound_that_is_reached_counts() -> None:
     [
         ("if (x[i] > 2.0f) { y[i] = next(); }", "`next()`"),
         ("y[i] = next();", "`next()`"),
-        ("y[i] = other;", "`other`, which is no known number,"),
+        ("y[i] = other;", "`other`, which is not a known number,"),
         ("while (next()) {}", "`next()`"),
         ("if (x[i] > 2.0f) break;", "`break;`"),
         ("for (int64_t k = 0; k < next(); ++k) { y[i] = x[k]; }", "`next()`"),

@@ -50,7 +50,7 @@ def test_move_of_another_package_is_proposed(monkeypatch: pytest.MonkeyPatch) ->
         ("twice", ImportError("no module"), "cannot be loaded: no module"),
         ("twice", "text", "must be a SearchMove with the id 'twice'"),
         ("other", TWICE, "must be a SearchMove with the id 'other'"),
-        ("unroll", unroll, "'unroll' is there already"),
+        ("unroll", unroll, "'unroll' exists already"),
     ],
 )
 def test_entry_point_that_does_not_fit_is_refused(

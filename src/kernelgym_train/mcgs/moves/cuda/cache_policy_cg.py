@@ -1,4 +1,4 @@
-"""`cache_policy_cg`: tells the compiler what a CUDA kernel reads only, and what it reads once."""
+"""`cache_policy_cg`: marks pointers as read-only, and lets stores bypass the caches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cache_policy_cg(cpp: str) -> Iterator[ChangedText]:
 
 
 def _are_apart(kernel: CudaKernel, launch: CudaLaunch) -> bool:
-    """Return True if a launch passes different names for all pointers of a CUDA kernel."""
+    """Return True if a launch passes a different name for each pointer of a CUDA kernel."""
     if len(launch.arguments) != len(kernel.parameters):
         return False
     pairs = zip(kernel.parameters, launch.arguments, strict=True)

@@ -1,4 +1,4 @@
-"""`change_block_sizes`: sets the number of threads of a CUDA kernel's blocks.
+"""`change_block_sizes`: sets the number of threads in a block of a CUDA kernel.
 
 The number is changed where the text has it: in a constant that the launch names (``constexpr int``,
 ``const int``, ``#define``), or in the launch itself. The grid has to follow: it names the constant,

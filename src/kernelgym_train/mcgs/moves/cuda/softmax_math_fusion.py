@@ -1,4 +1,4 @@
-"""`softmax_math_fusion`: exponentials and logarithms by the special function unit alone."""
+"""`softmax_math_fusion`: computes exponentials and logarithms on the special function unit."""
 
 from __future__ import annotations
 

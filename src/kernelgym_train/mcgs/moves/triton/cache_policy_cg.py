@@ -1,4 +1,4 @@
-"""`cache_policy_cg`: says of loads and stores which caches keep their data.
+"""`cache_policy_cg`: sets which caches keep the data of a load or a store.
 
 A load that has no policy is read past the first cache (``.cg``), or marked to leave the second
 cache first or last. A store is marked as read by no one soon (``.cs``), or to leave first.

@@ -1,4 +1,4 @@
-"""`enable_async_pipeline`: loads of later iterations begin before they are needed.
+"""`enable_async_pipeline`: starts the loads of later loop iterations early.
 
 Triton pipelines loops with ``tl.dot`` by the launch option ``num_stages``, and other loops by an
 argument of ``tl.range``. A loop without loads has nothing to begin early.

@@ -1,4 +1,4 @@
-"""`grouped_gemm_colmajor`: programs that use the same operands run at the same time.
+"""`grouped_gemm_colmajor`: runs programs that use the same operands at the same time.
 
 The two numbers of a program's tile are permuted in groups by ``tl.swizzle2d``, so that programs
 that run together share rows and columns of the operands in the second cache. Each pair of numbers

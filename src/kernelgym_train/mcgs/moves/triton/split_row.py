@@ -43,7 +43,7 @@ _NEW = ("partials", "PARTS", "part_begin", "part_end")
 
 @dataclass(frozen=True)
 class _Carried:
-    """A value that a loop hands on."""
+    """Value that a loop computes and later statements or iterations use."""
 
     name: str
     by: str
@@ -77,13 +77,13 @@ class _Stages:
     loops: dict[cst.CSTNode, TritonLoop]
     """Loops by their statement."""
     carried: dict[cst.CSTNode, tuple[_Carried, ...]]
-    """What each loop hands on, by its statement."""
+    """Values that each loop computes for later use, by the loop's statement."""
 
 
 def _stages(
     module: TritonModule, function: JitFunction, loops: tuple[TritonLoop, ...]
 ) -> _Stages | None:
-    """Return what a function's loops hand on; None if the form is not recognised."""
+    """Return the values that a function's loops compute; None if the form is not recognised."""
     by_node: dict[cst.CSTNode, TritonLoop] = {loop.node: loop for loop in loops}
     if len(found_in(function.node, cst.For)) != len(loops) or reads_descriptors(function):
         return None
@@ -122,7 +122,7 @@ def _handed_on(
     before: Sequence[cst.BaseStatement],
     after: Sequence[cst.BaseStatement],
 ) -> tuple[_Carried, ...] | None:
-    """Return what a loop hands on to later statements; None if a value is of another kind."""
+    """Return the values that later statements use from a loop; None if one is not a reduction."""
     set_here = set().union(*map(assigned, loop.body))
     handed = set_here & _read_first(module, after)
     kept = set_here & _read_first(module, loop.body)
@@ -190,7 +190,7 @@ def _combined_by(module: TritonModule, statement: cst.BaseStatement, name: str) 
 
 
 def _begun(before: Sequence[cst.BaseStatement], name: str) -> cst.BaseExpression | None:
-    """Return the value that a name has before a loop; None if it is not one assigned in a line."""
+    """Return the value that a name has before a loop; None unless a plain statement assigns it."""
     for statement in reversed(before):
         if isinstance(statement, cst.For):
             if any(name in assigned(each) for each in statement.body.body):
@@ -202,7 +202,7 @@ def _begun(before: Sequence[cst.BaseStatement], name: str) -> cst.BaseExpression
 
 
 def _is_number(value: cst.BaseExpression) -> bool:
-    """Return True for a literal float, also ``float("-inf")`` and a negative number."""
+    """Return True for a float literal, ``float("-inf")`` included, or its negation."""
     if isinstance(value, cst.UnaryOperation):
         value = value.expression
     if isinstance(value, cst.Call):
@@ -213,7 +213,7 @@ def _is_number(value: cst.BaseExpression) -> bool:
 def _is_read_whole(
     module: TritonModule, after: Sequence[cst.BaseStatement], name: str, by: str
 ) -> bool:
-    """Return True if a block is only read to reduce it, so that its length does not matter."""
+    """Return True if later statements only reduce a block, so that its length does not matter."""
     for statement in after:
         found = assignment(statement)
         if found is not None and found[0] == name and name not in module.names(found[1]):
@@ -273,7 +273,7 @@ class _Stage:
     name: str
     text: str
     in_parts: bool
-    """Whether each program works on a part of a row; else one program does the whole row's rest."""
+    """Whether each program works on a part of a row; if False, one program computes the row."""
 
 
 def _functions(module: TritonModule, function: JitFunction, stages: _Stages) -> Iterator[_Stage]:
@@ -317,7 +317,7 @@ def _signature(module: TritonModule, function: JitFunction, name: str) -> str:
 
 
 def _piece(module: TritonModule, span: tuple[int, int], loop: TritonLoop | None) -> str:
-    """Return the lines of a statement; of a loop, such that it runs over a part of its row."""
+    """Return the lines of a statement; a loop is limited to the program's part of its row."""
     if loop is None:
         return module.spliced([], span)
     start, end, _ = (arg.value for arg in loop.call.args if arg.keyword is None)
@@ -341,12 +341,12 @@ def _place(number: int) -> str:
 
 
 def _written(number: int, value: _Carried) -> str:
-    """Return the line that stores what a program found in its part."""
+    """Return the line that stores a program's partial result."""
     found = f"tl.{value.by}({value.name}, axis=0)" if value.is_block else value.name
     return f"tl.store({_place(number)} + tl.program_id(1), {found})"
 
 
 def _read(number: int, value: _Carried) -> str:
-    """Return the line that reads what the programs of a row found; a block has one of each."""
+    """Return the line that loads a row's partial results, combined unless the value is a block."""
     found = f"tl.load({_place(number)} + tl.arange(0, PARTS))"
     return f"{value.name} = {found if value.is_block else f'tl.{value.by}({found}, axis=0)'}"
