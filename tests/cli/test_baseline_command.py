@@ -117,9 +117,9 @@ def test_modes_are_timed_once_and_kept(run, measured):
         (("--modes", "eager", "--timeout-s", "0"), "--timeout-s is above 0"),
         (("--modes", "cudagraphs"), "needs a GPU"),
         (("--modes", "eager", "--workers", "0"), "--workers is at least 1"),
-        (("--modes", "eager", "--workers", "2"), "--workers goes with a GPU"),
-        (("--workers", "2"), "--workers goes with --modes"),
-        (("--out", "x.jsonl"), "--out goes with --modes"),
+        (("--modes", "eager", "--workers", "2"), "--workers needs a GPU"),
+        (("--workers", "2"), "--workers needs --modes"),
+        (("--out", "x.jsonl"), "--out needs --modes"),
         (("--modes", "eager", "--kernelbench", "kb"), "KernelBench's layout holds its own"),
     ],
 )

@@ -106,7 +106,7 @@ def test_stop_of_another_hosts_run_says_where_it_runs(run: Any, place: Path) -> 
         (("stop",), "takes the folder of one run"),
         (("stop", "."), "there is no run in"),
         (("watch", "."), "needs a terminal"),
-        (("watch", ".", "--json"), "--json goes with"),
+        (("watch", ".", "--json"), "--json needs"),
     ],
 )
 def test_wrong_use_is_a_usage_error(asked: Any, error: str, run: Any, folder: Path) -> None:

@@ -62,7 +62,7 @@ def test_check_is_judged_by_a_service(run, tmp_path) -> None:
         (("key", "list"), "takes keys add NAME"),
         (("--state", "s", "--host", "0.0.0.0"), "there are no keys"),
         (("--state", "s", "--keys", "/no/such/file"), "kernelgym serve keys add"),
-        (("--state", "s", "--problems"), "--problems goes with"),
+        (("--state", "s", "--problems"), "--problems needs"),
         (("--state", "s", "--keep-days", "0"), "above 0"),
         (("--state", "s", "--keep-days", "nan"), "above 0, got nan"),
         (("--state", "s", "--workers", "100000000"), "at least 1 and at most 1024"),

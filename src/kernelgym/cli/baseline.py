@@ -40,10 +40,11 @@ class BaselineCommand(MemoryOption, ResultsOption):
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     refresh: bool = False
-    """Compile references again that were compiled before, or time those again that are in --out."""
+    """Compile references again even if they were compiled before; with --modes, also time those
+    again that --out holds."""
     modes: str = ""
     """Modes in which references are timed, separated by commas: eager, default, reduce-overhead,
-    max-autotune, max-autotune-no-cudagraphs, cudagraphs; or all that the device has."""
+    max-autotune, max-autotune-no-cudagraphs, cudagraphs; or all, for every mode of the device."""
     precisions: str = "own"
     """With --modes: precisions, separated by commas: own (each problem's), fp32, fp16, bf16."""
     tf32: str = "off"
@@ -73,9 +74,9 @@ class BaselineCommand(MemoryOption, ResultsOption):
             return time_modes(self)
         for name in ("out", "kernelbench", "hardware"):
             if getattr(self, name):
-                raise UsageError(f"--{name} goes with --modes, such as --modes eager,default")
+                raise UsageError(f"--{name} needs --modes, such as --modes eager,default")
         if self.workers != 1:
-            raise UsageError("--workers goes with --modes, such as --modes eager,default")
+            raise UsageError("--workers needs --modes, such as --modes eager,default")
         rules = precise_rules(self.ruleset, self.precision)
         self.check_json()
         problems = chosen_problems(self.targets)

@@ -39,7 +39,7 @@ def time_modes(options: BaselineCommand) -> int:
         raise UsageError(f"--workers is at least 1, got {options.workers}")
     if options.workers > 1 and device == "cpu":
         raise UsageError(
-            "--workers goes with a GPU: on the CPU, what one reference compiles takes time from "
+            "--workers needs a GPU: on the CPU, compiling one reference takes time from "
             "another's trials; leave it out"
         )
     settings = time_settings(

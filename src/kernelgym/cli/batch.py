@@ -47,8 +47,8 @@ class BatchJob:
     id: JobId
     job: Job
     rules: Ruleset
-    """Rules that judge the job: the row's ruleset and precision, or the command's, with the
-    tolerances of a kernel spec in place of theirs."""
+    """Rules by which the job is judged: the row's ruleset and precision, or the command's. A kernel
+    spec's tolerances replace theirs."""
 
 
 def run_batch(options: CheckCommand) -> int:
@@ -224,7 +224,7 @@ def read_rows(out: IO[str], path: Path) -> dict[JobId, dict[str, Any]]:
 
 
 def _is_cut(line: str) -> bool:
-    """Return True if a line is the beginning of a verdict row, and not another program's line."""
+    """Return True if a line is the cut-off beginning of a verdict row; False for any other line."""
     head = '{"id": '
     return not line.endswith("\n") and line[: len(head)] == head[: len(line)]
 

@@ -31,13 +31,13 @@ class CheckCommand(MemoryOption, JudgingOptions):
     """Path of the kernel, a Python module that defines ModelNew; - reads standard input."""
     problem: str = ""
     """Id of the problem, such as Synthetic/L1/2, or the path of a problem file. A kernel spec
-    (.json) stands for the problems of all its shapes; given as FILE, for its kernel as well."""
+    (.json) stands for the problems of all its shapes; if FILE is a spec, also for its kernel."""
     json: bool = False
     """Print the verdict as one JSON object and nothing else."""
     reply: bool = False
     """Read the kernel from FILE as from a model's whole reply."""
     replay: str = ""
-    """Seed of an earlier verdict, to judge on the same weights and inputs."""
+    """Seed of an earlier verdict: judge with the same weights and inputs."""
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     no_timing: bool = False
@@ -58,8 +58,9 @@ class CheckCommand(MemoryOption, JudgingOptions):
     service decides how many kernels it judges at the same time. Or ray, for this machine's Ray
     cluster."""
     compile_only: bool = False
-    """Only compile the kernel for --arch, a GPU that need not be there, after a run in Triton's
-    interpreter on --problem's inputs. It is no verdict: exit code 0 if it compiled, else 1."""
+    """Only compile the kernel for --arch, whose GPU need not be present, after a run in Triton's
+    interpreter on --problem's inputs. This gives no verdict; the exit code is 0 if the kernel
+    compiled, otherwise 1."""
     arch: str = ""
     """With --compile-only: architecture, such as gfx942 or gfx950 of AMD, sm_90a or sm_100 of
     NVIDIA."""
@@ -117,7 +118,7 @@ class CheckCommand(MemoryOption, JudgingOptions):
         return judge_every_shape(self)
 
     def _read(self, text: str, label: str) -> tuple[Kernel | None, Verdict]:
-        """Return the kernel, or None with the verdict of a reply without a kernel."""
+        """Return the kernel; None, with a verdict, if a model's reply holds no kernel."""
         if not self.reply:
             return Kernel(text, self.language), Verdict(Status.NO_KERNEL)
         from kernelgym.answers.parsing import DEFECTS, parse

@@ -1,4 +1,4 @@
-"""``kernelgym check --compile-only``: compile a kernel for a GPU that need not be here.
+"""``kernelgym check --compile-only``: compile a kernel for a GPU that need not be present.
 
 Contract: nothing runs on a GPU, so there is no verdict and no reward. A Triton kernel runs once in
 the interpreter, in the candidate's sandbox, and its launches are compiled in another process. Of a
@@ -38,7 +38,7 @@ def target_of(arch: str) -> str:
         return f"hip:{arch}"
     if found := re.fullmatch(r"sm_(\d{2,3}[af]?)", arch):
         return f"cuda:{found[1]}"
-    given = f"--arch {arch!r} is no GPU's architecture" if arch else "--compile-only needs --arch"
+    given = f"--arch {arch!r} is unknown" if arch else "--compile-only needs --arch"
     raise UsageError(f"{given}; known: {_KNOWN}")
 
 

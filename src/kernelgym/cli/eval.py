@@ -85,9 +85,9 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
     connection."""
     retime: str = ""
     """Path of a run whose distrusted or missing times (finding host_busy) are measured again, by
-    its rules and on its device; no run begins."""
+    the run's rules and on its device; no new run begins."""
     ping: bool = False
-    """Request one token from the endpoint, and print the result; the run does not begin."""
+    """Request one token from the endpoint, and print the result; no run begins."""
 
     def run(self) -> int:
         """Play the run; return the exit code."""
@@ -95,7 +95,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
             return _retime(self.retime, self.workers, self.memory)
         if self.generate_only and self.judge_only:
             raise UsageError(
-                "--generate-only and --judge-only leave nothing to do; give one of them"
+                "--generate-only and --judge-only exclude each other; give one of them"
             )
         if self.step is not None and not self.tensorboard:
             raise UsageError(
@@ -171,7 +171,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
         return self.device == judging.ALL_DEVICES
 
     def _plan(self) -> tuple[EvalPlan, tuple[Problem, ...], Path, EvalPolicy | None]:
-        """Return plan, problems, folder and policy: from the options, or from the folder."""
+        """Return plan, problems, folder and policy, from the options or from the run's folder."""
         from kernelgym.benchmark.run.evaluate import default_folder
         from kernelgym.benchmark.run.plan import read_plan
         from kernelgym.benchmark.run.plan_from_options import problems_of, resolve
@@ -247,7 +247,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
 
 
 def _retime(path: str, workers: int, memory: str) -> int:
-    """Judge the kernels of a run whose times are distrusted again; return the exit code."""
+    """Judge the kernels of a run again whose times are distrusted; return the exit code."""
     from kernelgym.benchmark.recorded_runs import read_run
     from kernelgym.benchmark.winners import distrusted, retime
     from kernelgym.rulesets import recorded_ruleset
@@ -270,7 +270,7 @@ def _retime(path: str, workers: int, memory: str) -> int:
 
 
 def _unprepared(plan: EvalPlan, problems: tuple[Problem, ...]) -> Iterator[str]:
-    """Print the number of prepared compiled baselines; yield a sentence if some are missing."""
+    """Print how many compiled baselines are prepared; yield a sentence if some are missing."""
     wanted = plan.rules.timing.baseline
     if wanted == "eager" or not plan.timing:
         return

@@ -34,7 +34,7 @@ class RescoreCommand(Command):
     out: str
     """Path of the file to write."""
     stop_when: str | None = None
-    """Stop rule by which episodes are cut again, such as speedup:1.5; the recorded one if not
+    """Stop rule by which episodes are truncated again, such as speedup:1.5; the recorded one if not
     given."""
 
     def run(self) -> int:
@@ -62,7 +62,7 @@ class RescoreCommand(Command):
             print_text(f"{self.file} holds no episode", "yellow")
             return 0
         print_text(
-            f"{count} episodes scored by {preset.name}, {changed} of them otherwise than before; "
+            f"{count} episodes scored by {preset.name}, {changed} of them differently than before; "
             f"mean sum of scores {before / count:.3f} before, {after / count:.3f} now"
         )
         return 0
@@ -86,7 +86,7 @@ class ExportCommand(Command):
     level: int | None = None
     """Level of the problems, for kernelbench; that of the run if it has only one."""
     turn: Literal["last", "best", "first"] = "last"
-    """Turn that stands for an episode, for kernelbench."""
+    """Turn whose kernel represents an episode, for kernelbench."""
     untimed: Literal["refuse", "keep"] = "refuse"
     """Treatment of correct kernels without a time, for kernelbench: refuse the export, or keep them
     (KernelBench's geometric mean is NaN then)."""
@@ -95,11 +95,11 @@ class ExportCommand(Command):
     gamma: float = GAMMA
     """Discount factor, with --by return."""
     least: float = -math.inf
-    """Smallest value (see --by) of an answer that is an example."""
+    """Smallest value (see --by) at which an answer becomes an example."""
     wrong: bool = False
-    """Also take answers whose kernel is wrong or fails as examples, not only correct kernels."""
+    """Also make examples of answers whose kernel is wrong or fails."""
     untidy: bool = False
-    """Also take answers whose form has defects as examples."""
+    """Also make examples of answers whose form has defects."""
     margin: float = 0.0
     """Smallest difference between the values (see --by) of the two sides of a pair."""
     pairs: Literal["prompt", "problem"] = "prompt"
@@ -161,7 +161,7 @@ class ExportCommand(Command):
                 "yellow",
             )
         elif not count and not self.wrong:
-            print_text("no answer was good enough; --wrong takes honest failures too", "yellow")
+            print_text("no answer became an example; --wrong also takes honest failures", "yellow")
         return 0
 
     def _run_folder(self) -> int:

@@ -36,9 +36,9 @@ class ExportTasksCommand(JudgingOptions):
     format: Literal["harbor"] = "harbor"
     """Format of the tasks."""
     out: str = ""
-    """Folder of the tasks; tasks of the same names in it are written anew."""
+    """Folder of the tasks; existing tasks of the same names are overwritten."""
     install: str = ""
-    """Requirement of pip by which the images install kernelgym, such as the address of a wheel;
+    """Requirement by which pip installs kernelgym in the images, such as the address of a wheel;
     kernelgym of this version if not given."""
 
     def run(self) -> int:

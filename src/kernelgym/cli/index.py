@@ -44,22 +44,22 @@ class IndexBuildCommand(MemoryOption):
     language: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """Language of the kernels, all if not given; may be given several times."""
     hold_out: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """SUITE:SPLIT that no entry may give away, such as Synthetic:heldout; may be given several
-    times."""
+    """Held-out problems as SUITE:SPLIT, such as Synthetic:heldout; entries that would give one away
+    are left out; may be given several times."""
     for_: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="for")] = ()
-    """SUITE[:SPLIT] that a run asks: only the 20 entries nearest to each of its problems are
+    """Problems of later runs as SUITE[:SPLIT]: only the 20 entries nearest to each of them are
     judged; may be given several times."""
     verify: bool = True
     """Whether kernels are judged; if not, only the Synthetic suite's and recorded ones count as
     correct."""
     include_unverified: bool = False
-    """Keep kernels that were not judged; prompts say so of each."""
+    """Keep kernels that were not judged; prompts mark each of them as such."""
     verify_minutes: float | None = None
-    """Minutes after which nothing more is judged."""
+    """Minutes after which no more kernels are judged."""
     no_timing: bool = False
     """Judge correctness only; measure no speedup."""
     k: Annotated[int, tyro.conf.arg(aliases=["-k"])] = 3
-    """Entries that prompts will show; 5 more are tested on each held-out problem."""
+    """Number of entries that prompts will show; 5 more are tested on each held-out problem."""
     device: str = "cpu"
     """Device on which kernels are judged."""
     ruleset: str = "strict"
@@ -114,7 +114,7 @@ class IndexBuildCommand(MemoryOption):
         return 0
 
     def _check_tools(self) -> None:
-        """Refuse languages that the device cannot judge, and name the options that go without."""
+        """Refuse languages that the device cannot judge; say how to index without judging."""
         archives = {name.partition(":")[0].partition("@")[0] for name in self.corpus}
         names = self.language or (("cuda",) if archives == {"sakana"} else ())
         for name in names:

@@ -111,7 +111,7 @@ def open_evaluator(
 def _service_at(
     address: str, device: str, rules: Ruleset, timing: bool, memory: str
 ) -> EvaluatorBase:
-    """Return the evaluator of a service, after making sure that it judges as is asked for."""
+    """Return a service's evaluator, after checking that it judges on the requested device."""
     from kernelgym.evaluators.remote import RemoteEvaluator
 
     if memory:
@@ -124,7 +124,7 @@ def _service_at(
         can = remote.capabilities
         if device not in (can.device, can.device.partition(":")[0]):
             raise UsageError(
-                f"--device {device} was asked for, and {address} judges on {can.device}: give "
+                f"--device {device} was given, but {address} judges on {can.device}: give "
                 f"--device {can.device}"
             )
     except BaseException:
@@ -134,7 +134,7 @@ def _service_at(
 
 
 def check_tools(language: str, device: str) -> None:
-    """Make sure that a language is known and can be run, before anything is judged.
+    """Check that a language is known and can be run, before anything is judged.
 
     Raises:
         UnknownName: If there is no such language.
@@ -239,7 +239,7 @@ def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int,
 
 
 def untimed_reason(language: str, device: str, timing: bool) -> str:
-    """Return why a correct kernel was not timed; empty if it could have been timed."""
+    """Return why a correct kernel was not timed; empty if it should have been timed."""
     if not timing:
         return "--no-timing was given"
     if not LANGUAGES[language].is_timed(device):

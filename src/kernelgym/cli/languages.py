@@ -1,4 +1,4 @@
-"""``kernelgym languages``: which languages this machine can judge kernels in."""
+"""``kernelgym languages``: lists the languages in which this machine can judge kernels."""
 
 from __future__ import annotations
 

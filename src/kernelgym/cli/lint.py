@@ -29,7 +29,7 @@ _CHOICE = re.compile(r"L(\d+)/([\d,\s-]*[,-][\d,\s-]*)")
 
 @dataclass(frozen=True, kw_only=True)
 class LintCommand(MemoryOption, ResultsOption):
-    """Test whether problems can be passed without work, and whether their references are sound.
+    """Test whether worthless kernels pass problems, and whether the references are sound.
 
     Exit code 0 if every problem passed every test, else 1. Complete results are kept, and used by
     the environments.

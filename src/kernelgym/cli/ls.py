@@ -25,7 +25,7 @@ class LsCommand(Command):
     exclude_degenerate: bool = False
     """Leave out problems that a worthless kernel is known to pass (with --suite)."""
     ruleset: str = "strict"
-    """Rules by which problems are called degenerate: strict or kernelbench."""
+    """Rules by which a problem counts as degenerate: strict or kernelbench."""
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     device: str = "cpu"

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import gymnasium as gym
 
 Player = Callable[[Feedback | None], str | None]
-"""Function that a game asks for its next answer, given the feedback on the last; None ends the
-game."""
+"""Function that returns the next answer of a game, given the feedback on the last one; None ends
+the game."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,16 +41,16 @@ class ReportCommand(Command):
     csv: bool = False
     """Print one line per answer as CSV, and nothing else."""
     measure_winners: bool = False
-    """First measure the fastest kernel of each episode again that has several timed turns, on the
-    run's device by its rules."""
+    """First measure the fastest kernel again of each episode with several timed turns, on the run's
+    device by its rules."""
     baseline: tuple[str, ...] = ()
-    """Files of baseline times, of `kernelgym baseline --modes` or in KernelBench's layout, for
-    speedups over compiled references."""
+    """Files of baseline times, written by `kernelgym baseline --modes` or in KernelBench's layout,
+    for speedups over compiled references."""
     rates: str = ""
     """File that `kernelgym device --json` printed on the run's device, for shares of the roofline
     and SOL scores."""
     partial: bool = False
-    """Report what is left of a damaged run: leave unreadable lines and missing files out, with a
+    """Report what is readable of a damaged run: skip unreadable lines and missing files, with a
     note on each."""
 
     def run(self) -> int:

@@ -1,4 +1,4 @@
-"""``kernelgym runs``: what the runs of a folder are doing, and the request to one to end."""
+"""``kernelgym runs``: lists and watches the runs below folders, and asks a run to end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RunsCommand(Command):
     asked: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[ACTION] [FOLDER ...]")
     ] = ()
-    """Action of the command: list (the default), status, watch or stop; then folders."""
+    """Action: list (the default), status, watch or stop; then folders."""
     json: bool = False
     """Print states as JSON (with list and status)."""
 
@@ -53,7 +53,7 @@ class RunsCommand(Command):
             action, given = given[0], given[1:]
         folders = [_folder(name) for name in given or (".",)]
         if self.json and action not in ("list", "status"):
-            raise UsageError("--json goes with `kernelgym runs list` and `kernelgym runs status`")
+            raise UsageError("--json needs `kernelgym runs list` or `kernelgym runs status`")
         match action:
             case "watch":
                 return _watch(folders)
@@ -196,6 +196,6 @@ def _stop(folders: Sequence[Path]) -> int:
     try:
         os.kill(holder.pid, signal.SIGINT)
     except PermissionError:
-        raise UsageError(f"{holder} is another user's; only that user can stop it") from None
-    print_text(f"asked {holder} to end; it finishes the step in hand, and can be resumed")
+        raise UsageError(f"{holder} belongs to another user; only that user can stop it") from None
+    print_text(f"asked {holder} to end; it finishes the current step, and can be resumed")
     return 0

@@ -33,9 +33,9 @@ class ServeCommand(MemoryOption):
     asked: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[keys add|list|revoke NAME]")
     ] = ()
-    """Task other than to serve: keys add NAME, keys list, or keys revoke NAME; empty to serve."""
+    """Action: keys add NAME, keys list, or keys revoke NAME; empty to serve."""
     state: str = ""
-    """Folder in which jobs and verdicts are kept, one server's alone."""
+    """Folder of jobs and verdicts; only one server at a time may use it."""
     keys: str = ""
     """YAML file of the keys; without it every request on loopback is answered."""
     host: str = "127.0.0.1"
@@ -66,23 +66,23 @@ class ServeCommand(MemoryOption):
     tls_key: str = ""
     """File of the certificate's private key."""
     insecure: bool = False
-    """Listen on any address without keys and without a sandbox: anyone that reaches it runs code
+    """Listen on any address without keys and without a sandbox: anyone who reaches it can run code
     here."""
     problems: bool = False
-    """With keys add: the key may send problems of its own, which run outside the sandbox."""
+    """With keys add: the key's owner may send own problems, which run outside the sandbox."""
     admin: bool = False
-    """With keys add: the key may read /metrics."""
+    """With keys add: the key's owner may read /metrics."""
     expires_days: int = 0
-    """With keys add: days after which the key is refused; 0 for no end."""
+    """With keys add: days after which the key is refused; 0 for never."""
 
     def run(self) -> int:
-        """Serve, or do what is asked of the keys; return the exit code."""
+        """Serve, or add, list or revoke keys; return the exit code."""
         if self.asked:
             return self._keys()
         for name in ("problems", "admin", "expires_days"):
             if getattr(self, name):
                 option = name.replace("_", "-")
-                raise UsageError(f"--{option} goes with `kernelgym serve keys add NAME`")
+                raise UsageError(f"--{option} needs `kernelgym serve keys add NAME`")
         if not self.state:
             raise UsageError("`kernelgym serve` needs --state DIR, the folder of jobs and verdicts")
         if not (self.keep_days > 0 and self.max_state_gb > 0):
@@ -145,7 +145,7 @@ class ServeCommand(MemoryOption):
             if store.requeued:
                 say(f"{store.requeued} jobs that an earlier server had begun are queued again")
             if self.insecure and not listening.is_loopback:
-                say("INSECURE: every machine that reaches this one may run code here")
+                say("INSECURE: every machine that reaches this one can run code here")
             run_server(service, listening, lambda url: say(f"serving verdicts at {url}"))
         return 0
 

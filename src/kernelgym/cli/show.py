@@ -24,7 +24,7 @@ class ShowCommand(JudgingOptions):
     """Id of the problem, such as Synthetic/L1/2, KernelBench/L1/23 or KernelBench/L1/23@small, or
     the path of a problem file."""
     prompt: bool = False
-    """Show the first prompt for --language, --device and --ruleset instead."""
+    """Show the first prompt instead, for --language, --device and --ruleset."""
     max_turns: int = 1
     """With --prompt: number of turns that the prompt mentions."""
     retrieval: str | None = None
@@ -86,7 +86,7 @@ def _facts(command: ShowCommand, problem: Problem) -> list[tuple[str, str]]:
         rows.append(("judging takes at least", in_gigabytes(needed)))
     rows += [("degenerate", f"{reason}: {REASONS[reason]}") for reason in hygiene.reasons]
     if not hygiene.reasons:
-        rows.append(("degenerate", "not known to be" if hygiene.tested else "not tested"))
+        rows.append(("degenerate", "no" if hygiene.tested else "not tested"))
     if hygiene.detail:
         rows.append(("", hygiene.detail))
     if known is not None and known.note:
@@ -114,7 +114,7 @@ def _models(problem: Problem, asked: str) -> list[tuple[str, str]]:
 
     rows = []
     for name in models_of(problem):
-        found, here = held(name), f"not here; `kernelgym fetch {asked}` brings it"
+        found, here = held(name), f"not here; download it by `kernelgym fetch {asked}`"
         if found is not None:
             here = f"revision {found.revision[:12]}, weights of {in_gigabytes(found.weight_bytes)}"
         rows.append(("pretrained model", f"{name}: {here}"))

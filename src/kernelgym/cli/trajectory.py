@@ -1,4 +1,4 @@
-"""``kernelgym show-trajectory``: the episodes of a file, or one of them turn by turn."""
+"""``kernelgym show-trajectory``: lists the episodes of a file, or shows one turn by turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kernelgym.types import GAMMA, Kernel, Turn
 
 @dataclass(frozen=True, kw_only=True)
 class ShowTrajectoryCommand(Command):
-    """Show the episodes of a file of trajectories: a line each, or one of them turn by turn."""
+    """List the episodes of a file of trajectories, one line each; or show one turn by turn."""
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A JSONL file of episodes."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions(MemoryOption, JudgingOptions):
-    """Options of commands that start an agent's judge."""
+    """Options shared by the commands that serve a judge to a coding agent."""
 
     problem: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PROBLEM")] = ""
     """Id of the problem, such as KernelBench/L1/40, or the path of a problem file."""

@@ -1,4 +1,4 @@
-"""The parts of a run, made from its configuration: problems, judge, observer, steps.
+"""Makes the parts of a training run from its configuration: problems, judge, observer, steps.
 
 Contract: the functions serve every backend, and evaluation without training. A part that the
 configuration names and that is missing is a `UsageError`. The caller closes an evaluator that it
@@ -45,7 +45,7 @@ _COUNTS_KEPT = 4096
 
 
 def training_problems(config: Config) -> tuple[Problem, ...]:
-    """Return the problems to train on, without those that are known to be degenerate.
+    """Return the problems to train on, except those that are known to be degenerate.
 
     Raises:
         UsageError: If there are none, or the suite cannot be read.
@@ -74,8 +74,8 @@ def held_out_problems(config: Config) -> tuple[Problem, ...]:
     both = [problem.id for problem in found if not trained.isdisjoint(_marks(problem))]
     if both:
         raise UsageError(
-            f"{len(both)} of {len(found)} problems to evaluate on are trained on, too, such as "
-            f"{both[0]}; set env.split and evaluation.split (or problems) to parts that share none"
+            f"{len(both)} of {len(found)} evaluation problems are also training problems, such as "
+            f"{both[0]}; set env.split and evaluation.split (or problems) to disjoint parts"
         )
     return found[: chosen.limit] if chosen.limit else found
 

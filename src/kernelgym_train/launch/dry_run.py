@@ -1,4 +1,4 @@
-"""`kernelgym-train --dry-run`: is everything there that a run needs, and does it fit?
+"""`kernelgym-train --dry-run`: checks that everything a run needs exists and fits.
 
 Contract: looks, and changes nothing: no weights are loaded, no run folder is made, no kernel is
 judged. What is found is returned line by line; what is missing is told at the end, all at once.
@@ -26,7 +26,7 @@ from kernelgym_train.launch.prompts import check_prompts
 
 
 def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[str]:
-    """Check what a training run needs; yield a line on each thing that was found.
+    """Check what a training run needs; yield one line for each result.
 
     Args:
         config: The configuration.
@@ -51,7 +51,7 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
             "set run.name"
         )
     else:
-        yield f"run         {folder}, will be made"
+        yield f"run         {folder}, new"
     judge, url = config.judge.device, config.judge.url
     with _noted(missing):
         if assume_gpu_gib is None and not url:
@@ -87,7 +87,7 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
 
 @contextlib.contextmanager
 def _noted(missing: list[str]) -> Iterator[None]:
-    """Note the message of a `UsageError` in the block, and go on behind it."""
+    """Collect the message of a `UsageError` raised in the block, and continue after the block."""
     try:
         yield
     except UsageError as error:

@@ -435,7 +435,7 @@ def _is_first() -> bool:
 
 @contextlib.contextmanager
 def quiet_frameworks() -> Iterator[None]:
-    """Hide transformers' progress bars and its warnings about its own future during the block."""
+    """Hide transformers' progress bars and deprecation warnings during the block."""
     from transformers.utils import logging
 
     before: Callable[[], None] = logging.enable_progress_bar

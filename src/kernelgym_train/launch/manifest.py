@@ -1,4 +1,4 @@
-"""Facts with which a run was made: versions, machine, rules, seed, commit.
+"""Manifest of a training run: versions, machine, rules, seed and commit.
 
 Contract: it is for the record, except that a run goes on under the rules it was made with only.
 `manifest` never raises for what it cannot find out; that is empty. Nothing of the environment's
@@ -31,7 +31,7 @@ _PACKAGES = (
 def manifest(
     config: Config, ruleset: Ruleset, retrieval: Retrieval | None = None
 ) -> dict[str, Any]:
-    """Return the facts with which a run is made, as JSON data.
+    """Return a training run's manifest as JSON data.
 
     Args:
         config: Configuration of the run.

@@ -26,8 +26,8 @@ size."""
 _OVERHEAD_BYTES = 1.5e9
 """Bytes of CUDA's context, of cuBLAS and of fragmentation."""
 _JUDGE_CONTEXTS = 3
-"""Processes with a CUDA context of each worker beside those that stand ready: its own, the
-candidate's, and either that of the watched second run or the reference's."""
+"""Number of CUDA contexts for each worker, without the waiting candidates: its own, the
+candidate's, and that of either the watched second run or the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class MemoryEstimate:
     """Bytes of activations and logits of a micro-batch."""
     overhead: float
     judge: float = 0.0
-    """Bytes that judging takes of the same GPU."""
+    """Bytes that the judge takes on the same GPU."""
 
     @property
     def peak(self) -> float:

@@ -1,4 +1,4 @@
-"""Sizes of a problem's tensors, found without making them.
+"""Sizes of a problem's tensors, computed without allocating them.
 
 Contract: references are run on torch's ``meta`` device, which has shapes and no data, in a process
 of their own. A reference that looks at its values does not run there: its sizes are None.
@@ -71,7 +71,7 @@ class ReferenceSizes:
     parameters: int
     """Bytes of the weights and buffers."""
     largest: int
-    """Bytes of the largest tensor that comes up in the computation."""
+    """Bytes of the largest tensor that the computation creates."""
 
     @property
     def on_gpu(self) -> int:

@@ -34,7 +34,7 @@ _LOOK_S = 0.5
 
 
 class Activity:
-    """What a training run is doing at present, in words that follow "while"."""
+    """Current activity of a training run, in words that follow "while"."""
 
     def __init__(self) -> None:
         self.now = "starting"
@@ -55,7 +55,7 @@ class Activity:
 
 
 class Interrupts:
-    """A context in which Ctrl-C is answered; see the module's contract.
+    """Context manager that handles Ctrl-C in a training run, as the module's contract says.
 
     Args:
         activity: Present activity of the run.
@@ -111,7 +111,7 @@ class Interrupts:
         raise KeyboardInterrupt
 
     def _answer(self, reader: int) -> None:
-        """Print an answer to each Ctrl-C, in a thread of its own."""
+        """Print a line for each Ctrl-C; runs in its own thread."""
         waits, code = False, CTRL_C_CODE
         while data := os.read(reader, 1):
             if data[0] == signal.SIGTERM:

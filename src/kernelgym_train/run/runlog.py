@@ -58,7 +58,7 @@ _SIGNS_OF_A_STEP = ("metrics.jsonl", "checkpoints.jsonl")
 
 
 class Watcher:
-    """Receiver of what a run logs, to show it or pass it on; does nothing by default."""
+    """Base class of receivers of what a run logs; every method does nothing by default."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Receive the numbers of one step."""
@@ -67,7 +67,7 @@ class Watcher:
         """Receive the distributions of one step."""
 
     def close(self) -> None:
-        """Write out data that is not written yet."""
+        """Write out buffered data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def kept_checkpoint(folder: Path, step: int | None = None, path: Path | None = N
         rows = [row for row in rows if (folder / row["path"]).resolve() == path.resolve()]
         if not rows:
             raise UsageError(
-                f"{str(path)!r} is no checkpoint of the run in {str(folder)!r}; "
+                f"{str(path)!r} is not a checkpoint of the run in {str(folder)!r}; "
                 + _those_kept(folder)
             )
     elif step is not None:
@@ -187,7 +187,7 @@ class RunLog:
     ) -> None:
         self.folder = folder
         self.writes = writes
-        """False in a process that only goes along with the one that writes."""
+        """False in a process that only follows the process that writes."""
         self.start = start
         """Checkpoint from which the run continues; None for the beginning."""
         self.watchers: list[Watcher] = []
@@ -198,7 +198,7 @@ class RunLog:
         """Whether the ids that were sampled are written."""
         self.secret = (folder / "secret").read_text().strip()
         self._made_parents: list[Path] = []
-        """Folders above it that `create` made, the innermost first."""
+        """Folders above the run's folder that `create` made, the innermost first."""
 
     @classmethod
     def create(
@@ -459,7 +459,7 @@ def _checkpoint(folder: Path, row: Mapping[str, Any]) -> Checkpoint:
 
 
 def _asked_evaluations(folder: Path, sizes: Mapping[str, int], step: int) -> list[dict[str, Any]]:
-    """Return the rows of `--evaluate` for checkpoints that stay, which cutting back would lose."""
+    """Return the rows of `--evaluate` to keep, which truncating the file would lose."""
     path = folder / _EVALUATIONS
     cut = path.read_bytes()[sizes.get(_EVALUATIONS, 0) :] if path.exists() else b""
     rows = [json.loads(line) for line in cut.splitlines(keepends=True) if line.endswith(b"\n")]
@@ -481,7 +481,7 @@ def _kept(folder: Path) -> list[dict[str, Any]]:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file of a training run to the disk."""
+    """Flush a training run's file to disk."""
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -70,7 +70,7 @@ class Played:
     observer: Observer
     """Observer that wrote the prompts."""
     times: Mapping[str, float]
-    """Times by the name of their metric, in seconds, such as that of waiting for the model."""
+    """Durations in seconds, by the name of their metric, such as waiting for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Steps:
         share: tuple[int, int] = (0, 1),
         gather: Gather | None = None,
     ) -> TrainingStep:
-        """Play one step and write it down; see `play` and `write_down`."""
+        """Play one step and record it; see `play` and `write_down`."""
         played = await self.play(step, policy, share=share, gather=gather)
         return self.write_down(step, played)
 

@@ -49,7 +49,7 @@ _MOST_LOST = 3
 
 
 class LearnerLost(RuntimeError):
-    """The weights in training are lost, or their state is unknown."""
+    """Raised if the weights in training are lost, or their state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TrainingOutcome:
 
 
 class Progress:
-    """Finishes the steps of one stretch of a training run.
+    """Completes the steps of one stretch of a training run.
 
     Args:
         config: The configuration.
@@ -113,7 +113,7 @@ class Progress:
 
     @property
     def ends(self) -> bool:
-        """True if this stretch of the run takes no further step."""
+        """True if this stretch of the run takes no further steps."""
         over = self.done >= self.config.optimiser.steps
         return over or bool(self.action) or self.interrupted.is_set()
 

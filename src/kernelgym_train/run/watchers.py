@@ -82,7 +82,7 @@ class TensorBoard(Watcher):
 
 
 class WeightsAndBiases(Watcher):
-    """Sends numbers to Weights & Biases.
+    """Sends a run's numbers to Weights & Biases.
 
     Args:
         project: The project.
@@ -194,7 +194,7 @@ class LiveTable(Watcher):
         self._live.stop()
 
     def table(self) -> Table:
-        """Return the live table as it is now."""
+        """Return the live table with its current rows."""
         from rich.table import Table
 
         table = Table(title=self._title, title_justify="left", box=None, pad_edge=False)
@@ -208,7 +208,7 @@ class LiveTable(Watcher):
 
 
 def _told(step: int, steps: int, values: Mapping[str, float]) -> str:
-    """Return the line that tells the numbers of a training step."""
+    """Return the log line with the numbers of a training step."""
     told = [f"{name} {_number(values.get(key))}" for name, key in _columns([values]).items()]
     return f"step {step + 1}/{steps}  {'  '.join(told)}"
 
@@ -220,7 +220,7 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, str]:
 
 
 def _of_training(values: Mapping[str, float]) -> bool:
-    """Return True if numbers are those of a training step, not of an evaluation."""
+    """Return True if the numbers come from a training step, False for an evaluation."""
     return "batch/groups" in values
 
 

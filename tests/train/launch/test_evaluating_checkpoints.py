@@ -114,7 +114,7 @@ def test_resumed_run_keeps_evaluations_of_checkpoints_that_stay(copied: Path) ->
     ("given", "error"),
     [
         (("--evaluate", "RUN", "--step", "7"), "has no checkpoint after 7 steps; those it has: 1"),
-        (("--evaluate", "RUN", "--checkpoint", "x"), "is no checkpoint of the run in"),
+        (("--evaluate", "RUN", "--checkpoint", "x"), "is not a checkpoint of the run in"),
         (("--evaluate", "RUN", "--checkpoint", "x", "--step", "1"), "both choose a checkpoint"),
         (("--step", "1"), "chooses a checkpoint of a run; name it by --evaluate"),
         (("--evaluate", "untrained", "--step", "1"), "chooses a checkpoint of a run"),

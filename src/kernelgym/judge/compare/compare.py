@@ -44,8 +44,8 @@ _HALVES = (torch.float16, torch.bfloat16)
 _FEW = 32  # elements among which one may be looked at again
 
 Sensitivity: TypeAlias = Callable[[], list[torch.Tensor] | None]
-"""Returns how much each element of the outputs (flat, in fp64) changes if the inputs change in
-their last places; None if that is unknown."""
+"""Function that returns how much each element of the outputs (flat, in fp64) changes if the inputs
+change in their last places; None if that is unknown."""
 Truth: TypeAlias = torch.Tensor | list[tuple[slice, torch.Tensor]] | None
 """Right values of one output: a tensor in fp64, some of its rows in fp64, or None if unknown."""
 
@@ -62,11 +62,11 @@ class OutputComparison:
     mismatch: Mismatch | None = None
     """Location of the differences in the first wrong output, if the caller asked for it."""
     is_nearly_right: bool = False
-    """Whether few elements alone exceed a bound made from the reference's own error; or none does,
-    and only their root mean square is too large."""
+    """Whether the output fails by little: only few elements exceed a bound made from the
+    reference's own error, or none does and only the root mean square of the errors is too large."""
     wrong_share: float = 1.0
-    """Share of wrong elements among elements that take work, estimated from a sample, in a call
-    whose failure was not explained; 1 if unknown."""
+    """Share of wrong elements, estimated from a sample of those that are not trivial to compute, in
+    a call whose failure was not explained; 1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def compare(
 
 @dataclass(frozen=True, slots=True)
 class OutputBounds:
-    """Bounds on the distance between the outputs of further calls and the reference's output."""
+    """Bounds on the distance between another call's outputs and the reference's output."""
 
     shape: Any
     """Structure of the reference's output, without values."""
@@ -180,7 +180,7 @@ class OutputBounds:
 def surroundings(
     expected: Any, precise: Any, ruleset: Ruleset, calibration: Calibration | None
 ) -> OutputBounds | None:
-    """Return the bounds within which other calls' outputs are right, made from the reference's.
+    """Return bounds around the reference's output, within which another call's outputs are right.
 
     None if that cannot show that an output is right: for integers, or without a twin. The reference
     itself may be off the truth by its own error, so the bound allows one more such error.
@@ -206,7 +206,7 @@ def near(
     around: OutputBounds,
     ruleset: Ruleset,
 ) -> bool:
-    """Return True if an output lies within the bounds around a reference's, and so is right.
+    """Return True if an output is right, since it lies within the bounds around a reference's.
 
     Args:
         claimed: The candidate's description of its output.

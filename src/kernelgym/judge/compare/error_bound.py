@@ -77,10 +77,10 @@ class ErrorDifference:
     worst_abs: float = 0.0
     worst_rel: float = 0.0
     places: MismatchPlaces | None = None
-    """Collector of the places of elements outside the bound; if None, comparing stops after the
-    first chunk that has any."""
+    """Collector of the places of elements outside the bound; if None, the comparison stops after
+    the first chunk with such an element."""
     is_partial: bool = False
-    """Whether chunks were left out that may hold more elements outside the bound."""
+    """Whether chunks were skipped that may hold more elements outside the bound."""
     rms: float = 0.0
     """Root mean square of the relative errors, if every element is within its bound."""
     is_coarse: bool = False
@@ -209,7 +209,7 @@ def calibrate(
 def _tables_at_once(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor, float] | None:
-    """Return what `_tables` returns, by kernels in one pass; None if they cannot decide."""
+    """Return what `_tables` returns, by fused kernels in one pass; None if they cannot decide."""
     fused = fused_for(*(tensor for pair in pairs for tensor in pair))
     if fused is None or not _SMALLEST < typical < _LARGEST:
         return None
@@ -227,7 +227,7 @@ def _tables_at_once(
 def _tables(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor, float] | None:
-    """Return the largest own errors of the reference, and the numbers of elements, by exponent.
+    """Return by exponent the reference's largest own errors, and the numbers of elements.
 
     The third value is the sum of the squares of all own errors, relative to the magnitude.
 

@@ -127,7 +127,7 @@ class FusedComparison:
 
 @cache
 def load() -> FusedComparison | None:
-    """Return the kernels, or None where Triton is not installed."""
+    """Return the comparison kernels; None if Triton is not installed."""
     try:
         from kernelgym.judge.compare import fused_kernels
     except ImportError:
@@ -140,7 +140,7 @@ def _cdiv(count: int, size: int) -> int:
 
 
 def fused_for(*tensors: torch.Tensor) -> FusedComparison | None:
-    """Return the kernels if they suit these flat tensors, else None.
+    """Return the comparison kernels if they support these flat tensors; None otherwise.
 
     They suit large, contiguous floating-point tensors on CUDA.
     """

@@ -1,4 +1,4 @@
-"""Collect where one failing call's output is wrong, and how wrong values relate to right ones.
+"""Collects where one failing call's output is wrong, and how wrong values relate to right ones.
 
 The output comes chunk by chunk. Collecting takes a few passes over the wrong elements, so callers
 ask for it only to explain a failure (see `compare`). Memory does not grow with the output: along
@@ -85,7 +85,7 @@ class MismatchPlaces:
                 axis.add(numbers)
 
     def mismatch(self, wrong: int, strange: int) -> Mismatch:
-        """Return what the chunks have shown.
+        """Return the mismatch that the compared chunks have shown.
 
         Args:
             wrong: Number of wrong elements.

@@ -1,4 +1,4 @@
-"""Describe in words where wrong elements lie, from their counts along each axis. Pure.
+"""Describes in words where wrong elements lie, from their counts along each axis. Pure.
 
 The description names the smallest region of simple form that holds every wrong element: a stretch
 of rows and columns, all rows but some, the same columns of every 64, or a stretch in row-major
@@ -50,7 +50,7 @@ class MismatchCounts:
 
 @dataclass(frozen=True, slots=True)
 class MismatchStretch:
-    """Positions along an axis: a range, all but one, or periodic ranges."""
+    """Positions along an axis: one range, all positions but one, or periodic ranges."""
 
     start: int
     stop: int
@@ -133,7 +133,7 @@ def pattern(
 def find_region(
     shape: Sequence[int], wrong: int, axes: Sequence[MismatchCounts], flat: MismatchCounts
 ) -> MismatchRegion | None:
-    """Return the smallest region with every wrong element, if it stands out."""
+    """Return the smallest region with every wrong element; None if it could be chance."""
     shape = tuple(shape)
     total = math.prod(shape)
     best: MismatchRegion | None = None

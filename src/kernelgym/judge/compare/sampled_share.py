@@ -1,4 +1,4 @@
-"""Share of an output's elements that are wrong, by a sample. Pure.
+"""Share of an output's elements that are wrong, estimated from a sample. Pure.
 
 Only elements count that take work: neither zero nor infinite, and no copies of the input element at
 the same place. So a kernel that writes a few rows of a large cache, or the ones of a one-hot
@@ -13,14 +13,14 @@ import torch
 
 _SAMPLE = 1 << 16
 _FEWEST = 256
-"""Smallest number of elements in a sample that must take work, or the output is not assessed."""
+"""Smallest number of non-trivial elements that a sample must have for an output to be assessed."""
 _CLOSE = 1e-5
 
 
 def wrong_share(
     outputs: Sequence[torch.Tensor], right: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]
 ) -> float:
-    """Return the largest share of wrong elements among the outputs; 1 if it cannot be told.
+    """Return the largest share of wrong elements among the outputs; 1 if it is unknown.
 
     Args:
         outputs: Outputs that a kernel wrote.

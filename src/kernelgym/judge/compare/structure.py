@@ -66,7 +66,7 @@ def name_of(output: Any, index: int) -> str:
 
 
 def structure_problem(claimed: Any, wanted: Any, ruleset: Ruleset, at: str = "output") -> str:
-    """Return how the structure that a candidate claims differs from the wanted one; '' if equal.
+    """Return how the structure that a candidate claims differs from the expected one; '' if equal.
 
     Args:
         claimed: The candidate's description, which may be any JSON value.
@@ -115,7 +115,7 @@ def _difference(claimed: Any, wanted: Any, ruleset: Ruleset, at: str) -> str:
 
 
 def _stride_problem(got: Any, wanted: list[int], shape: list[int], at: str) -> str:
-    """Return how claimed strides differ from the allowed ones; '' if they do not.
+    """Return how claimed strides differ from the allowed ones; '' if they are allowed.
 
     They must be the reference's. Where the reference's output is not contiguous, a contiguous one
     is right too: kernels seldom imitate such layouts, and the task does not ask them to.

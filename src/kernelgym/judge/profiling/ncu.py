@@ -1,4 +1,4 @@
-"""The command line and the output of NVIDIA Nsight Compute (``ncu``). Pure."""
+"""Command line of NVIDIA Nsight Compute (``ncu``), and parser of its output. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from kernelgym.counters import Counters, CountersStatus
 
 TIME = "gpu__time_duration.sum"
-"""Metric of a launch's time in nanoseconds, which is always read."""
+"""Metric of a launch's time in nanoseconds, which every profile reads."""
 _MOST_LAUNCHES = 8
 _FIRST_COLUMN = '"ID",'
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
 
 
 def command(ncu: str, metrics: Sequence[str], program: Sequence[str]) -> list[str]:
-    """Return the command that profiles what a program does between start and stop of the profiler.
+    """Return ncu's command line, which profiles a program from its profiler start to its stop.
 
     Args:
         ncu: Path of ``ncu``.
@@ -30,7 +30,7 @@ def command(ncu: str, metrics: Sequence[str], program: Sequence[str]) -> list[st
 
 
 def read_output(text: str) -> Counters | None:
-    """Return the counters in an output; None if it holds none.
+    """Return the counters in ncu's output; None if it has none.
 
     The values are those of the launch that took longest.
 
@@ -63,13 +63,13 @@ def _number(text: str) -> float | None:
 
 
 def unknown_metrics(text: str) -> tuple[str, ...]:
-    """Return the metrics that an output says this version does not know for the device."""
+    """Return the metrics that ncu's output reports as unknown for the device."""
     found = re.findall(r"Failed to find metric\s+(?:regex:)?\W*([a-z][\w.]*)", text)
     return tuple(dict.fromkeys(found))
 
 
 def failure(text: str) -> tuple[CountersStatus, str]:
-    """Return the status of a profile that gave no values, and the reason for that.
+    """Return the status of a profile without values, and the reason.
 
     Args:
         text: Everything that ``ncu`` and the program wrote.
