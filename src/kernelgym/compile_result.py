@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """What a compiler makes of a kernel. It is no verdict: nothing ran on a GPU."""
+    """What a compiler makes of a kernel. It is not a verdict: nothing ran on a GPU."""
 
     launches: int
     """Number of launches compiled, which differ in function, types or constants; or of extensions,

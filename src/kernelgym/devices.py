@@ -43,7 +43,7 @@ def check_device(device: str) -> str:
     """Return a device's canonical name (``cuda`` is ``cuda:0``), whether it exists here or not.
 
     Raises:
-        UsageError: If it is no name of a device.
+        UsageError: If it is not a name of a device.
     """
     if device == "cuda":
         return "cuda:0"
@@ -59,7 +59,7 @@ def find_device(name: str) -> str:
     """Return a device's canonical name if it is there.
 
     Raises:
-        UsageError: If it is not, or if that is no name of a device.
+        UsageError: If it is not, or if that is not a name of a device.
     """
     name = check_device(name)
     if name == "cpu":

@@ -119,7 +119,7 @@ def refuse(found: Hygiene, how: str) -> None:
     raise DegenerateProblem(
         f"problem {found.problem_id!r} is degenerate at {_precision(found)} under "
         f"{found.ruleset}: {meaning}{detail}; choose another, {how} to play it all the same, or "
-        f"measure it anew with `kernelgym lint {found.problem_id}`"
+        f"measure it again with `kernelgym lint {found.problem_id}`"
     )
 
 

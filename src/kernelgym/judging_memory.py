@@ -71,7 +71,7 @@ def memory_budget(given: float | None, device: str) -> int:
         device: Device on which kernels run. It has to exist only if `given` is None.
 
     Raises:
-        UsageError: If `given` is no number of bytes, or the device does not exist.
+        UsageError: If `given` is not a number of bytes, or the device does not exist.
     """
     if given is None:
         return device_bytes(device) // _SHARE
@@ -144,7 +144,7 @@ def parse_bytes(text: str) -> int | None:
     """Return a size of memory such as ``12GB`` in bytes; None if empty.
 
     Raises:
-        UsageError: If it is no size above 0.
+        UsageError: If it is not a size above 0.
     """
     if not text.strip():
         return None

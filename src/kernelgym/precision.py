@@ -36,7 +36,7 @@ def judged_precisions(problem: Problem, rules: Ruleset) -> tuple[Precision, ...]
 def screening_rules(problem: Problem, rules: Ruleset) -> Ruleset:
     """Return the rules at the lowest precision a problem's text names.
 
-    For `kernelgym.answers.screening.screen`: fp16 in a kernel is no downgrade in an fp16 problem.
+    For `kernelgym.answers.screening.screen`: fp16 is not a downgrade in an fp16 problem.
     """
     named = judged_precisions(problem, rules)
     return rules.at(next((name for name in HALF_PRECISIONS if name in named), named[0]))

@@ -2,7 +2,7 @@
 
 Contract: `read` returns an object of the class that is asked for, or raises a `UsageError` of one
 line that names the place in the data, such as ``contract.tensors[1].dtype``, what was given there
-and what fits. pydantic does the work. Types are strict (a text is no number, 1 is not true),
+and what fits. pydantic does the work. Types are strict (a text is not a number, 1 is not true),
 unknown fields are refused, and so are NaN and infinities. `schema` is the JSON Schema of what
 `read` accepts, and `options` lists its fields for help texts; an attribute's docstring is its help.
 
@@ -213,7 +213,7 @@ def _usage_error(error: ValidationError, kind: type, where: str, noun: str) -> U
             word, bound = _BOUNDS[kind_of_bound]
             return UsageError(f"{here} must be {word} {context[bound]:g}, got {shown}")
         case "json_invalid":
-            return UsageError(f"{here} holds half a surrogate pair, which is no text")
+            return UsageError(f"{here} holds half a surrogate pair, which is not text")
     words = _in_words(node, defs)
     if words == "a text" and isinstance(given, bool | int | float):
         shown += "; put it in quotes"

@@ -179,7 +179,7 @@ def test_a_run_without_an_answer_still_tells_why(tmp_path: Path) -> None:
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing at"):
         read_run(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="is no run"):
+    with pytest.raises(UsageError, match="is not a run"):
         read_run(tmp_path)
 
 

@@ -86,7 +86,7 @@ def test_another_machine_is_refused(tmp_path: Path, device, machine, said) -> No
 @pytest.mark.parametrize("text", ["", '{"version": 2, "machine": {}}\n', '{"problem": 1}\n'])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.jsonl").write_text(text)
-    with pytest.raises(UsageError, match="no file of references' times of version 1"):
+    with pytest.raises(UsageError, match="not a file of references' times of version 1"):
         TimesFile.read(tmp_path / "odd.jsonl")
 
 

@@ -98,7 +98,7 @@ def test_show_prompt_is_the_first_observation(run, folder, language, says):
         (("show", "Synthetic/L1/1", "--prompt", "--language", "cuda"), "does not run on device"),
         (("show", "Synthetic/L1/1", "--prompt", "--max-turns", "0"), "at least 1"),
         (("show", "Synthetic/L1/1", "--retrieval", "synthetic"), "give --prompt with it"),
-        (("show", "Synthetic/L1/1", "--prompt", "--retrieval", "web"), "'web' is no index"),
+        (("show", "Synthetic/L1/1", "--prompt", "--retrieval", "web"), "'web' is not an index"),
     ],
 )
 def test_usage_errors(run, tmp_path, monkeypatch, argv, said):

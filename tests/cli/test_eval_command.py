@@ -146,7 +146,7 @@ REFUSED = {
     "unknown hardware": ((*ASKED[1:], "--hardware", "H101"), "did you mean H100?"),
     "nothing left": (("--generate-only", "--judge-only"), "leave nothing to do"),
     "judge alone": (("--judge-only",), "needs --out"),
-    "no run": (("--judge-only", "--out", "nowhere"), "is no run"),
+    "no run": (("--judge-only", "--out", "nowhere"), "is not a run"),
     "step": (
         (*ASKED[1:], "--step", 3),
         "--step is the step of the points that --tensorboard DIR writes",

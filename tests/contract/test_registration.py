@@ -106,7 +106,7 @@ BAD_OPTIONS = {
     "examples": ({"examples": "many"}, UsageError, "many"),
     "gamma": ({"gamma": 1.5}, UsageError, r"\[0, 1\]"),
     "gamma as text": ({"gamma": "x"}, UsageError, "got 'x'"),
-    "evaluator": ({"evaluator": "local"}, UsageError, "'local' is no address of a verdict service"),
+    "evaluator": ({"evaluator": "local"}, UsageError, "'local' is not an address of a verdict"),
     "unknown option": ({"langauge": "triton"}, UnknownName, "did you mean language.*ruleset"),
     "level": ({"level": 7}, UnknownName, "7"),
     "suite": ({"suite": "KernelBnch"}, UnknownName, "did you mean KernelBench"),

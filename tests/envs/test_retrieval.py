@@ -153,7 +153,7 @@ def test_awaited_policy_reads_the_examples() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"retrieval": "web"}, "'web' is no index"),
+        ({"retrieval": "web"}, "'web' is not an index"),
         ({"retrieval": Path("/tmp/index")}, "kernelgym index build"),
         ({"retrieval": {"k": 0}}, "at least 1"),
         ({"retrieval": {"tokns": 3}}, "did you mean tokens"),

@@ -16,7 +16,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hardware": "H1000"}, "unknown GPU 'H1000'.*did you mean.*H100"),
     ({"hardware": 3}, r"Hardware, got 3; give the name of a GPU, such as 'H100'"),
     ({"evaluator": ScriptedEvaluator}, r"got the class ScriptedEvaluator; call it first"),
-    ({"evaluator": "local"}, "'local' is no address of a verdict service"),
+    ({"evaluator": "local"}, "'local' is not an address of a verdict service"),
     ({"reward": lambda turn: 1.0}, "got <function .*known: stage1, .*RewardWrapper"),
     ({"examples": [1]}, r"one of zero_shot, one_shot, few_shot; got \[1\]"),
     ({"examples": 1.5}, "got 1.5"),

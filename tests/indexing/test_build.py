@@ -239,7 +239,7 @@ def test_empty_corpora_and_other_folders_are_refused(tmp_path) -> None:
     (tmp_path / "empty.jsonl").write_text('{"reference": "", "kernel": "", "language": "cpp"}\n')
     with pytest.raises(UsageError, match=r"give no entry \(1 language\)"):
         build_index(plan(tmp_path / "empty.jsonl"), tmp_path / "out", Judges())
-    with pytest.raises(UsageError, match="is there and is no index"):
+    with pytest.raises(UsageError, match="exists and is not an index"):
         build_index(plan("synthetic"), tmp_path, Judges())
 
 

@@ -215,7 +215,7 @@ def test_unreachable_hub_is_said(monkeypatch, tmp_path) -> None:
 
 
 def test_files_that_are_no_rows_are_refused(tmp_path) -> None:
-    with pytest.raises(UsageError, match="is no file of rows"):
+    with pytest.raises(UsageError, match="is not a file of rows"):
         list(file_rows(tmp_path))
     (tmp_path / "x.parquet").write_bytes(b"nonsense")
     with pytest.raises(UsageError, match="cannot be read"):

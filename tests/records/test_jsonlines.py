@@ -44,7 +44,7 @@ def test_lines_are_found_by_their_place(
 def test_file_that_ends_in_no_object_is_not_appended_to_and_kept(tmp_path: Path, text: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(text)
-    with pytest.raises(UsageError, match="its last line is no JSON object"):
+    with pytest.raises(UsageError, match="its last line is not a JSON object"):
         append_lines(path, [{"key": 1}])
     assert path.read_text() == text
 

@@ -94,7 +94,7 @@ def test_full_disk_leaves_the_old_index(mine, monkeypatch) -> None:
 
 def test_other_folder_is_not_replaced(tmp_path) -> None:
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(UsageError, match=r"is there and is no index"):
+    with pytest.raises(UsageError, match=r"exists and is not an index"):
         Index.from_entries(TRITON[:5]).save(tmp_path)
     with pytest.raises(UsageError, match=r"no entry to write"):
         Index.from_entries([]).save(tmp_path / "empty")
@@ -144,7 +144,7 @@ def damaged(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "error"),
     [
-        ("no manifest", "is no index: its manifest.json cannot be read"),
+        ("no manifest", "is not an index: its manifest.json cannot be read"),
         ("format", "index of format 99, and this version of kernelgym reads format 1"),
         ("no json", "manifest.json cannot be read"),
         ("a list", "format None"),
@@ -191,7 +191,7 @@ def test_vanished_index_is_not_missed(mine) -> None:
     env = KernelEnv("Synthetic", 2, evaluator=ScriptedEvaluator(), retrieval=mine)
     shutil.rmtree(mine)
     assert len(env.reset(seed=3)[1]["retrieved"]) == 3
-    with pytest.raises(UsageError, match=r"is no index"):
+    with pytest.raises(UsageError, match=r"is not an index"):
         KernelEnv("Synthetic", 2, evaluator=ScriptedEvaluator(), retrieval=mine)
 
 

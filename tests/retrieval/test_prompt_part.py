@@ -176,8 +176,8 @@ def test_entry_that_was_not_judged_is_labelled() -> None:
         ({"model": 3}, "retrieval.model is a text, got 3"),
         ({"digest": "0123"}, "has digest .* here, and examples of digest 0123"),
         ({"idex": "synthetic"}, "did you mean index"),
-        ("sintetic", "'sintetic' is no index: .*; give 'synthetic', or a folder"),
-        ("/some/folder", "'/some/folder' is no index: .*kernelgym index build"),
+        ("sintetic", "'sintetic' is not an index: .*; give 'synthetic', or a folder"),
+        ("/some/folder", "'/some/folder' is not an index: .*kernelgym index build"),
         (3, "retrieval is an index's name such as 'synthetic'"),
     ],
 )

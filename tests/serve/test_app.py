@@ -273,7 +273,7 @@ def test_request_that_is_not_offered_is_refused_like_others(tmp_path) -> None:
             for method, path, status in (("GET", "/v1/nope", 404), ("PUT", "/v1/jobs", 405)):
                 answer = await client.request(method, path)
                 assert answer.status_code == status
-                assert f"{method} {path} is no request" in answer.json()["error"]["message"]
+                assert f"{method} {path} is not a request" in answer.json()["error"]["message"]
 
     run(go())
 

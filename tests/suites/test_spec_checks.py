@@ -48,7 +48,7 @@ CASES = [
     ({"launch": {"block": [64]}}, "for __global__ kernels"),
     ({"path": "scaled.cpp"}, "both given"),
     ({"source": "", "path": "missing.cpp"}, "cannot read"),
-    ({"name": "../up"}, "no folder's name"),
+    ({"name": "../up"}, "not a folder's name"),
     ({"version": 2}, "version"),
 ]
 GLOBAL_CASES = [
@@ -62,8 +62,8 @@ GLOBAL_CASES = [
     ({"kind": "cpp"}, '__global__ functions with "kind": "cuda"'),
 ]
 TRITON_CASES = [
-    ({"launch__grid": ["count / BLOCK"]}, "is no arithmetic"),
-    ({"launch__grid": ["open('x')"]}, "is no arithmetic"),
+    ({"launch__grid": ["count / BLOCK"]}, "is not arithmetic"),
+    ({"launch__grid": ["open('x')"]}, "is not arithmetic"),
     ({"launch__grid": ["ceil_div(count, WIDTH)"]}, "'WIDTH', which is not defined"),
     ({"launch__grid": ["count - count"]}, "below 1"),
     ({"launch__grid": []}, "launch.grid is missing"),
@@ -175,7 +175,7 @@ def test_files_of_a_spec_have_a_largest_size(kind: str, tmp_path: Path) -> None:
     with (tmp_path / "large.py").open("wb") as file:
         file.truncate(MOST_TENSOR_BYTES + 1)  # takes no room on the disk
     os.mkfifo(tmp_path / "pipe.py")
-    refused = (("large.py", "more than the limit"), ("pipe.py", "the file is no regular file"))
+    refused = (("large.py", "more than the limit"), ("pipe.py", "the file is not a regular file"))
     for path, why in refused:
         with pytest.raises(UsageError, match=why):
             read_spec(written(tmp_path, NAMES_A_FILE[kind](path)))

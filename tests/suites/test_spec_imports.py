@@ -113,7 +113,7 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 22))).decode()
     ("change", "why"),
     [
         ({"data_b64": BOMB, "shape": [2048]}, "more than 8192 bytes"),
-        ({"data_b64": BOMB}, "no base64 text of 256 bytes"),
+        ({"data_b64": BOMB}, "not a base64 text of 256 bytes"),
         ({"shape": [1 << 40]}, "at most"),
         ({"shape": [63]}, "holds more than 252"),
         ({"shape": [65]}, "holds 256 bytes"),

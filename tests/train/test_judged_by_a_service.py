@@ -80,7 +80,7 @@ def test_service_that_judges_otherwise_is_refused_before_the_run_begins(
     with serving(tmp_path / "a") as (_, url):
         for setting, told in (
             (f"judge.url={url}", "judge.device=cuda:0, and http"),
-            ("judge.url=judge:8765", "is no address of a verdict service"),
+            ("judge.url=judge:8765", "is not an address of a verdict service"),
         ):
             given = (*settings, "run.name=other", "judge.device=cuda:0", setting)
             assert main(["--backend", "trl", *given]) == 2

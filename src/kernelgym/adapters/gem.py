@@ -1,4 +1,4 @@
-"""`register`: the environments as one of GEM (``gem-llm``), whose vector environments play it.
+"""`register`: registers environments with GEM (``gem-llm``), whose vector environments play them.
 
 ::
 

@@ -83,7 +83,7 @@ class LiveEpisode:
         return self.env.episode.trajectory
 
     def copy(self) -> LiveEpisode:
-        """Return another episode that stands where this one stands; no kernel is judged anew."""
+        """Return a copy of the episode at its present turn, without judging a kernel again."""
         env = self.env.sibling(borrows=True)
         env.reset(options={"problem_id": self.problem.id, "allow_degenerate": True})
         twin = LiveEpisode(env, self.start_info)
@@ -125,7 +125,7 @@ class LiveEpisode:
             why = turn.verdict.message or "a correct kernel was not timed"
             raise JudgeError(
                 f"turn {turn.index + 1} on {self.problem.id} has no score, through no fault of the "
-                f"kernel: {why}; play the episode anew or leave it out"
+                f"kernel: {why}; play the episode again or leave it out"
             )
         over = terminated or truncated
         appended = not over and self.is_append_only

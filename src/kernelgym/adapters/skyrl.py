@@ -1,4 +1,4 @@
-"""`register`: the environments as one of SkyRL-Gym, which SkyRL's own generator plays.
+"""`register`: registers the environments with SkyRL-Gym, whose generator plays them.
 
 In the entry point of a SkyRL run, before it makes its trainer::
 

@@ -3,7 +3,7 @@
 Contract: a marker inside a string or a comment of a block's own Python belongs to the code and ends
 nothing. The end of a block is the first closing marker outside strings and comments, if the code up
 to it is a module that defines `ModelNew`; otherwise the first closing marker at all, if that makes
-one. Code that is no module ends at the former where there is one. `code_blocks` takes any text,
+one. Code that is not a module ends at the former where there is one. `code_blocks` takes any text,
 never raises and takes linear time: after 20 blocks that had to be given up, fences are no longer
 looked for.
 
@@ -210,7 +210,7 @@ def _best(text: str, opener: re.Match[str], ends: Sequence[re.Match[str] | None]
 
 
 def _module(body: str) -> str:
-    """Return a block's text, tidy, if it is a module; empty if it is none.
+    """Return a block's text, tidy, if it is a module; empty for other text.
 
     A fence may close on the last line of the code.
     """
@@ -221,7 +221,7 @@ def _module(body: str) -> str:
 
 
 def _inner(body: str) -> tuple[str, tuple[int, int] | None]:
-    """Return the best code inside a block that is no module; its indices too if it is a module.
+    """Return the best code inside a block that is not a module; its indices too if it is a module.
 
     The code is that of the best fenced block that defines `ModelNew`, or all of the text.
     """

@@ -1,4 +1,4 @@
-"""Tell a whole module from a usage stub, a fragment and broken code.
+"""Distinguishes a whole module from a usage stub, a fragment and broken code.
 
 Contract: `completeness` only orders several answers of one text; a single answer is taken however
 complete it is. It looks at the source alone, by its syntax tree, and never raises.

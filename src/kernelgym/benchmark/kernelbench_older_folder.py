@@ -103,7 +103,7 @@ def _samples(data: Any, file: Path) -> Iterator[tuple[int, Any]]:
         number = entry.get("sample_id", place) if isinstance(entry, Mapping) else place
         if not isinstance(number, int) or number < 0 or number in seen:
             raise UsageError(
-                f"{file}: sample_id {number!r} is no number of a sample, or is there twice; "
+                f"{file}: sample_id {number!r} is not a number of a sample, or is there twice; "
                 f"{_REMEDY}"
             )
         seen.add(number)

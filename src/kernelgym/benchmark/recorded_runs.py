@@ -188,7 +188,7 @@ def read_run(path: str | Path, *, partial: bool = False) -> RecordedRun:
         name, records = read_search(path)
         return _checked(RecordedRun(name, "search", path, tuple(_numbered(records))))
     raise UsageError(
-        f"{str(path)!r} is no run: it holds neither {PLAN_FILE} nor {TRAJECTORIES}; give the "
+        f"{str(path)!r} is not a run: it holds neither {PLAN_FILE} nor {TRAJECTORIES}; give the "
         "folder that `kernelgym eval`, `kernelgym import` or `kernelgym-train` wrote"
     )
 

@@ -142,13 +142,13 @@ class _GrowingFile:
 
 @dataclass(slots=True)
 class _Progress:
-    """Progress of a run as its files tell it, whatever its lock says."""
+    """Progress of a run according to its files, whatever its lock says."""
 
     step: int = 0
     steps: int | None = None
     figures: dict[str, float] = field(default_factory=dict)
     end: Condition | None = None
-    """How the run ended, as its files tell; None if they do not say."""
+    """End of the run according to its files; None if they do not say."""
     note: str = ""
 
 

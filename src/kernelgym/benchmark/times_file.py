@@ -50,7 +50,7 @@ class TimesFile:
         head = rows[0] if rows else {}
         if head.get("version") != VERSION or "machine" not in head:
             raise UsageError(
-                f"{str(path)!r} is no file of references' times of version {VERSION}; "
+                f"{str(path)!r} is not a file of references' times of version {VERSION}; "
                 "`kernelgym baseline PROBLEMS --modes eager --out FILE` writes one"
             )
         found = {}

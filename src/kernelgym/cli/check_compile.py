@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from kernelgym.cli.check import CheckCommand
 
 _KNOWN = "gfx942, gfx950 and the like for AMD, sm_90a, sm_100 and the like for NVIDIA"
-_NO_VERDICT = "nothing ran on a GPU: this is no verdict and gives no reward"
+_NO_VERDICT = "nothing ran on a GPU: this is not a verdict and gives no reward"
 
 
 def target_of(arch: str) -> str:
     """Return the compiler's target for an architecture: ``hip:gfx942``, or ``cuda:90a`` for sm_90a.
 
     Raises:
-        UsageError: If it is no name of an architecture.
+        UsageError: If it is not a name of an architecture.
     """
     if re.fullmatch(r"gfx\d{1,2}[0-9a-f]{2}", arch):
         return f"hip:{arch}"

@@ -113,7 +113,7 @@ def _plain(value: Any, key: object) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(
-        f"info[{key!r}] holds a {type(value).__name__}, which is no plain data: leave it out, or "
+        f"info[{key!r}] holds a {type(value).__name__}, which is not plain data: leave it out, or "
         "turn it into numbers and texts first"
     )
 

@@ -234,7 +234,7 @@ class KernelEnv(gym.Env[str, str]):
         A curriculum sets it: ``env.unwrapped.reward = schedule.at(step)``.
 
         Raises:
-            UsageError: If the value is no preset, or a preset that needs speed where
+            UsageError: If the value is not a preset, or a preset that needs speed where
                 kernels are not timed, or every trial where the ruleset stops at the first failure.
         """
         return reward_preset(self._config.reward)

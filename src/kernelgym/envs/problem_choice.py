@@ -67,7 +67,7 @@ class ProblemChoice:
         Raises:
             UnknownName: If there is none.
             DegenerateProblem: If it is degenerate.
-            UsageError: If that is no id, or the problem needs more than the memory budget.
+            UsageError: If that is not an id, or the problem needs more than the memory budget.
         """
         if isinstance(problem_id, bool) or not isinstance(problem_id, str | int):
             raise UsageError(f"problem_id is an id or a number, got {problem_id!r}")
@@ -192,7 +192,7 @@ def choose_problems(
             raise DegenerateProblem(
                 f"all {len(fit)} problems of the choice are degenerate "
                 f"under {ruleset.label} (such as {first.problem_id}: {first.summary}); choose "
-                "others, or pass allow_degenerate=True to play them all the same"
+                "others, or pass allow_degenerate=True to play them anyway"
             )
     return ProblemChoice(
         listed,
@@ -330,7 +330,7 @@ def agreed_budget(
         device: The device that was agreed on.
 
     Raises:
-        UsageError: If that is no number of bytes, or above the evaluator's budget.
+        UsageError: If that is not a number of bytes, or above the evaluator's budget.
     """
     own = None if evaluator is None else evaluator.capabilities.memory_bytes
     if memory_bytes is None and evaluator is not None:

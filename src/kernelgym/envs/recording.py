@@ -117,7 +117,7 @@ class RecordTrajectories(gym.Wrapper[str, str, str, str], gym.utils.RecordConstr
         writer: Name of the program that plays, kept in the record.
 
     Raises:
-        UsageError: If that is no environment of kernelgym.
+        UsageError: If that is not an environment of kernelgym.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class RecordTrajectories(gym.Wrapper[str, str, str, str], gym.utils.RecordConstr
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, dict[str, Any]]:
-        """Begin an episode; one that was left is written as cut."""
+        """Begin an episode; an earlier unfinished one is written as cut."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._slot.end()
         self._slot.begin(observation)
@@ -152,7 +152,7 @@ class RecordTrajectories(gym.Wrapper[str, str, str, str], gym.utils.RecordConstr
         return result
 
     def close(self) -> None:
-        """Write an episode that was left, and close the environment."""
+        """Write an unfinished episode as cut, and close the environment."""
         self._slot.end()
         super().close()
 
@@ -197,7 +197,7 @@ class RecordVectorTrajectories(
         seed: int | Sequence[int | None] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Begin episodes; those that were left are written as cut."""
+        """Begin episodes; earlier unfinished ones are written as cut."""
         mask = (options or {}).get("reset_mask")
         result: Any = self.env.reset(seed=cast("Any", seed), options=cast("Any", options))
         begun = self._slots if mask is None else [self._slots[i] for i in np.flatnonzero(mask)]
@@ -221,7 +221,7 @@ class RecordVectorTrajectories(
         return cast("tuple[Any, Any, Any, Any, dict[str, Any]]", result)
 
     def close(self, **kwargs: Any) -> None:
-        """Write episodes that were left, and close the environments."""
+        """Write unfinished episodes as cut, and close the environments."""
         for slot in self._slots:
             slot.end()
         super().close(**kwargs)

@@ -151,7 +151,7 @@ class KernelVectorEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     def step(
         self, actions: Sequence[str]
     ) -> tuple[tuple[str, ...], NDArray[np.float64], Flags, Flags, dict[str, Any]]:
-        """Judge one answer per slot. Nothing is taken if one of them cannot be.
+        """Judge one answer per slot; if an answer is invalid, no answer is recorded.
 
         Args:
             actions: The models' texts; see `KernelEnv.step`.

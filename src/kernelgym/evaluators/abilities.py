@@ -38,12 +38,12 @@ class Builds(Protocol):
 
 @runtime_checkable
 class Duels(Protocol):
-    """Times several kernels in turns, under one hold of the device."""
+    """Times several kernels alternately while it holds the device."""
 
     def duel_round(
         self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge kernels of one problem in fresh processes, their timing windows in turns.
+        """Judge kernels of one problem in fresh processes, with alternating timing windows.
 
         Outputs are verified as for full verdicts. Evidence that custom kernels did the work is not
         gathered: accept no kernel on rounds alone, but judge it with `evaluate`, too.

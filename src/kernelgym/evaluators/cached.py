@@ -75,7 +75,7 @@ class CachedEvaluator(KeptVerdicts):
         owns: Whether closing this object closes `evaluator`, too.
 
     Raises:
-        UsageError: If the limit is no positive number, or if the folder cannot be created.
+        UsageError: If the limit is not a positive number, or if the folder cannot be created.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ def duel(
     seed: str = "",
     judged: bool = False,
 ) -> Duel:
-    """Judge two kernels in turns until one is known to be faster.
+    """Judge two kernels alternately until one is known to be faster.
 
     With d_i the log-ratio of the kernels' times in round i of n, m their mean and s their standard
     deviation, the interval of the log-ratio is Student's, m +- t s / sqrt(n), where t is exceeded

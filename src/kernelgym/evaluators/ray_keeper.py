@@ -216,7 +216,7 @@ class ActorKeeper:
             except HeadSilent:  # `_head_answers` decides whether it is gone
                 time.sleep(_TICK_S)
             except Exception as error:  # such as Ray's, of a head that ends in this moment
-                _LOG.exception("the keeper of Ray's actors goes on after an error")
+                _LOG.exception("the keeper of Ray's actors continues after an error")
                 if not self._is_connected and not self._posts:
                     self._refuse(UsageError(f"the Ray cluster cannot be used: {line_of(error)}"))
                 time.sleep(_TICK_S)
@@ -296,7 +296,7 @@ class ActorKeeper:
                 self._changed.notify_all()
 
     def _add_posts(self) -> bool:
-        """Make as many posts as there should be; refuse a cluster that has place for none."""
+        """Create the missing posts of actors; refuse a cluster that has no room for any."""
         wanted = self._plan.actors
         if wanted is None:
             wanted = self._cluster.places(self._plan.needs)
@@ -313,7 +313,7 @@ class ActorKeeper:
         return bool(self._posts)
 
     def _head_answers(self, now: float) -> bool:
-        """Return True if Ray's head takes connections; give up the connection after a long no."""
+        """Return True if Ray's head accepts connections; disconnect if it has not for too long."""
         if now - self._looked_at >= _LOOK_S:
             self._looked_at = now
             if self._cluster.answers():
@@ -415,7 +415,7 @@ class ActorKeeper:
                 self._to_end.append(post.actor)
 
     def _lose_patience(self, now: float) -> None:
-        """Make the waiting jobs unavailable if no actor has been there for too long."""
+        """Make the waiting jobs unavailable if no actor has been available for too long."""
         if self._by_slot:
             self._served_at = now
         elif now - self._served_at >= self._plan.patience_s:
@@ -423,7 +423,7 @@ class ActorKeeper:
             self._dispatcher.settle_waiting(self._unavailable("no_actor", self._why_none()))
 
     def _why_none(self) -> str:
-        """Return the reason why no actor is there, as a sentence."""
+        """Return the reason why no actor is available, as a sentence."""
         reason = next((post.reason for post in self._posts if post.reason), "")
         reason = reason or "its resources are in use, or machines have still to come (`ray status`)"
         return f"no actor of the Ray cluster came within {self._plan.patience_s:g} s: {reason}"

@@ -1,4 +1,4 @@
-"""The places of a `RayEvaluator`'s actors, and what is known of each. Part of `ray_evaluator`."""
+"""Places of a `RayEvaluator`'s actors, and the facts known about each. Part of `ray_evaluator`."""
 
 from __future__ import annotations
 

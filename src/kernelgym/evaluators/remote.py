@@ -84,7 +84,7 @@ class RemoteEvaluator(EvaluatorBase):
         transport: Transport of httpx in place of the network, for tests.
 
     Raises:
-        UsageError: If the address is no http or https address, or there is no such ruleset.
+        UsageError: If the address is not an http or https address, or there is no such ruleset.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 def check_address(url: str) -> None:
-    """Refuse a text that is no http or https address of a service.
+    """Refuse a text that is not an http or https address of a service.
 
     Raises:
         UsageError: If it is none.
@@ -61,7 +61,7 @@ def check_address(url: str) -> None:
         is_address = False
     if not is_address:
         raise UsageError(
-            f"{url!r} is no address of a verdict service; give one such as "
+            f"{url!r} is not an address of a verdict service; give one such as "
             "http://127.0.0.1:8765, or an evaluator such as LocalEvaluator()"
         )
     # httpx would send a user name as Basic authentication, in place of the key.

@@ -86,7 +86,7 @@ class RunArchive:
             raise UsageError(
                 f"the run's archive of step {self.step} had digest {state['digest']}, and {path} "
                 f"gives {digest}: episodes were taken out of the file, or this version reads them "
-                "differently; give back the file that the run wrote"
+                "differently; restore the file that the run wrote"
             )
 
     def read(self, path: str | Path, step: int) -> None:

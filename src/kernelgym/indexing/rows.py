@@ -35,7 +35,7 @@ def file_rows(path: str | Path) -> Iterator[Row]:
     files = [file for file in files if file.suffix in _READERS]
     if not files or not all(file.is_file() for file in files):
         raise UsageError(
-            f"{str(path)!r} is no file of rows, and no folder of such files; give a file that "
+            f"{str(path)!r} is not a file of rows, and no folder of such files; give a file that "
             f"ends in {', '.join(_READERS)}"
         )
     import datasets

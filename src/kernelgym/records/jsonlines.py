@@ -164,11 +164,11 @@ def read_lines(
         path: The file.
         on_cut: Function that is called with the line's number if the last line is cut off (its
             writer was killed, or is still at it) and so left out.
-        on_damaged: Function that is called with a message on each other line that is no object,
+        on_damaged: Function that is called with a message on each other line that is not an object,
             which is then left out; None to refuse the file.
 
     Raises:
-        UsageError: If the file cannot be read, or a line that is not a cut last one is no object.
+        UsageError: If the file cannot be read, or a line is not an object, except a cut last one.
     """
     return ((number, data) for number, _, data in _read(path, on_cut, on_damaged))
 
@@ -248,7 +248,7 @@ def _mend(descriptor: int, path: str | Path) -> int:
         return size
     if not tail.startswith(b"{"):  # another program's file: nothing of it may be removed
         raise UsageError(
-            f"cannot append to {str(path)!r}: its last line is no JSON object; name another file"
+            f"cannot append to {str(path)!r}: its last line is not a JSON object; name another file"
         )
     try:
         json.loads(tail)

@@ -1,4 +1,4 @@
-"""Played episodes scored anew, by another preset, without judging anything again.
+"""Scores played episodes again, by another preset, without judging anything again.
 
 Contract: every turn is scored from its recorded verdict, with the turns before it (scored anew as
 well) as history, exactly as `kernelgym.episodes.episode.Episode` would have done; texts, verdicts

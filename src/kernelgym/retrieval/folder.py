@@ -50,7 +50,7 @@ def write_index(
         about: Other facts for the manifest, as JSON data.
 
     Raises:
-        UsageError: If there are no entries, the folder is there and is no index, or it cannot be
+        UsageError: If there are no entries, the folder exists and is not an index, or it cannot be
             written.
     """
     out = Path(folder)
@@ -79,7 +79,7 @@ def write_index(
 
 
 def check_place(out: Path) -> None:
-    """Make sure that an index may be written to a folder.
+    """Check that an index may be written to a folder.
 
     Raises:
         UsageError: If something else is there.
@@ -88,7 +88,7 @@ def check_place(out: Path) -> None:
         return
     if os.path.lexists(out):
         raise UsageError(
-            f"{str(out)!r} is there and is no index; give another folder, or remove it"
+            f"{str(out)!r} exists and is not an index; give another folder, or remove it"
         )
 
 
@@ -129,20 +129,20 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     """Return an index's manifest.
 
     Raises:
-        UsageError: If the folder is no index, or one of another format.
+        UsageError: If the folder is not an index, or one of another format.
     """
     try:
         manifest = json.loads((Path(folder) / _MANIFEST).read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{str(folder)!r} is no index: its {_MANIFEST} cannot be read ({error}); give "
+            f"{str(folder)!r} is not an index: its {_MANIFEST} cannot be read ({error}); give "
             "'synthetic', or a folder that `kernelgym index build` wrote"
         ) from None
     version = manifest.get("format") if isinstance(manifest, dict) else None
     if version != _FORMAT:
         raise UsageError(
             f"{str(folder)!r} is an index of format {version!r}, and this version of kernelgym "
-            f"reads format {_FORMAT}; build it anew"
+            f"reads format {_FORMAT}; build it again"
         )
     found: dict[str, Any] = manifest
     return found
@@ -152,7 +152,7 @@ def folder_digest(folder: str | Path, language: str) -> str:
     """Return the digest that a folder's manifest names for a language.
 
     Raises:
-        UsageError: If the folder is no index, or holds no such language.
+        UsageError: If the folder is not an index, or holds no such language.
     """
     languages = read_manifest(folder)["languages"]
     if language not in languages:
@@ -172,7 +172,7 @@ def read_index(
         engine: Engine that searches; a name of `kernelgym.retrieval.nearest_rows.ENGINES`.
 
     Raises:
-        UsageError: If the folder is no index, holds no such language, or a file in it is missing,
+        UsageError: If the folder is not an index, lacks the language, or a file in it is missing,
             damaged or another's; or the embedder cannot be had or is another one.
     """
     from pyarrow import ArrowException, parquet
@@ -191,7 +191,7 @@ def read_index(
     except (ArrowException, OSError, EOFError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
             f"a file of index {str(place)!r} in {language!r} is missing or damaged "
-            f"({type(error).__name__}: {error}); build the index anew"
+            f"({type(error).__name__}: {error}); build the index again"
         ) from None
     said = manifest["embedder"]
     embedder = find_embedder(
@@ -202,7 +202,7 @@ def read_index(
             f"index {str(place)!r} has vectors of shape {vectors.shape} for {len(entries)} entries "
             f"in {language!r}, or some that are not finite; embedder {embedder.name!r} makes "
             f"{embedder.dimension} finite numbers per entry; give the model that the index was "
-            "made with, or build it anew"
+            "made with, or build it again"
         )
     passed = {key: tuple(ids) for key, ids in manifest["passed"].get(language, {}).items()}
     made_of = (entries, vectors, embedder)
@@ -211,7 +211,7 @@ def read_index(
         raise UsageError(
             f"index {str(place)!r} says it has digest {digest} in {language!r}, and has "
             f"{index.digest}: its entries, or the tables that name operators, are others than at "
-            "its build; build it anew"
+            "its build; build it again"
         )
     _check_vectors(index, np.linspace(0, len(entries) - 1, _SAMPLED).astype(int), place)
     return index
@@ -245,5 +245,5 @@ def _check_vectors(index: Index, places: np.ndarray[Any, Any], folder: Path) -> 
     if (alike < _ALIKE).any():
         raise UsageError(
             f"embedder {index.embedder.name!r} gives other vectors now than when index "
-            f"{str(folder)!r} was built; give the model that it was made with, or build it anew"
+            f"{str(folder)!r} was built; give the model that it was made with, or rebuild it"
         )

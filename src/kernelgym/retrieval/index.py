@@ -110,7 +110,7 @@ class Index:
         """Write the index to a folder that `kernelgym.retrieval.folder.read_index` reads.
 
         Raises:
-            UsageError: If the folder is there and is no index, or cannot be written.
+            UsageError: If the folder is there and is not an index, or cannot be written.
         """
         from kernelgym.retrieval.folder import write_index
 

@@ -23,7 +23,7 @@ _SYNONYMS: dict[str, str] = _DATA["synonyms"]
 _SILENT = frozenset(_DATA["silent"].split())
 """Names of functions and methods that compute nothing a kernel would have to compute."""
 FACTS = frozenset(_DATA["facts"].split())
-"""Names of a tensor's attributes and methods whose value is no tensor."""
+"""Names of a tensor's attributes and methods whose value is not a tensor."""
 FILLS = frozenset(_DATA["fills"].split())
 """Names of methods that add their arguments to a container or a module."""
 SAME = frozenset(_DATA["same"].split())

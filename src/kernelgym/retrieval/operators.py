@@ -356,7 +356,7 @@ class _Walk:
                 owner.attributes[named.value] = values[1]
 
     def _call(self, function: object, values: list[object], named: dict[str, object]) -> object:
-        """Call a value that is no library function; return its result."""
+        """Call a value that is not a library function; return its result."""
         self._step()
         match function:
             case ast.ClassDef():

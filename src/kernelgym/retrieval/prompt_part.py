@@ -62,7 +62,7 @@ class Retrieval:
     when: RetrievalTime = "first"
     """``first``: before the first answer only; ``always``: the same at every turn."""
     same_problem: bool = False
-    """True to show entries of the problem asked, and its twins, too."""
+    """True to show also entries of the problem asked and of its twins."""
     digest: str = ""
     """Digest of the index that must be shown; empty to take the index as it is."""
     model: str = ""

@@ -1,4 +1,4 @@
-"""The HTTP interface of the service: what it answers to which request.
+"""HTTP interface of the verdict service: routes and their answers.
 
 `VerdictService` holds the parts; `create_app` makes the FastAPI application. Every answer that
 refuses a request is ``{"error": {"code", "message"}}`` with a sentence for the caller.

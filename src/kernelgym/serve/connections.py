@@ -1,4 +1,4 @@
-"""Connections of the service: those that send no request, or read no answer, are closed.
+"""Connections of the service; those whose client sends no request or reads no answer are closed.
 
 uvicorn closes a connection that is quiet after an answer. It waits without limit for a first
 request, for the rest of a request's head, and for a client that does not read.

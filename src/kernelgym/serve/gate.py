@@ -92,7 +92,7 @@ async def refused(_: Request | None, refusal: Any) -> Response:
 
 
 async def _not_offered(request: Request, error: Any) -> Response:
-    message = f"{request.method} {request.url.path} is no request of this service; see /docs"
+    message = f"{request.method} {request.url.path} is not a request of this service; see /docs"
     return await refused(request, Refusal(error.status_code, "not_offered", message))
 
 

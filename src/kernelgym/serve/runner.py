@@ -143,7 +143,7 @@ class Runner:
                     self._tick()
                     ticked = time.monotonic()
             except Exception:  # one bad job or a full disk must not end the service
-                _LOG.exception("the runner goes on after an error")
+                _LOG.exception("the runner continues after an error")
                 time.sleep(_TICK_S)
 
     def _receive(self) -> None:

@@ -116,7 +116,7 @@ def get_problem(id_or_path: str | Path, sizes: str = "full") -> Problem:
 
 
 def check_full_sizes(sizes: object, given: str) -> None:
-    """Make sure that `sizes` is ``full``, for problems that have no others.
+    """Check that `sizes` is ``full``, for problems that have no others.
 
     Raises:
         UsageError: If it is not.

@@ -169,7 +169,7 @@ def find_problem(problems: Iterable[Problem], problem_id: str) -> Problem:
 def check_choice(
     what: str, given: int | str | None, known: Sequence[int | str], hint: str = ""
 ) -> None:
-    """Make sure that a choice of a suite, `given`, is None or one of `known`.
+    """Check that a choice of a suite, `given`, is None or one of `known`.
 
     Raises:
         UnknownName: If it is not.
@@ -195,7 +195,7 @@ def non_empty(problems: Iterable[Problem], suite: str, **conditions: object) -> 
 
 
 def check_source(source: str, where: str) -> None:
-    """Make sure that a problem's source is Python and defines `REQUIRED_NAMES`, without running it.
+    """Check that a problem's source is Python and defines `REQUIRED_NAMES`, without running it.
 
     Args:
         source: The module's text.

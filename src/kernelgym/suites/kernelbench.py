@@ -84,7 +84,7 @@ class KernelBenchSuite:
 
     Raises:
         UnknownName: If there are no such sizes.
-        ProblemError: If the root is no checkout.
+        ProblemError: If the root is not a checkout.
     """
 
     name = "KernelBench"

@@ -6,7 +6,7 @@ A result of ``kernelgym lint`` for the same ruleset and kind of device comes fir
 the shipped table comes next, which was measured on KernelBench's inputs at its tolerances and holds
 for any ruleset until a lint says otherwise. Two of its reasons are left out:
 
-- ``identity`` under a ruleset that draws other kinds of inputs: there a ReLU is no identity;
+- ``identity`` under a ruleset that draws other kinds of inputs: there a ReLU is not an identity;
 - what breaks only KernelBench's own harness (its casting of token ids to float), since the judge
   casts no integers.
 

@@ -1,6 +1,6 @@
 """Arithmetic in kernel specs: whole numbers, names, and five functions.
 
-Contract: an expression is read as a syntax tree, and never run: whatever is no arithmetic is a
+Contract: an expression is read as a syntax tree, and never run: whatever is not arithmetic is a
 `UsageError` that names it. `evaluate` gives what `as_python` and `as_cpp` give where they are run.
 
 ============================  ======================================
@@ -52,7 +52,7 @@ def names_in(expression: int | str) -> tuple[str, ...]:
     """Return the names that an expression uses, each once, in order.
 
     Raises:
-        UsageError: If it is no arithmetic.
+        UsageError: If it is not arithmetic.
     """
     found: list[str] = []
     for node in ast.walk(_tree(expression)):
@@ -69,7 +69,7 @@ def evaluate(expression: int | str, values: Mapping[str, int]) -> int:
         values: Value of each name.
 
     Raises:
-        UsageError: If it is no arithmetic, names what has no value, divides by zero or exceeds
+        UsageError: If it is not arithmetic, names what has no value, divides by zero or exceeds
             64 bits.
     """
     try:
@@ -89,7 +89,7 @@ def as_python(expression: int | str) -> str:
     """Return an expression as Python that needs nothing but its names.
 
     Raises:
-        UsageError: If it is no arithmetic.
+        UsageError: If it is not arithmetic.
     """
     return _python(_tree(expression))
 
@@ -119,7 +119,7 @@ def as_cpp(expression: int | str, names: Mapping[str, str]) -> str:
         names: C++ names of numbers, where they have others.
 
     Raises:
-        UsageError: If it is no arithmetic.
+        UsageError: If it is not arithmetic.
     """
     return _cpp(_tree(expression), names)
 
@@ -152,7 +152,7 @@ def _cpp(node: ast.expr, names: Mapping[str, str]) -> str:
 def _tree(expression: int | str) -> ast.expr:
     """Return the checked syntax tree of an expression in a kernel spec."""
     if isinstance(expression, bool) or not isinstance(expression, int | str):
-        raise UsageError(f"{expression!r} is no arithmetic; give a whole number or an expression")
+        raise UsageError(f"{expression!r} is not arithmetic; give a whole number or an expression")
     if len(str(expression)) > _MOST_TEXT:
         raise UsageError(f"an expression of {len(str(expression))} characters is too long")
     if not str(expression).isascii():  # Python takes some letters for others
@@ -169,7 +169,7 @@ def _tree(expression: int | str) -> ast.expr:
 
 def _no_arithmetic(expression: int | str, why: str) -> UsageError:
     return UsageError(
-        f"{expression!r} is no arithmetic: it {why}; whole numbers, names, + - * // % and "
+        f"{expression!r} is not arithmetic: it {why}; whole numbers, names, + - * // % and "
         f"{', '.join(FUNCTIONS)} are"
     )
 

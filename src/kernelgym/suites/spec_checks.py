@@ -1,7 +1,7 @@
 """Checks that a kernel spec's parts fit together, before anything runs.
 
 Contract: `check_spec` raises a `UsageError` in one line that names the part: an axis that is not
-defined, an output that nothing writes, a grid that is no arithmetic, a reference that is missing
+defined, an output that nothing writes, a grid that is not arithmetic, a reference that is missing
 (with the line to add), shapes whose sizes are no sizes. `check_memory` refuses shapes beyond a
 memory budget.
 """
@@ -45,7 +45,7 @@ _RUN = "import torch\\n\\ndef run({}):\\n    return ..."
 
 
 def check_spec(spec: KernelSpec) -> None:
-    """Make sure that a spec's parts fit together.
+    """Check that a spec's parts fit together.
 
     Raises:
         UsageError: If they do not.
@@ -61,7 +61,7 @@ def check_spec(spec: KernelSpec) -> None:
 
 
 def check_memory(spec: KernelSpec, budget: int, device: str) -> None:
-    """Make sure that each shape can be judged.
+    """Check that each shape can be judged.
 
     Args:
         spec: The spec.
@@ -100,7 +100,7 @@ def _check_names(spec: KernelSpec) -> None:
         for name in names:
             if not _is_name(name):
                 raise UsageError(
-                    f"{kind} {name!r:.80} is no name; letters of ASCII, digits and _ are, and a "
+                    f"{kind} {name!r:.80} is not a name; letters of ASCII, digits and _ are, and a "
                     "letter comes first"
                 )
             if (why := _taken(spec, kind, name)) is not None:
@@ -109,7 +109,7 @@ def _check_names(spec: KernelSpec) -> None:
                 raise UsageError(f"{name!r} names a {seen[name]} and a {kind}; rename one")
             seen[name] = kind
     if not _is_name(spec.entry):
-        raise UsageError(f"entry {spec.entry!r:.80} is no function's name")
+        raise UsageError(f"entry {spec.entry!r:.80} is not a function's name")
     if not spec.is_extension and (spec.entry in seen or spec.entry in ("torch", "nn")):
         what = seen.get(spec.entry, "module of torch's")
         raise UsageError(f"{spec.entry!r} names the entry and a {what}; rename one")
@@ -273,7 +273,7 @@ def _check_shape(
     for tensor in spec.contract.tensors:
         for each in tensor.shape:
             if evaluate(each, values) < 1:
-                raise UsageError(f"{each!r} of tensor {tensor.name!r} is no size at {where}")
+                raise UsageError(f"{each!r} of tensor {tensor.name!r} is not a size at {where}")
 
 
 def _check_launch(spec: KernelSpec) -> None:
@@ -323,7 +323,7 @@ def _check_launch(spec: KernelSpec) -> None:
         )
     for flag in launch.flags:
         if not re.fullmatch(r"[!-~][ -~]*", flag):
-            raise UsageError(f"{flag!r:.80} in launch.flags is no compiler flag")
+            raise UsageError(f"{flag!r:.80} in launch.flags is not a compiler flag")
     if launch.flags and not spec.is_extension:
         raise UsageError("launch.flags are a C++ compiler's, and the kernel is in Python")
 

@@ -78,7 +78,7 @@ def spec_from(data: object, folder: Path) -> KernelSpec:
     spec = _placed(spec, folder)
     if not _NAME.fullmatch(spec.name):
         raise UsageError(
-            f"name {spec.name!r:.80} is no folder's name; letters, digits, _, - and . are"
+            f"name {spec.name!r:.80} is not a folder's name; letters, digits, _, - and . are"
         )
     check_spec(spec)
     return spec
@@ -136,7 +136,7 @@ def file_in(folder: Path, given: str, most_bytes: int) -> Path:
         most_bytes: Largest number of bytes of the file.
 
     Raises:
-        UsageError: If it is no file, does not lie in the folder, or is larger.
+        UsageError: If it is not a file, does not lie in the folder, or is larger.
     """
     try:
         root = folder.resolve()
@@ -161,7 +161,7 @@ def text_in(folder: Path, given: str) -> str:
     """Return the text of a file that a spec names.
 
     Raises:
-        UsageError: As `file_in`, or if it is no UTF-8 text.
+        UsageError: As `file_in`, or if it is not UTF-8 text.
     """
     path = file_in(folder, given, MOST_TEXT_BYTES)
     try:
@@ -171,14 +171,14 @@ def text_in(folder: Path, given: str) -> str:
 
 
 def _check_file(path: Path, most_bytes: int) -> None:
-    """Make sure that a path names a file of some size at most.
+    """Check that a path names a file of some size at most.
 
     Raises:
         OSError: If there is none.
-        UsageError: If it is no regular file, or larger.
+        UsageError: If it is not a regular file, or larger.
     """
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
-        raise UsageError("the file is no regular file")
+        raise UsageError("the file is not a regular file")
     if state.st_size > most_bytes:
         raise UsageError(f"the file has {state.st_size} bytes, more than the limit of {most_bytes}")

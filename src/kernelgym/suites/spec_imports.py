@@ -266,7 +266,7 @@ def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is no JSON: {error}") from None
+        raise UsageError(f"{where} is not JSON: {error}") from None
 
 
 def _from_inline(given: _Inline, path: Path) -> dict[str, Any]:
@@ -328,7 +328,7 @@ def _stored(name: str, literal: _Data) -> dict[str, Any]:
         )
     # zlib adds a few bytes to what it cannot compress; base64 makes four of three.
     if len(literal.data_b64) > (size + size // 1000 + 100) * 4 / 3 + 4:
-        raise UsageError(f"the data of tensor {name!r} is no base64 text of {size} bytes")
+        raise UsageError(f"the data of tensor {name!r} is not a base64 text of {size} bytes")
     try:
         raw = base64.b64decode(literal.data_b64, validate=True)
         if literal.compress == "zlib":

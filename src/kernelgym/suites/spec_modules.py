@@ -348,6 +348,6 @@ def _digest(path: str, key: str, tensor: SpecTensor, sizes: list[int]) -> str:
         case offsets:
             raise UsageError(
                 f"{key!r} in {path} has data_offsets {offsets}, which do not span the {size} bytes "
-                "of its shape and dtype; write the file anew"
+                "of its shape and dtype; write the file again"
             )
     return hashlib.sha256(data).hexdigest()

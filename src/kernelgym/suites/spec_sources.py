@@ -30,7 +30,7 @@ def run_parameters(source: str) -> tuple[str, ...]:
     """Return the parameters of the function ``run`` of a kernel spec's reference.
 
     Raises:
-        UsageError: If the source is no Python, has no `run`, or one that takes other arguments.
+        UsageError: If the source is not Python, has no `run`, or one that takes other arguments.
     """
     found = _function(source, "run", "the reference")
     taken = found.args
@@ -43,7 +43,7 @@ def is_jit(source: str, entry: str) -> bool:
     """Return True if a Python function is compiled by Triton.
 
     Raises:
-        UsageError: If the source is no Python, or does not define the function.
+        UsageError: If the source is not Python, or does not define the function.
     """
     found = _function(source, entry, "the source")
     return any("jit" in ast.unparse(each) for each in found.decorator_list)

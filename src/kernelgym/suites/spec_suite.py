@@ -42,7 +42,7 @@ def spec_problem(given: str) -> Problem:
         given: The file, and after ``#`` the shape's name if the spec has several.
 
     Raises:
-        UsageError: If the file is no spec, or has several shapes and none is named.
+        UsageError: If the file is not a spec, or has several shapes and none is named.
     """
     path, _, name = given.partition("#")
     suite = SpecSuite(path)
@@ -65,7 +65,7 @@ def rules_for(given: str | Path, base: str | Ruleset) -> Ruleset:
         base: The ruleset.
 
     Raises:
-        UsageError: If the file is no spec.
+        UsageError: If the file is not a spec.
     """
     path = str(given).partition("#")[0]
     return SpecSuite(path).rules(base) if path.endswith(".json") else find_ruleset(base)
@@ -78,7 +78,7 @@ class SpecSuite:
         given: The spec, or its file.
 
     Raises:
-        UsageError: If the file is no spec.
+        UsageError: If the file is not a spec.
     """
 
     levels: tuple[int, ...] = (0,)

@@ -103,7 +103,7 @@ def read_from_step(overrides: Sequence[str], step: int | None) -> tuple[list[str
         step: Value of ``--from-step``; None if it is not given.
 
     Raises:
-        UsageError: If it is no number, or two are given.
+        UsageError: If it is not a number, or two are given.
     """
     rest: list[str] = []
     for text in overrides:
@@ -195,7 +195,7 @@ def _counterparts(name: str, value: Any) -> tuple[str, Sequence[str]]:
     if leaf in refused:
         if value is None or value in ("null", "None"):
             return leaf, ()
-        raise UsageError(f"{name} is no setting of kernelgym: {refused[leaf]}")
+        raise UsageError(f"{name} is not a setting of kernelgym: {refused[leaf]}")
     raise UnknownName(f"setting of {_BUILDER}", leaf, known)
 
 

@@ -241,15 +241,16 @@ class TinkerConfig(Settings):
     TINKER_BASE_URL, or else the hosted service."""
     start_from: str = ""
     """Weights of another run that the adapter begins with, such as tinker://.../weights/step-000100
-    (state_path in a run's checkpoints.jsonl); the optimiser begins anew. A fresh adapter if
+    (state_path in a run's checkpoints.jsonl); the optimiser's state is new. A fresh adapter if
     empty."""
     dro_beta: PositiveFloat = 0.05
     """Weight of the quadratic penalty of optimiser.loss=dro."""
     answer_timeout_s: PositiveFloat = 600.0
     """Seconds after which the request for an answer is repeated, twice, and then given up."""
     step_timeout_s: PositiveFloat = 1800.0
-    """Seconds that an optimiser update, a snapshot or a checkpoint may take before the run goes on
-    from its last checkpoint, and a step after Ctrl-C before it is given up."""
+    """Seconds that an optimiser update, a snapshot or a checkpoint may take before the run
+    continues from its last checkpoint, and that a step after Ctrl-C may take before it is given
+    up."""
     off_policy: Literal[0, 1] = 0
     """Number of steps that the sampling weights may lag behind: with 1, a step is played while the
     step before it is learned from."""

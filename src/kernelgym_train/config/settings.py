@@ -89,7 +89,7 @@ def read_yaml(path: str | Path) -> dict[str, Any]:
 def put(data: dict[str, Any], path: str, value: object) -> None:
     """Set one value in plain data; sections on its path are made where they are missing.
 
-    What stands in the place of a section and is no mapping stays; `read_settings` refuses it.
+    What stands in the place of a section and is not a mapping stays; `read_settings` refuses it.
     """
     *sections, name = path.split(".")
     for section in sections:

@@ -27,7 +27,7 @@ class SearchConfig:
 
     Raises:
         UnknownName: If there is no such algorithm.
-        UsageError: If `root_noise` is no share, or the algorithm needs a package that is not
+        UsageError: If `root_noise` is not a share, or the algorithm needs a package that is not
             installed.
     """
 

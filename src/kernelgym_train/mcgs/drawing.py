@@ -90,7 +90,7 @@ def graph_drawing(graph: SearchGraph, steps: Callable[[str], str], best: str) ->
     Args:
         graph: The search's graph.
         steps: Function that returns a state's steps in words, by its key.
-        best: Key of the best node; empty if the best state is no node.
+        best: Key of the best node; empty if the best state is not a node.
     """
     shown = _shown(graph, best)
     depth = _depths(graph, shown)

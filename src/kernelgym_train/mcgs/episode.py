@@ -30,7 +30,7 @@ def way_to(state: SearchState, best: str) -> tuple[str, ...]:
     """Return the states on the path from the search's start to its best, without the start.
 
     The start is left out. Of several parents the first one counts. A best that lost steps when it
-    was minimised is no node of the graph; it follows the state that had these steps.
+    was minimised is not a node of the graph; it follows the state that had these steps.
 
     Args:
         state: The search.

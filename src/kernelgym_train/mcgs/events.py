@@ -86,7 +86,7 @@ def read_events(path: Path) -> list[SearchEvent]:
     events: list[SearchEvent] = []
     for number, row in read_lines(path):
         if row.pop("crc", "") != _checksum(row) or row["number"] != len(events):
-            raise UsageError(f"line {number} of {path} is damaged; remove the file to begin anew")
+            raise UsageError(f"line {number} of {path} is damaged; remove the file to start over")
         events.append(SearchEvent(row.pop("number"), row.pop("seconds"), row.pop("event"), row))
     return events
 

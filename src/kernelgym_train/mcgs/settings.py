@@ -146,7 +146,7 @@ class SearchSettings(Settings):
         """Return the limits of the search.
 
         Raises:
-            UsageError: If one of them is no limit.
+            UsageError: If one of them is not a limit.
         """
         builds, patience = EFFORTS[self.effort]
         return Budget(
@@ -164,7 +164,7 @@ class SearchSettings(Settings):
             language: Name of the language.
 
         Raises:
-            UsageError: If a name is no device.
+            UsageError: If a name is not a device.
         """
         if self.gpus:
             numbers = [number.strip() for number in self.gpus.split(",")]

@@ -427,7 +427,7 @@ class SearchState:
 
         Args:
             key: Key of a state that is being judged. If its risk is lower than that of the judged
-                state, it is no twin, and shows that the machine code has the lower risk.
+                state, it is not a twin, and shows that the machine code has the lower risk.
             build: Key from `kernelgym_train.mcgs.building.build_key`; empty if unknown.
         """
         other = self.builds.get(build) if build else None

@@ -118,7 +118,7 @@ class MoveExperience:
         Args:
             after: Last move of the state that was changed.
             move: The move that was tried there.
-            gain: Natural logarithm of the speedup that the move gave; 0 if it is no success.
+            gain: Natural logarithm of the speedup that the move gave; 0 if it is not a success.
             limit: Strongest bottleneck of that state; empty if it is not known.
         """
         for edges in (self._run, self.fresh):
@@ -270,12 +270,12 @@ def _read(path: Path) -> dict[str, Any]:
             for entry in whole["entries"].values():
                 _edges(entry["edges"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        remedy = "name a file" if path.is_dir() else "remove it to begin anew"
+        remedy = "name a file" if path.is_dir() else "remove it to start over"
         raise UsageError(f"cannot read the tactics in {path} ({error!r}); {remedy}") from None
     if whole["version"] != VERSION:
         raise UsageError(
-            f"{path} is of version {whole['version']}, and {VERSION} is known; remove it to begin "
-            "anew"
+            f"{path} is of version {whole['version']}, and this kernelgym reads version {VERSION}; "
+            "remove it to start over"
         )
     return dict(whole)
 

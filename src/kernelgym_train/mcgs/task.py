@@ -108,7 +108,7 @@ def task_of_spec(given: KernelSpec | str | Path, *, any_form: bool = False) -> S
         any_form: Whether a writer changes the kernel, so that rules need not be able to.
 
     Raises:
-        UsageError: If the file is no spec, or a search cannot change its kernel.
+        UsageError: If the file is not a spec, or a search cannot change its kernel.
     """
     suite = SpecSuite(given)
     spec = suite.spec

@@ -90,7 +90,7 @@ def read_control(path: Path) -> RepeatedEvaluation:
             )
         key, digest, ruleset = control["state"], control["digest"], str(run["ruleset"])
     except (KeyError, TypeError) as error:
-        raise UsageError(f"{path} or its search's run.json lacks {error}; search anew") from None
+        raise UsageError(f"{path} or its search's run.json lacks {error}; search again") from None
     if kernel.digest != digest:
         raise UsageError(
             f"{folder / 'kernel_module.py'} has changed since the search: its digest is "

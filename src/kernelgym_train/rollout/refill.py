@@ -23,7 +23,7 @@ from kernelgym_train.types import Rollout
 
 
 class Refill:
-    """Collects the groups of one step, and tells how many more are needed.
+    """Collects the groups of one step, and returns how many more are needed.
 
     Args:
         wanted: Number of groups with signal that the step needs.
@@ -41,9 +41,9 @@ class Refill:
             )
         self.wanted, self.rule, self.extra_rounds = wanted, rule, extra_rounds
         self.round = 0
-        """The round that comes next."""
+        """Number of the next round."""
         self.groups = 0
-        """Groups played so far: the place of the next one among the step's."""
+        """Number of groups played so far, which is the index of the next group in the step."""
         self.rollouts: list[Rollout] = []
         """Rollouts of the groups with signal."""
         self.discarded: list[Rollout] = []
@@ -62,7 +62,7 @@ class Refill:
         return discarded / max(1, discarded + sum(len(each.completions) for each in self.rollouts))
 
     def add(self, rollouts: Iterable[Rollout]) -> None:
-        """Take in the rollouts of one round.
+        """Add the rollouts of one round.
 
         Raises:
             ValueError: If more groups come than were missing, or one that was there before.

@@ -67,7 +67,8 @@ class Curriculum:
     least: Share = 0.1
     """Weight of a bucket that is never solved; one inside the target has weight 1."""
     replay: Share = 0.1
-    """Share of draws from buckets above the target, by which a relapse is noticed."""
+    """Share of draws from buckets above the target, which shows when a solved bucket is
+    forgotten."""
     unlock_at: Share = 0.5
     """Solve rate of a level at which problems of the next level are drawn too."""
     unlock_after: PositiveInt = 32
@@ -128,7 +129,8 @@ class ProblemSampler:
             raise UsageError("a problem to train on is there twice; name each one once")
         self.seed = seed
         self.seed_epoch = 0
-        """Goes up when a run is rolled back, so that it does not replay what led there."""
+        """Number that goes up when a run is rolled back, so that the run does not draw the same
+        problems again."""
         self.curriculum = Curriculum() if curriculum is None else curriculum
         self._buckets: dict[Bucket, list[Problem]] = {}
         self._bucket_of: dict[str, Bucket] = {}

@@ -102,7 +102,7 @@ def test_source_is_read_back_from_its_answer(text: str) -> None:
 BAD = {
     "nothing": ("replay:", "needs the folder of a run"),
     "no folder": ("folder:", "needs a folder of kernels"),
-    "no run": ("replay:none", "is no run"),
+    "no run": ("replay:none", "is not a run"),
     "missing": ("folder:none", "cannot read folder 'none'"),
     "empty": ("folder:empty", "is neither a run of ours"),
     "latin": ("folder:latin", r"sample_0_kernel\.py' is not UTF-8 text \(byte 3\)"),

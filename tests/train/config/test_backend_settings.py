@@ -95,10 +95,10 @@ def test_loss_or_option_unknown_is_refused_on_loading(settings: list[str], said:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("runs/first", "is no address of weights on a Tinker service.*--resume RUN"),
-        ("tinker://", "is no address"),
-        ("tinker://run", "is no address"),
-        ("tinker://a b/weights/c", "is no address"),
+        ("runs/first", "is not an address of weights on a Tinker service.*--resume RUN"),
+        ("tinker://", "is not an address"),
+        ("tinker://run", "is not an address"),
+        ("tinker://a b/weights/c", "is not an address"),
         ("tinker://run/step-000004", "are weights for sampling, which cannot be trained"),
         ("tinker://run/sampler_weights/step-000004", "cannot be trained.*as state_path"),
     ],

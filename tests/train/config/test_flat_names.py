@@ -108,7 +108,7 @@ def test_flat_names_tried_stand_for_settings() -> None:
 )
 def test_flat_name_without_counterpart_says_why(name: str, refused: str) -> None:
     with pytest.raises(
-        UsageError, match=re.escape(f"{name} is no setting of kernelgym: {refused}")
+        UsageError, match=re.escape(f"{name} is not a setting of kernelgym: {refused}")
     ):
         load_config(None, [f"{name}=3"])
     # What it advises to set exists.
@@ -135,7 +135,7 @@ def test_flat_name_without_counterpart_says_why(name: str, refused: str) -> None
         (["resume_from_batch=3"], "--resume RUN"),
         (
             ["load_checkpoint_path=./runs/x", "run.backend=tinker"],
-            r"tinker.start_from=\./runs/x is no address",
+            r"tinker.start_from=\./runs/x is not an address",
         ),
     ],
 )

@@ -236,7 +236,7 @@ def test_setting_that_makes_no_sense_is_refused(settings, error) -> None:
 
 
 def test_unknown_index_is_refused_before_training() -> None:
-    with pytest.raises(UsageError, match="'indexes/none' is no index"):
+    with pytest.raises(UsageError, match="'indexes/none' is not an index"):
         training_observer(config_of("retrieval.index=indexes/none"), "cpu")
 
 

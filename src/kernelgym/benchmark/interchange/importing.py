@@ -143,7 +143,7 @@ def _draft_of(folder: Path) -> Iterator[Path]:
     try:
         yield draft
         folder.mkdir(exist_ok=True)
-        # The plan comes last: without it a folder is no run.
+        # The plan comes last: without it a folder is not a run.
         for file in sorted(draft.iterdir(), key=lambda each: each.name == PLAN_FILE):
             file.replace(folder / file.name)
     finally:

@@ -1,4 +1,4 @@
-"""Data of the pages on failures: what went wrong, what was refused, what is missing.
+"""Data of the pages on failures: failed, refused and missing answers.
 
 Contract: pure functions of views; each returns rows of plain values, or of HTML that is marked as
 such. Every refused kernel is listed with its finding and the line that the finding is about.

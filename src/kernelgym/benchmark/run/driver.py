@@ -46,7 +46,7 @@ class _Waits(Exception):
 
 @dataclass(slots=True)
 class EvalSummary:
-    """Counts of what a command did for a run."""
+    """Counts of a command's work on a run."""
 
     episodes: int = 0
     """Number of episodes of the plan."""

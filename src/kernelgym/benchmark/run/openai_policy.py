@@ -157,7 +157,7 @@ class OpenAIPolicy(EvalPolicy):
         }
 
     async def check(self) -> None:
-        """Make sure that a server answers, accepts the key and knows the model.
+        """Check that a server answers, accepts the key and knows the model.
 
         A server may serve more models than it lists: one that is not listed is asked for one token.
         The requests are made by httpx, as importing the client of OpenAI takes seconds on a busy
@@ -401,7 +401,7 @@ class OpenAIPolicy(EvalPolicy):
         if self._failed_in_a_row >= _FAILED_IN_A_ROW:
             raise RunStopped(
                 f"{self._failed_in_a_row} requests to {self.endpoint} failed one after the other, "
-                f"the last with {message}; the same command goes on once it answers again"
+                f"the last with {message}; the same command continues once it answers again"
             )
         raise ProviderFailure(message, tries)
 

@@ -246,7 +246,7 @@ def read_plan(folder: Path) -> EvalPlan:
         data = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise UsageError(
-            f"{str(folder)!r} is no run: it holds no {PLAN_FILE}; begin one with `kernelgym eval "
+            f"{str(folder)!r} is not a run: it has no {PLAN_FILE}; begin one with `kernelgym eval "
             "--policy ... --out FOLDER`"
         ) from None
     except (OSError, ValueError, RecursionError) as error:

@@ -79,7 +79,7 @@ class EvalPolicy(Protocol):
         ...
 
     async def check(self) -> None:
-        """Make sure that the policy can answer, before the run begins.
+        """Check that the policy can answer, before the run begins.
 
         Raises:
             UsageError: If it cannot answer; the message says what to do.

@@ -53,7 +53,7 @@ class SpendingCap:
         self.most, self.spent = most, 0.0
         self.reserved = 0.0
         self.stopped = ""
-        """Reason why nothing more is reserved; empty if reserving goes on."""
+        """Reason why no further request is allowed; empty while requests are allowed."""
         self._unit, self._option = unit, option
         self._pending = 0
         self._changed = asyncio.Condition()

@@ -1,4 +1,4 @@
-"""Typical broken kernels, each with what is wrong and the verdict it gets.
+"""Typical broken kernels, each with its defect and its verdict.
 
 `broken_variants` writes one kernel per defect that can be shown on the problem: a defect whose
 label could not hold is left out. A kernel differs from a correct one in the defect only.

@@ -1,4 +1,4 @@
-"""The map between ids and specs: an id names one source, for good.
+"""Map between ids and specs: an id always names the same source.
 
 ``Synthetic/L2/17`` is problem 17 of level 2 for seed 0 in ``cpu`` sizes; another seed or size is
 part of the id, as in ``Synthetic/L2/17@seed3-gpu``. A spec is a pure function of the four.

@@ -1,4 +1,4 @@
-"""What a procedural problem is made of: sizes, tensors, parameters and a list of stages.
+"""Parts of a procedural problem: sizes, tensors, parameters and a list of stages.
 
 A `Spec` is small data. The reference module, the canonical form and the kernels in every language
 are all written from it, so they cannot drift apart. Stages are in static single assignment form:

@@ -1,4 +1,4 @@
-"""How a kernel is written: skeleton, block sizes, names, argument order; and what is wrong with it.
+"""Style of a kernel: skeleton, block sizes, names, argument order; and its intended defect.
 
 A `Style` is drawn for one stage from the problem's sizes and a seed. Block sizes are powers of two
 chosen so that a launch under the interpreter has a handful of programs and yet more than one block.

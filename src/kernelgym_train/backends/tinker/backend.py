@@ -94,7 +94,7 @@ class TinkerModel:
             self._service = Service(self._server, self._config.tinker.step_timeout_s)
 
     def check_kept(self) -> None:
-        """Make sure that the service has the weights for sampling.
+        """Check that the service has the weights for sampling.
 
         Raises:
             UsageError: If the service does not have them; the connection is closed then.

@@ -65,7 +65,7 @@ class TinkerEvalPolicy(EvalPolicy):
         return {"kind": "tinker", "model": self._config.id, **where, **drawn}
 
     async def check(self) -> None:
-        """Connect to the service, and make sure that it has the weights.
+        """Connect to the service, and check that it has the weights.
 
         Raises:
             UsageError: If there is no key, no tokenizer or no such weights.
@@ -109,7 +109,7 @@ def make(target: str, options: PolicyOptions) -> TinkerEvalPolicy:
     """Return the policy for ``--policy tinker:PATH`` or ``--policy tinker``, with ``--model``.
 
     Raises:
-        UsageError: If there is no model, the path is no address, or an option makes no sense.
+        UsageError: If there is no model, the path is not an address, or an option makes no sense.
     """
     options.refuse_others(
         "tinker", "model", "endpoint", "temperature", "top_p", "max_tokens", "timeout_s"

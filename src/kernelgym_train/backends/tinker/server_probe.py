@@ -62,11 +62,11 @@ def server_address(base_url: str) -> str:
     parts = urlsplit(found)
     try:
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         known = False
     if not known:
         raise UsageError(
-            f"tinker.base_url={found!r} is no address of a server; give one such as "
+            f"tinker.base_url={found!r} is not an address of a server; give one such as "
             "http://127.0.0.1:8004"
         )
     return found
@@ -80,7 +80,7 @@ def reach(base_url: str, key: str) -> tuple[ServedModel, ...]:
         key: Key that is sent with the request; empty to send none.
 
     Raises:
-        UsageError: If the server is not there, refuses the key, or is no Tinker server.
+        UsageError: If the server is not there, refuses the key, or is not a Tinker server.
     """
     answer = _asked(base_url, _ASKED, key)
     if isinstance(answer, int):
@@ -215,5 +215,5 @@ def _not_there(base_url: str, reason: str) -> UsageError:
 
 def _no_tinker(base_url: str, reason: str) -> UsageError:
     return UsageError(
-        f"what answers at {base_url} is no Tinker server: {reason}; set tinker.base_url to one"
+        f"what answers at {base_url} is not a Tinker server: {reason}; set tinker.base_url to one"
     )

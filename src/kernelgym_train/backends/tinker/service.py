@@ -29,7 +29,7 @@ from kernelgym_train.backends.tinker.pauses import Pauses
 _MOST_SEED = 2**31 - 1
 _SLOW_S = 25.0
 _DELETION_S = 60.0
-"""Seconds to wait for the deletion of a checkpoint; the run goes on without it."""
+"""Seconds to wait for the deletion of a checkpoint; the run continues without it."""
 _CLOSING_S = 2.0
 
 
@@ -302,7 +302,7 @@ class Service:
         self._client = self._connect()
 
     async def delete(self, path: str) -> None:
-        """Delete saved weights; weights that are already gone are no error.
+        """Delete saved weights; weights that are already deleted cause no error.
 
         Args:
             path: Address of the weights, ``tinker://...``.

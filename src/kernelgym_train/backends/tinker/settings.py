@@ -106,7 +106,7 @@ def check_address(given: str, path: str) -> None:
     """
     if not re.fullmatch(r"tinker://[^/\s]+(/[^/\s]+)+", path):
         raise UsageError(
-            f"{given} is no address of weights on a Tinker service; {_ADVICE}; a run in a "
+            f"{given} is not an address of weights on a Tinker service; {_ADVICE}; a run in a "
             "folder is gone on with by --resume RUN"
         )
 

@@ -146,7 +146,7 @@ class Walk:
             raise NotRead(node)
 
     def place(self, node: Node) -> CppPlace | None:
-        """Return the memory that a pointer expression leads to; None if it is no known pointer.
+        """Return the memory that a pointer expression leads to; None if it is not a known pointer.
 
         Raises:
             NotRead: If a part of it is not understood.
@@ -380,7 +380,7 @@ class Walk:
                 raise NotRead(node)
             settled = self._scope.settled(name, place)
             if settled is None:
-                raise NotRead(node, f"pointer `{name}` that is assigned anew")
+                raise NotRead(node, f"pointer `{name}` that is assigned again")
             return settled
         if target.type != "identifier" or (value is None and kind == "auto"):
             raise NotRead(node)

@@ -49,7 +49,7 @@ class CppPlace:
     element: str
     """Type of the elements, such as ``float``."""
     offset: Polynomial | None = ZERO
-    """Index of the first element within the array; None if the index is no polynomial."""
+    """Index of the first element within the array; None if the index is not a polynomial."""
     dims: int = 1
     """Number of subscripts that select an element."""
     strided: bool = False
@@ -63,7 +63,7 @@ class CppElement:
     node: Node
     array: str
     index: tuple[Polynomial | None, ...]
-    """Subscripts as polynomials; None for one that is no polynomial of unchanging names. Those of
+    """Subscripts as polynomials of unchanging names; None for any other subscript. Those of
     an accessor follow a 0."""
     writes: bool
     loops: tuple[CppLoop, ...] = ()

@@ -333,7 +333,7 @@ def _loop(
 
 
 def _step(update: Node, variable: str, scope: CppScope) -> int | None:
-    """Return the constant step of a loop's counter; None if it is no constant."""
+    """Return the constant step of a loop's counter; None if it is not a constant."""
     text = plain_text(update)
     if text in (f"++{variable}", f"{variable}++"):
         return 1

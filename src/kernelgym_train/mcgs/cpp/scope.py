@@ -369,7 +369,7 @@ def called_name(call: Node) -> str:
 def calls_of(
     name: str, root: Node, scopes: Mapping[Node, CppScope]
 ) -> Iterator[tuple[CppScope, Node] | None]:
-    """Yield each use of a function's name outside of its definition; None for one that is no call.
+    """Yield each use of a function's name outside of its definition; None for a use without a call.
 
     Args:
         name: The function's name.

@@ -47,7 +47,7 @@ def identifiers(node: Node) -> set[str]:
 
 
 def arguments_of(call: Node) -> list[Node]:
-    """Return the arguments of a C++ call; none if the node is no call."""
+    """Return the arguments of a C++ call; none if the node is not a call."""
     given = call.child_by_field_name("arguments")
     return [] if given is None else children(given)
 

@@ -42,7 +42,7 @@ def _atom(node: Node, scope: CppScope) -> str | None:
 
 
 def changing(node: Node, scope: CppScope, known: Mapping[str, Known]) -> str | None:
-    """Return a name in a whole-number expression that may change or is no whole number; or None."""
+    """Return a name in an expression that may change or is not a whole number; or None."""
     if scope.is_size(node):
         return None
     if node.type == "field_expression":

@@ -85,7 +85,7 @@ class MixedProposer(Proposer):
                 less = read_variant(Kernel(text, own.language), any_form=True)
                 made = self._rules_of(less).replay(own.applied)
             except UsageError:
-                continue  # the rest of the change is no kernel
+                continue  # the rest of the change is not a kernel
             if made is not None:
                 variant, _ = made
                 applied = (*steps, MoveStep(_WITHOUT, where, digest), *variant.applied)

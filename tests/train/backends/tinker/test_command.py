@@ -127,7 +127,7 @@ def test_resume_on_a_server_without_the_run_fails(tmp_path, model_folder, served
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["tinker.base_url=nowhere"], "is no address of a server"),
+        (["tinker.base_url=nowhere"], "is not an address of a server"),
         (["model.id=Qwen/Other"], "is not served at"),
         (["optimiser.loss=dapo"], "unknown loss of backend tinker"),
         (["model.lora_rank=0"], "model.lora_rank=0"),
@@ -248,7 +248,7 @@ def test_model_without_a_run_is_evaluated(what, restored, tmp_path, model_folder
     ("what", "more", "said"),
     [
         ("tinker://run-1/sampler_weights/b", [], "has no tinker://run-1"),
-        ("tinker://run", [], "--evaluate tinker://run is no address of weights"),
+        ("tinker://run", [], "--evaluate tinker://run is not an address of weights"),
         ("untrained", ["tinker.start_from=tinker://run-0/weights/a"], "evaluate them by --evaluat"),
     ],
 )

@@ -48,7 +48,7 @@ def test_weights_of_a_service_play_a_run(words: Any, tmp_path: Path) -> None:
 def test_bad_options_are_refused() -> None:
     with pytest.raises(UsageError, match="needs --model"):
         make("", PolicyOptions())
-    with pytest.raises(UsageError, match="is no address of weights"):
+    with pytest.raises(UsageError, match="is not an address of weights"):
         make("runs/mine", PolicyOptions(model="m"))
     with pytest.raises(UsageError, match="has no use with policy 'tinker'"):
         make("", PolicyOptions(model="m", policy_device="cuda"))

@@ -72,10 +72,10 @@ def test_models_come_with_their_contexts():
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (200, "<html>welcome</html>", "is no Tinker server: it does not tell its models"),
-        (200, "{}", "is no Tinker server"),
-        (200, '{"supported_models": [3]}', "is no Tinker server"),
-        (404, "", "is no Tinker server: it answers with HTTP 404"),
+        (200, "<html>welcome</html>", "is not a Tinker server: it does not tell its models"),
+        (200, "{}", "is not a Tinker server"),
+        (200, '{"supported_models": [3]}', "is not a Tinker server"),
+        (404, "", "is not a Tinker server: it answers with HTTP 404"),
         (401, "", "refuses the key"),
         (403, "", "refuses the key"),
         (402, "", "look at its status or your account"),
@@ -139,7 +139,7 @@ def test_what_speaks_no_http_is_no_server():
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "localhost:8004", "http://", "http://h:x"])
 def test_what_is_no_address_is_refused(url):
-    with pytest.raises(UsageError, match="is no address of a server"):
+    with pytest.raises(UsageError, match="is not an address of a server"):
         server_address(url)
 
 

@@ -26,7 +26,7 @@ from kernelgym_train.mcgs.cpp.proofs import expression_type
 from kernelgym_train.mcgs.cpp.syntax import text_of, walk
 from kernelgym_train.mcgs.moves.text_moves import ChangedText, extension_move
 
-_LARGEST, _SMALLEST = 3.4e38, 1.2e-38  # of a float that is no infinity, and has all its digits
+_LARGEST, _SMALLEST = 3.4e38, 1.2e-38  # of a float that is not infinity, and has all its digits
 _LIMITS = {"DBL_MAX": "FLT_MAX", "DBL_MIN": "FLT_MIN", "M_PI": "static_cast<float>(M_PI)"}
 _NEED_ONE_TYPE = ("std::max", "std::min")
 

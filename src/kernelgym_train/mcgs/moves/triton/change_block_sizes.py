@@ -52,7 +52,7 @@ def change_block_sizes(module: TritonModule) -> Iterator[ChangedText]:
 
 
 def choices(function: JitFunction, knob: TritonKnob) -> tuple[int, ...]:
-    """Return the values that a number in a Triton kernel may have; none if it is no block size."""
+    """Return the values that a number in a Triton kernel may have; only a block size has any."""
     if knob.name == "num_warps":
         return _WARPS
     if knob.name == "maxnreg":
