@@ -1,4 +1,4 @@
-"""What an evaluator can do, and what changes while it runs.
+"""Abilities of an evaluator, and the counts that change while it runs.
 
 `Capabilities` is a snapshot: an evaluator over a cluster returns another one when machines come or
 go. Part of the nouns: standard library only.

@@ -1,4 +1,4 @@
-"""`Counters`: what a GPU's hardware counters say of one call of a kernel, and where its time goes.
+"""`Counters`: a GPU's hardware counters of one call of a kernel, and the kernel's bottlenecks.
 
 `METRICS` are metrics of NVIDIA Nsight Compute (``ncu``). `bottlenecks` turns their values into one
 share for each of six categories. Part of the nouns: standard library only, and no IO but for

@@ -1,4 +1,4 @@
-"""Errors a caller of kernelgym can meet.
+"""Errors that kernelgym raises for its callers.
 
 The tree::
 

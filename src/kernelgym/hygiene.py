@@ -118,7 +118,7 @@ def refuse(found: Hygiene, how: str) -> None:
     detail = f" ({found.detail})" if found.detail else ""
     raise DegenerateProblem(
         f"problem {found.problem_id!r} is degenerate at {_precision(found)} under "
-        f"{found.ruleset}: {meaning}{detail}; choose another, {how} to play it all the same, or "
+        f"{found.ruleset}: {meaning}{detail}; choose another, {how} to play it anyway, or "
         f"measure it again with `kernelgym lint {found.problem_id}`"
     )
 

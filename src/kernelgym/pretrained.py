@@ -198,7 +198,7 @@ def what_is_missing(problem: Problem) -> str:
     if missing := missing_models(problem):
         return (
             f"problem {problem.id!r} loads {', '.join(missing)} from the Hugging Face hub, and "
-            f"that is not on this machine; `kernelgym fetch {problem.id}` brings it, or for a "
+            f"that is not on this machine; `kernelgym fetch {problem.id}` downloads it, or for a "
             "problem of your own `kernelgym fetch FILE` (needs a network)"
         )
     installed = installed_version("transformers", missing="none")

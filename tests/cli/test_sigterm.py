@@ -39,7 +39,7 @@ def test_eval_after_sigterm_goes_on(run: Any, terminated: Any, folder: Path) -> 
     asked = ("eval", "--policy", "scripted", "--shares", 1, 0, 0, "--suite", "Synthetic")
     asked = (*asked, "--level", 1, "--limit", 6, "--out", folder / "run")
     code, _, err = run(*asked)
-    told = f"kernelgym: interrupted; the same command goes on with {folder / 'run'}\n"
+    told = f"kernelgym: interrupted; the same command continues {folder / 'run'}\n"
     assert (code, err) == (143, told) and terminated[0].closed
     answers = len(lines_of(folder / "run", "generations"))
     judged = len(lines_of(folder / "run", "verdicts"))

@@ -205,7 +205,9 @@ def test_configuration_reaches_the_candidate_as_it_is() -> None:
 def test_problem_whose_model_is_missing_is_refused_with_the_command(
     judge: LocalEvaluator,
 ) -> None:
-    with pytest.raises(ProblemError, match=r"loads gpt2 .* `kernelgym fetch Tiny/L4/6` brings it"):
+    with pytest.raises(
+        ProblemError, match=r"loads gpt2 .* `kernelgym fetch Tiny/L4/6` downloads it"
+    ):
         judged(judge, tiny.problem("gpt2", 6), tiny.kernel())
 
 

@@ -306,7 +306,7 @@ def test_run_after_sigterm_has_finished_its_step_and_goes_on(
     assert rows(run / "events.jsonl")[-1]["event"] == "interrupted"
     told = (run / "logs.log").read_text()
     assert "INFO step 2/3  reward" in told and "INFO interrupted while " in told
-    assert f"INFO interrupted; go on with --resume {run}" in told
+    assert f"INFO interrupted; continue with --resume {run}" in told
     assert main(["--resume", str(run)]) == 0
     assert [row["step"] for row in rows(run / "metrics.jsonl")] == [0, 1, 2]
 

@@ -144,7 +144,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
                         on_episode=advance,
                     )
                 except KeyboardInterrupt:
-                    told = f"interrupted; the same command goes on with {folder}"
+                    told = f"interrupted; the same command continues {folder}"
                     raise KeyboardInterrupt(told) from None
             why = f"; stopped: {done.stopped}" if done.stopped else ""
             LOG.info("%d of %d episodes ended%s", done.ended, done.episodes, why)

@@ -72,7 +72,7 @@ class LsCommand(Command):
         if missing := [p.id for p in known if missing_models(p)]:
             print_text(
                 f"{len(missing)} problems load pretrained models that are not on this machine; "
-                f"`kernelgym fetch {self.suite}` brings them (needs a network)",
+                f"`kernelgym fetch {self.suite}` downloads them (needs a network)",
                 "dim",
             )
         if self.suite == "Synthetic":

@@ -44,7 +44,7 @@ class DeviceRecord:
         self._in_a_row = 0
 
     def lose(self, why: str, now: float, overran: bool = False) -> None:
-        """Note a failed attempt; it may take the device out of service.
+        """Count a failed attempt; it may take the device out of service.
 
         Args:
             why: The failure.
@@ -59,7 +59,7 @@ class DeviceRecord:
             self._probe_after, self._pause_s = now, _FIRST_PAUSE_S
 
     def forgive(self) -> None:
-        """Count one lost worker less in a row: its kernel was the cause, not the device."""
+        """Subtract one lost worker in a row: its kernel was the cause, not the device."""
         self._in_a_row = max(0, self._in_a_row - 1)
 
     def needs_probe(self, now: float) -> bool:

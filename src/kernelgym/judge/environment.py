@@ -60,7 +60,8 @@ TRUSTED = AllowList(
         *("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "NUMEXPR_"),
     ),
 )
-"""Variables that workers, ``lint`` and all other processes keep that run a problem's own code."""
+"""Variables kept in workers, in ``lint`` and in all other processes that run a problem's own
+code."""
 
 
 def kept_variables(allowed: AllowList, given: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -75,7 +76,7 @@ def kept_variables(allowed: AllowList, given: Mapping[str, str] | None = None) -
 
 
 def header_folders() -> dict[str, str]:
-    """Return the variables that name checkouts of languages' headers, as far as they are set.
+    """Return the variables that are set and name checkouts of languages' headers.
 
     Candidates get them, so that a kernel can name the folder that its build includes.
     """

@@ -124,7 +124,7 @@ class LocalEvaluator(EvaluatorBase):
         """Names of the devices that kernels run on."""
         if isolation.removeprefix("require:") not in TIERS and isolation != "auto":
             raise UsageError(
-                f"isolation {isolation!r} is no sandbox tier; known: auto, {', '.join(TIERS)}, "
+                f"isolation {isolation!r} is not a sandbox tier; known: auto, {', '.join(TIERS)}, "
                 "and require:TIER"
             )
         if not 1 <= workers <= _MOST_WORKERS:
@@ -213,7 +213,7 @@ class LocalEvaluator(EvaluatorBase):
     def duel_round(
         self, problem: Problem, kernels: Sequence[Kernel], *, seed: str = ""
     ) -> tuple[Verdict, ...] | None:
-        """Judge kernels of one problem, timed in turns.
+        """Judge kernels of one problem, timed alternately.
 
         All of them and the reference are timed under one hold of the device lock, in fresh
         processes, on the same inputs; their outputs are verified as `evaluate` does. That custom
@@ -278,7 +278,7 @@ class LocalEvaluator(EvaluatorBase):
         return None if isinstance(found, JudgeFailure) else found
 
     def compile_only(self, problem: Problem, kernel: Kernel) -> CompileResult:
-        """Compile a kernel for the ruleset's GPU (`Ruleset.front_end`), which need not be there.
+        """Compile a kernel for the ruleset's GPU (`Ruleset.front_end`), which need not be present.
 
         Args:
             problem: The problem, whose inputs give the launches' types.

@@ -1,4 +1,4 @@
-"""Tells out-of-memory errors from other failures, where they are raised, and bounds memory.
+"""Distinguishes out-of-memory errors from other failures where they are raised; bounds memory.
 
 The errors of torch, CUDA and its libraries have no common type, so their messages are searched. The
 code in which an error is raised does so once, and hands on a `Failure` or a `DeviceFull`.

@@ -1,4 +1,4 @@
-"""The outcome of each stage for one kernel, and the only functions that compose a verdict.
+"""Outcomes of the stages for one kernel, and the only functions that compose a verdict.
 
 A worker fills a `JudgeOutcome` stage by stage: calls judged, library symbols read, evidence
 gathered, times measured, or the run ended early. `verdict_of` turns it into a `Verdict`;

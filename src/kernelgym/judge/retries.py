@@ -1,4 +1,4 @@
-"""The one table of retries: which failures are judged again, and what the next attempt changes.
+"""The one table of retries: failures that are judged again, and the changes of the next attempt.
 
 Contract:
 

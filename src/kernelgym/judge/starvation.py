@@ -1,4 +1,4 @@
-"""Tells a process that is slow from one that gets no processor.
+"""Distinguishes a process that is slow from one that gets no processor.
 
 Limits of builds and runs are seconds on a quiet host: the seconds in which other programs kept a
 build or a kernel from the processors extend them. So a busy host fails no kernel.
@@ -27,14 +27,14 @@ from collections.abc import Callable, Iterable, Mapping
 from kernelgym.errors import JudgeError
 
 PATIENCE = 5.0
-"""Wall seconds that a limit may grow to on a busy host, as a multiple of the limit."""
+"""Largest wall time that a limit may grow to on a busy host, as a multiple of the limit."""
 _FIRST_S, _EVERY_S = 0.05, 0.5  # between looks; what answers sooner than the first costs nothing
 
 _Times = Mapping[str, tuple[int, int]]
 
 
 class HostTooBusy(JudgeError):
-    """Other programs took the processors, so that a limit's time was over before its work began."""
+    """Raised if other programs took the processors, so that work did not begin within its limit."""
 
 
 class Starvation:

@@ -47,7 +47,7 @@ def dry_run(config: Config, *, assume_gpu_gib: float | None = None) -> Iterator[
     folder = Path(config.run.folder) / config.run.name
     if folder.exists():
         missing.append(
-            f"there is a run in {str(folder)!r} already; go on with it by --resume {folder}, or "
+            f"there is a run in {str(folder)!r} already; continue it by --resume {folder}, or "
             "set run.name"
         )
     else:

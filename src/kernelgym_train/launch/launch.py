@@ -114,7 +114,7 @@ def train_run(
         if begun is None or gone:
             raise KeyboardInterrupt("interrupted before a step was done; no run was kept") from None
         begun.event("interrupted")
-        raise KeyboardInterrupt(f"interrupted; go on with --resume {begun.folder}") from None
+        raise KeyboardInterrupt(f"interrupted; continue with --resume {begun.folder}") from None
 
 
 def _train_run(

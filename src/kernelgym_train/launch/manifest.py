@@ -76,7 +76,7 @@ def check_ruleset(folder: Path, rules: Ruleset) -> None:
         raise UsageError(
             f"the run in {str(folder)!r} was judged by ruleset {label!r}, and this version judges "
             f"by {rules.label!r}: their verdicts cannot be mixed in one run; start a new run, or "
-            "go on with this one in the version of kernelgym that it was made with"
+            "resume this one with the version of kernelgym that it was made with"
         )
 
 
@@ -95,7 +95,7 @@ def check_retrieval(folder: Path, retrieval: Retrieval) -> None:
     if digest and digest != retrieval.digest:
         raise UsageError(
             f"the run in {str(folder)!r} showed entries of an index with digest {digest}, and "
-            f"{retrieval.index!r} has {retrieval.digest} now; give back that index, or start a new "
+            f"{retrieval.index!r} has {retrieval.digest} now; restore that index, or start a new "
             "run"
         )
 

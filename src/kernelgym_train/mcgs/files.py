@@ -97,7 +97,7 @@ class SearchFolder:
         """
         if self.is_begun and not resume:
             raise UsageError(
-                f"there is a search in {str(self.path)!r}; go on with it by resume=true, or give "
+                f"there is a search in {str(self.path)!r}; continue it by resume=true, or give "
                 "another outdir"
             )
 

@@ -98,9 +98,7 @@ def search(
             "another outdir, or search the kernels of a folder together"
         )
     if resume and not folder.is_begun:
-        raise UsageError(
-            f"there is no search in {str(folder.path)!r} to go on with; leave resume out"
-        )
+        raise UsageError(f"there is no search in {str(folder.path)!r} to resume; leave resume out")
     folder.check_unused(resume)
     with SearchSession(task, evaluator, outdir, config) as session:
         if (result := session.result) is not None:

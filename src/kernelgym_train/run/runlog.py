@@ -220,7 +220,7 @@ class RunLog:
             folder.mkdir(parents=True)
         except FileExistsError:
             raise UsageError(
-                f"there is a run in {str(folder)!r} already; go on with it by --resume "
+                f"there is a run in {str(folder)!r} already; continue it by --resume "
                 f"{folder}, or give another name"
             ) from None
         except OSError as error:

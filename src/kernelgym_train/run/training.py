@@ -281,7 +281,7 @@ def run_stretches(
                 log = _reopened(log, steps, watchers)
                 step = log.start.step if log.start else 0
                 interrupts.say(
-                    f"{error}; the run goes on from step {step} ({lost} of {_MOST_LOST} times)"
+                    f"{error}; the run continues from step {step} ({lost} of {_MOST_LOST} times)"
                 )
                 if log.start is None:
                     steps.load(untouched)

@@ -1,4 +1,4 @@
-"""Compare what a kernel left in its output regions with the reference's output.
+"""Compares a kernel's outputs, as they lie in its output regions, with the reference's output.
 
 Two rules, chosen by the ruleset:
 

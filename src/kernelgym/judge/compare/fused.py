@@ -1,4 +1,4 @@
-"""Compare large tensors on a CUDA device in one pass, by the judge's own Triton kernels.
+"""Compares large tensors on a CUDA device in one pass, by the judge's own Triton kernels.
 
 `error_bound` does the same arithmetic one operation at a time, which moves every number a dozen
 times.

@@ -22,7 +22,7 @@ _OWN = re.compile(r"kernel(_\d{1,4})?\.(cu|cpp)")
 
 
 def explained(log: str, arguments: Any, advice: Iterable[Advice] = ()) -> str:
-    """Return a failed build's log, headed by what its author has to know.
+    """Return a failed build's log, headed by the facts that its author needs.
 
     The head quotes the kernel's line for each complaint that names a header's, and adds the advice
     that fits the log. A log without either is returned as it is.

@@ -1,4 +1,4 @@
-"""Finds the work that a built extension leaves to other libraries, from the symbols it needs.
+"""Finds the work that an extension leaves to other libraries, from the symbols that it imports.
 
 Evidence watches torch's dispatcher. An extension can get work done without the dispatcher: it can
 call torch's CPU functions directly, use the BLAS inside torch's library, or run operators in a

@@ -309,7 +309,7 @@ class Accelerator:
         return str(fields["memory"])
 
     def floor_ms(self, moved_bytes: int) -> float:
-        """Return the least milliseconds that moving `moved_bytes` takes.
+        """Return the smallest number of milliseconds in which the device can move `moved_bytes`.
 
         On a CUDA device this uses the bandwidth of its memory, on the CPU that of its caches: the
         data of a timed call may still lie there.

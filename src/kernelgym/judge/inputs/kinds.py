@@ -110,12 +110,12 @@ def variants(kind: str, operation: str = "") -> tuple[str, ...]:
 
 
 def alone(variant: str, call: int) -> str:
-    """Return the variant that turns what one sampler call drew, counted from 1, and no other."""
+    """Return the variant that changes only the values of one sampler call, counted from 1."""
     return f"{variant}{_ALONE}{call}"
 
 
 def is_alone(variant: str) -> bool:
-    """Return True if a variant turns what one sampler call drew, and leaves all else as it is."""
+    """Return True if a variant changes only the values of one sampler call."""
     return _ALONE in variant
 
 
@@ -152,7 +152,7 @@ def plan(
 
 
 class InputSampling(TorchFunctionMode):  # type: ignore[misc]
-    """While entered, floating-point samplers draw another kind of inputs; for `ENDS`, integer ones.
+    """While entered, makes floating-point samplers (integer ones for `ENDS`) draw another kind.
 
     Args:
         variant: A variant that `variants` or `alone` returns.
@@ -176,7 +176,7 @@ class InputSampling(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call `func`; turn what a sampler drew into values of this kind."""
+        """Call `func`; change the values of a sampler to this kind."""
         result = func(*args, **(kwargs or {}))
         if self._ends:
             self.replaced += _put_ends(result, *_bounds(func, args, kwargs or {}))
@@ -360,7 +360,7 @@ def _symmetric(like: torch.Tensor, rows: bool = True) -> torch.Tensor:
 
 
 def _put_ends(values: Any, low: int, high: int) -> bool:
-    """Put the ends of a range of integers at random places of a tensor of them, and a repetition.
+    """Put the ends of a range of integers at random places of a tensor, and repeat one integer.
 
     A repetition is put only where draws have one anyway, most likely: elsewhere, a problem may
     count on none.
@@ -405,7 +405,7 @@ def _bounds(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[int, int]:
 
 
 def _centre_and_scale(func: Any, args: tuple[Any, ...], kwargs: Any) -> tuple[Any, Any, bool]:
-    """Return the centre and the reach of a sampler's values, and whether none may be negative.
+    """Return centre and reach of a sampler's values, and whether they are never negative.
 
     The reach is None for other functions.
     """

@@ -1,4 +1,4 @@
-"""Derive a verdict's randomness from one secret, and seed generators with it."""
+"""Derives a verdict's randomness from one secret, and seeds generators with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tests of the degeneracy gate, on one problem.
+"""Tests of the degeneracy gate, on one problem.
 
 An answer "passes" if it passes the ruleset's own comparison on all of a few calls, with the error
 bound from the fp64 twin, the kinds of inputs and the varied state where the ruleset has them.

@@ -1,4 +1,4 @@
-"""Read outputs of timed calls from where a candidate left them.
+"""Reads the outputs of timed calls from the memory in which a candidate left them.
 
 Contract: the candidate names the allocation (by a CUDA IPC handle), the offset and the strides.
 Before any byte is read, all of this is checked against the driver's record of the allocation.
@@ -33,7 +33,7 @@ _MAX_DIMENSIONS = 64  # torch can copy no tensor with more
 
 
 class Unreadable(Exception):
-    """An output is not where the candidate says, or is not shareable."""
+    """Raised if an output is not where the candidate says, or cannot be shared."""
 
 
 class DeviceOutputs:

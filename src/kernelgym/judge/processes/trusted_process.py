@@ -45,7 +45,7 @@ class TrustedProcess:
             )
 
     def complaint(self) -> str:
-        """Return the last line of what the process wrote as errors, or how it ended."""
+        """Return the last line that the process wrote as an error, or how it ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.popen.wait(1.0)
         self._errors.seek(0)

@@ -1,4 +1,4 @@
-"""Finds which kinds of inputs suit a problem, which of its state can vary, and whether it is sound.
+"""Examines a problem: kinds of inputs that suit it, state that can vary, and soundness.
 
 On some kind of inputs a reference may overflow, lose all its digits or give one number everywhere.
 An honest kernel could then fail, or a worthless one pass, so that kind is left out. A process
@@ -70,15 +70,15 @@ class InputConditions:
     own_errors: Mapping[str, tuple[float, ...]]
     """The reference's error on each output by kind, where outputs have few elements."""
     telling: str = GIVEN
-    """The kind of inputs on which few elements of the outputs are copies of an input's: the
-    problem's own unless those give little but copies. On inputs without negative values, for
-    example, a ReLU has nothing to do."""
+    """Kind of inputs on which few elements of the outputs are copies of an input's: the problem's
+    own unless most outputs are copies on it. On inputs without negative values, for example, a ReLU
+    only copies."""
     smallest_variance: float = 1.0
-    """Factor that some of the running variances may be multiplied by; 1 leaves them."""
+    """Factor by which some of the running variances may be multiplied; 1 leaves them unchanged."""
     fits: bool = True
     """Whether the device has memory for fp64 runs if no other worker uses it."""
     flaw: Finding | None = None
-    """Reason why no verdict on the problem says anything; None if there is none."""
+    """Reason why every verdict on the problem would be meaningless; None if there is none."""
 
     def calibration(self, kind: str, ruleset: Ruleset) -> Calibration:
         """Return the calibration of the error bound for one kind of inputs."""
@@ -212,7 +212,7 @@ def bears(expected: ExpectedOutput, ruleset: Ruleset) -> bool:
 
 
 def _watched(runner: ReferenceRunner, inputs: list[Any], mutates: bool) -> OperatorWatch | None:
-    """Return what is known of the problem's operations; None if it does not run while watched."""
+    """Return facts about the problem's operations; None if it does not run while it is watched."""
     watching = OperatorWatch()
     with torch.no_grad():
         seed_all(_SEED, runner.device)
@@ -278,7 +278,7 @@ def _try(
     own: ExpectedOutput,
     factors: ErrorFactors | None,
 ) -> ExpectedOutput | None:
-    """Return what the reference gives on one kind of inputs.
+    """Return the reference's outputs on one kind of inputs.
 
     None if the kind does not suit the problem.
     """

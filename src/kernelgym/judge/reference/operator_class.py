@@ -55,16 +55,16 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.operation = OPERATIONS[0]
-        """The most error-prone class so far."""
+        """Most error-prone class of the operations so far."""
         self.ranks = False
         """Whether a function sorted, or picked elements by their rank."""
         self.ties_differ = False
-        """Whether one did so without promising an order of equal elements."""
+        """Whether a function that sorts or picks by rank promised no order of equal elements."""
 
         self.multiplies = False
         """Whether a function took products along an axis."""
         self.asks_finite = False
-        """Whether a function treated values that are not finite apart."""
+        """Whether a function treated values that are not finite differently."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

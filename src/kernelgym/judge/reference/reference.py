@@ -96,7 +96,7 @@ class Reference:
         self.plan: tuple[str, ...] = (GIVEN,) * seeds.calls(ruleset)
         """The kind of inputs for each judged call."""
         self.state: dict[str, torch.Tensor] = {}
-        """Values that replace state that is not drawn freely at present, by name, on the CPU."""
+        """Values, by name, that at present replace state which is not drawn freely; on the CPU."""
         self._outdated: dict[str, torch.Tensor] = {}  # what `state` held before
         self._renewals = 0
         self._constructed: dict[str, torch.Tensor] = {}  # what `state` has replaced
@@ -141,7 +141,7 @@ class Reference:
 
     @property
     def flaw(self) -> Finding | None:
-        """Reason why no verdict on the problem says anything, known once prepared; None if none."""
+        """Reason, once prepared, why verdicts on the problem would be meaningless; None if none."""
         return self._conditions.flaw
 
     def prepare(self) -> None:
@@ -357,7 +357,7 @@ class Reference:
         return not all(same_bytes(a, b) for a, b in zip(*outputs, strict=True))
 
     def with_outdated_state(self, inputs: list[Any], forward_seed: int) -> list[ExpectedOutput]:
-        """Return what the model gives with its state as constructed, and as it was before.
+        """Return the model's outputs with the constructed state, and with the previous state.
 
         Empty if the model cannot be copied or run again.
         """

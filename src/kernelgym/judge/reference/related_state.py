@@ -67,7 +67,7 @@ def related_state(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, t
 
 
 def _drawn(model: torch.nn.Module, other: torch.nn.Module) -> dict[str, _Pair]:
-    """Return what differs between two constructions, by name, each tensor under its first one."""
+    """Return the values that differ between two constructions, each tensor under its first name."""
     found: dict[str, _Pair] = {}
     seen: set[int] = set()
     others = other.state_dict()
@@ -146,7 +146,7 @@ def _has_equal_values(one: torch.Tensor, other: torch.Tensor, eps: float) -> boo
 
 
 def _is_flat(one: torch.Tensor, other: torch.Tensor, eps: float) -> bool:
-    """Return True if few rows or columns of both constructions tell most of the others."""
+    """Return True if a few rows or columns of both constructions determine most of the others."""
     least, most = sorted(one.shape)
     exact = max(_SINGULAR, 4 * eps)
     # Nearly dependent rows occur by chance among few columns, which half types cannot tell apart.

@@ -1,4 +1,4 @@
-"""Run a model and its fp64 twin on the same inputs, on one device.
+"""Runs a model and its fp64 twin on the same inputs, on one device.
 
 Where whole fp64 runs would take too much of a device's memory, the twin runs on some blocks of
 rows, if the model computes each row from the same row of its inputs. The runner checks this by
@@ -41,7 +41,7 @@ _AGREEMENT = 1e-3  # between a block's rows and the same rows of the whole
 
 
 class InputsChanged(JudgeError):
-    """A model changed large inputs before copies were made.
+    """Raised if a model changed large inputs before they were copied.
 
     Later runs copy even large inputs first.
     """
@@ -64,7 +64,7 @@ class ExpectedOutput:
     calibration: Calibration | None = None
     """The problem's calibration; None for that of an unknown operation."""
     precision: Precision = "fp32"
-    """The lowest that takes part in the problem, or what its tensors were cast to."""
+    """Lowest precision of the problem, or the precision that its tensors were cast to."""
     sensitivity: Sensitivity | None = None
     """Returns how much the output changes with the inputs' last places; None if unknown."""
 
@@ -87,7 +87,7 @@ class ReferenceRunner:
         self.draws = False
         """Whether any run so far consumed random numbers."""
         self.too_large = False
-        """Whether a twin was wanted that did not fit in memory, even in blocks."""
+        """Whether a twin was requested that did not fit in memory, even in blocks of rows."""
         self.stateful = any(True for _ in model.buffers())
         self._wanted = twin
         self._widens = True  # whether types that the model names are replaced in the twin

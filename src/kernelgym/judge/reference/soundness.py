@@ -58,7 +58,7 @@ class SoundnessTest:
         self._ruleset, self._calibration, self._seed = ruleset, calibration, seed
 
     def flaw(self, usable: Sequence[str]) -> Finding | None:
-        """Return a finding that says why the problem cannot be judged; None if it can be.
+        """Return a finding with the reason why the problem cannot be judged; None if it can be.
 
         Args:
             usable: Kinds of inputs that suit the problem.

@@ -23,7 +23,7 @@ from kernelgym.types import Kernel
 
 
 class StartingKernelFailed(JudgeError):
-    """A starting kernel fails, so that no verdict on its problem says anything."""
+    """Raised if a starting kernel fails: verdicts on its problem would be meaningless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,9 @@ class Construction:
 
 
 StartAnswers: TypeAlias = Callable[[Kernel, Construction, list[Any], Any, int], Any]
-"""Returns a starting kernel's output: given the kernel, what its model is constructed from, the
-inputs, the output's shapes as tensors without memory, and the seed set before the call."""
+"""Function that returns a starting kernel's output: given the kernel, what its model is constructed
+from, the inputs, the output's shapes as tensors without memory, and the seed set before the
+call."""
 
 
 class StartingModel(torch.nn.Module):  # type: ignore[misc]

@@ -126,7 +126,7 @@ def interpreted_advice(source: str, nonfinite: bool) -> str:
 
 
 def config_advice(source: str) -> str:
-    """Return what to know of configs if a kernel's text autotunes; empty if it does not."""
+    """Return advice on configs if a kernel's text autotunes; empty otherwise."""
     if "autotune" not in source:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Carry requests to one candidate and its answers back, within its time limit.
+"""Carries requests to one candidate, and its answers back, within its time limit.
 
 Contract: the caller waits for the answer to each request before it sends another one. All waits
 share one budget of seconds, which the caller grants. A failure on the candidate's side is
@@ -103,7 +103,8 @@ class Channel:
         self.assumes_finite = False
         """Whether an extension was compiled by flags that assume finite numbers."""
         self.loads_builds = True
-        """Whether the candidate loads what was built; False if that is for a device not here."""
+        """Whether the candidate loads its builds; False if they are for a device that is not
+        present."""
         self.build_failed = False
         """Whether a request failed because an extension did not compile."""
 

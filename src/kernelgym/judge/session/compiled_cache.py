@@ -1,4 +1,4 @@
-"""Pack a reference's compiled files in one process for use in another.
+"""Packs a reference's compiled files in one process for use in another.
 
 Contract: a process that is timed must not compile, so an earlier process compiles for it. The cache
 folder of that process is packed into a tar file, which later processes receive with their own

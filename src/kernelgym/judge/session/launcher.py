@@ -248,7 +248,7 @@ class CandidateProcesses:
             return self._builder.build(arguments, away, language)
 
     def note_builds(self, kernel: Kernel, session: CandidateSession) -> None:
-        """Note what was built for a kernel, to find it again."""
+        """Note the builds of a kernel, so that they can be found again."""
         if self._builder is not None and session.channel.made:
             self._builder.note(kernel.digest, session.channel.made)
 

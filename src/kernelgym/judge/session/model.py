@@ -1,4 +1,4 @@
-"""Have one candidate load its module and construct its model.
+"""Has one candidate load its module and construct its model.
 
 Contract: the worker sends the candidate what the reference was constructed from: arguments, seed
 and data type. The reference itself, and its weights that are not constant, stay with the worker.

@@ -1,4 +1,4 @@
-"""Drive one candidate from the worker: make calls, time windows, compare outputs.
+"""Drives one candidate from the worker: makes calls, times windows, compares outputs.
 
 Contract: a failure on the candidate's side is raised as `Rejected`, with the status it earns. The
 worker draws inputs into private tensors, copies them to the candidate's slot just before the call,
@@ -51,7 +51,7 @@ AS_LAYER = (
     "written whole; inputs may be written on the current stream just before a call, so other "
     "streams must wait for it, and no call can compute the output of a later one"
 )
-"""Explanation for a kernel that is wrong when it is called as a layer of a model is."""
+"""Explanation for a kernel that is wrong only when it is called like a layer of a model."""
 
 
 class CandidateSession:
@@ -104,7 +104,7 @@ class CandidateSession:
 
     @property
     def as_layer(self) -> bool:
-        """Whether the ruleset has kernels called as layers of a model are."""
+        """Whether the ruleset calls kernels like layers of a model."""
         return self._ruleset.as_layer
 
     def rest(self) -> None:

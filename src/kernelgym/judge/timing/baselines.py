@@ -150,7 +150,7 @@ class Baselines:
                         return eager, "eager", 0
             except _Unfit as reason:
                 command = f"{self._command(problem)} --refresh"
-                raise Untimed(f"{reason}; `{command}` prepares its baseline anew") from None
+                raise Untimed(f"{reason}; `{command}` prepares its baseline again") from None
             stack.enter_context(compiled_stack.pop_all())
             return compiled, "compile", frames
 

@@ -1,4 +1,4 @@
-"""Find out from outside the kernel's process whether windows on the CPU waited for other programs.
+"""Finds out from outside the kernel's process whether windows on the CPU waited for other programs.
 
 Pure functions over counts of the operating system (`kernelgym.judge.processes.threads.RunTimes`).
 
@@ -46,7 +46,7 @@ from kernelgym.types import Finding, Severity, Timing
 from kernelgym.verdict import HOST_BUSY
 
 LEAST_QUIET_PAIRS = 3
-"""Number of pairs that did not wait without which a kernel on a busy host stays untimed."""
+"""Smallest number of pairs that did not wait; with fewer, a kernel on a busy host stays untimed."""
 _WAITED = 0.05  # share of a window; a timing's interval allows as much between processes anyway
 _SPARED = 3  # if more than one of so many pairs waited, the host was busy
 _LEFT_ALONE = 0.15  # processors: other programs that use fewer disturb few windows

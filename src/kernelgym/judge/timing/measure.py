@@ -1,4 +1,4 @@
-"""Time one or several correct kernels against the reference in interleaved windows.
+"""Times one or several correct kernels against the reference in interleaved windows.
 
 Contract:
 - The reference runs in a process of the same kind as the kernel's, over the same channel, so both
@@ -78,7 +78,8 @@ class Measurement:
     disputed: bool = False
     """Whether the kernel's own clock was rejected, and the judge's counts instead."""
     quiet: bool = True
-    """Whether the host left the processors to the windows; else the interval holds every pair."""
+    """Whether other programs left the processors to the windows; if not, the interval holds every
+    pair."""
     beside_ms: float = 0.0
     """Median time of the reference's calls beside the kernel, discarded windows included; 0.0 on a
     GPU."""
@@ -164,7 +165,7 @@ class Stopwatch:
         return measurements
 
     def graph_kernels(self, number: int) -> tuple[dict[str, Any], int]:
-        """Return what a kernel's captured graph runs, as its process says, and for how many calls.
+        """Return the kernels of a captured graph, by its process's report, and its number of calls.
 
         Args:
             number: Index of the kernel.

@@ -177,7 +177,7 @@ class TimingWindows:
         return set(captured)
 
     def graph_kernels(self, which: int) -> tuple[dict[str, Any], int]:
-        """Return what a side says of its captured graph's kernels, and the number of calls."""
+        """Return a side's report on its captured graph: the kernels, and the number of calls."""
         return self._awake(which, self._sides[which].graph_kernels), self.calls
 
     def wrong_after_capture(self, captured: Collection[int]) -> int | None:

@@ -1,4 +1,4 @@
-"""Judge one kernel, or several of one problem, in fresh processes: load, compare, watch, time.
+"""Judges one kernel, or several of one problem, in fresh processes: load, compare, watch, time.
 
 Contract: each candidate runs in a process of its own. Everything in this module is trusted code,
 which judges the bytes that the candidate left, by the worker's own clock.

@@ -1,4 +1,4 @@
-"""Serve a worker's jobs one after the other: judge each job and send its answer."""
+"""Serves a worker's jobs one after the other: judges each job and sends its answer."""
 
 from __future__ import annotations
 

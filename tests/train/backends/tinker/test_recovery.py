@@ -93,7 +93,7 @@ def test_lost_update_is_recovered_in_place(fault, unbroken, tmp_path, capsys):
     (lost,) = events(tmp_path / "run", "learner_lost")
     assert (lost["step"], lost["number"]) == (3, 1) and lost["reason"]
     assert [path.rpartition("/")[2] for path in store.restored] == ["step-000002"]
-    assert "the run goes on from step 2 (1 of 3 times)" in capsys.readouterr().err
+    assert "the run continues from step 2 (1 of 3 times)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["create", "snapshot", "update", "save"])

@@ -1,4 +1,4 @@
-"""Jump to any place in the stream of torch's CPU generator (MT19937) without drawing up to it.
+"""Jumps to any place in the stream of torch's CPU generator (MT19937) without drawing up to it.
 
 A generator's state is 624 words, the last ones of a sequence, and how many of them it has given
 out. The sequence obeys a linear recurrence over bits. So the words ``n`` places further on are sums
@@ -59,7 +59,7 @@ class GeneratorPlace:
             given = WORDS
         words = np.frombuffer(state, np.uint64, WORDS, _ARRAY)
         if left + given != WORDS + 1 or int(words.max()) >> 32:
-            raise ValueError("this is no state of an MT19937 generator")
+            raise ValueError("this is not a state of an MT19937 generator")
         return cls(words.astype(np.uint32), given)
 
     def within(self, state: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Draw on a CUDA device what `torch.rand` draws on the CPU, bit for bit.
+"""Draws on a CUDA device the numbers that `torch.rand` draws on the CPU, bit for bit.
 
 ``torch.rand`` in fp32 takes 24 bits of each of the stream's words, times 2^-24. The stream is cut
 into segments of 2^20 words. The device finds the 624 words at which each segment begins by doubling
