@@ -144,7 +144,7 @@ REFUSED = {
     "sum": (("--policy", "scripted", "--shares", 1, 1, 0), "sum to 1"),
     "hardware": (("--policy", "scripted", "--hardware", "{"), "(--hardware) takes JSON"),
     "unknown hardware": ((*ASKED[1:], "--hardware", "H101"), "did you mean H100?"),
-    "nothing left": (("--generate-only", "--judge-only"), "leave nothing to do"),
+    "nothing left": (("--generate-only", "--judge-only"), "exclude each other"),
     "judge alone": (("--judge-only",), "needs --out"),
     "no run": (("--judge-only", "--out", "nowhere"), "is not a run"),
     "step": (

@@ -89,7 +89,7 @@ def test_show_and_ls_of_own_problems_name_a_command_that_fetch_takes(run, tmp_pa
     _, shown, _ = run("show", str(file))
     _, listed, _ = run("ls", "--suite", str(file.parent))
     for out, target in ((shown, file), (listed, file.parent)):
-        assert f"`kernelgym fetch {target}` brings" in " ".join(out.split())
+        assert f"`kernelgym fetch {target}` downloads" in " ".join(out.split())
 
 
 def test_fetch_of_problems_without_models_says_so(run) -> None:

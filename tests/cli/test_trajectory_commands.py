@@ -143,7 +143,7 @@ def test_a_cut_line_is_noted(run, played):
 
 def test_rescore_writes_the_scores_of_another_preset(run, played):
     code, out, err = run("rescore", played, "--reward", "sparse", "--out", "sparse.jsonl")
-    assert (code, err) == (0, "") and "4 episodes scored by sparse, 4 of them otherwise" in out
+    assert (code, err) == (0, "") and "4 episodes scored by sparse, 4 of them differently" in out
     scores = [record.trajectory.scores for record in read_records("sparse.jsonl")]
     assert scores == [(0.0, 1.0), (0.0, 1.0), (0.0,) * 4, (1.0,)]
     assert {record.reward for record in read_records("sparse.jsonl")} == {"sparse"}

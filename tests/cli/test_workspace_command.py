@@ -31,7 +31,7 @@ PROBLEM = "Synthetic/L1/2"
         ((PROBLEM, "--language", "rust"), "unknown language 'rust'"),
         ((PROBLEM, "--budget", "0"), "at least 1; got 0"),
         ((PROBLEM, "--budget", "x"), "--budget takes a whole number"),
-        ((PROBLEM, "--evaluator", "judge:8765"), "no address of a verdict service"),
+        ((PROBLEM, "--evaluator", "judge:8765"), "not an address of a verdict service"),
         ((PROBLEM, "--device", "cuda:9"), "device"),
     ],
 )

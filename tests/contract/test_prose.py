@@ -15,7 +15,7 @@ from support.source_tree import SOURCES, TRAIN_SOURCES, parsed
 SUBJECTS = re.compile(r"\b(whoever|nobody|somebody|anybody|everybody)\b", re.IGNORECASE)
 STILTED = re.compile(r"\b(is|are|was|were) to be\b|\bSays? (whether|which|how|what|that)\b")
 NO_NOUN = re.compile(r"(Of|That|Those|Who|What|Whether it|Which)\b")
-LIMITS = {"subjects": 15, "stilted": 13, "attributes without a noun": 24}
+LIMITS = {"subjects": 2, "stilted": 0, "attributes without a noun": 0}
 """As counted when this was last lowered; lower it when a rewrite has brought it down."""
 
 

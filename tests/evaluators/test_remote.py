@@ -288,7 +288,7 @@ def test_ruleset_with_a_shipped_name_and_other_fields_is_refused() -> None:
     "url", ["", "judge:8765", "ftp://judge", "http://", "http://a:b", "http://["]
 )
 def test_address_that_is_none_is_refused(url) -> None:
-    with pytest.raises(UsageError, match="no address of a verdict service"):
+    with pytest.raises(UsageError, match="not an address of a verdict service"):
         RemoteEvaluator(url)
 
 

@@ -40,8 +40,8 @@ class BaselineCommand(MemoryOption, ResultsOption):
     precision: str = ""
     """Precision in place of the ruleset's: own (the problem's), fp32, fp16 or bf16."""
     refresh: bool = False
-    """Compile references again even if they were compiled before; with --modes, also time those
-    again that --out holds."""
+    """Compile references again even if they were compiled before; with --modes, also measure
+    again what --out holds."""
     modes: str = ""
     """Modes in which references are timed, separated by commas: eager, default, reduce-overhead,
     max-autotune, max-autotune-no-cudagraphs, cudagraphs; or all, for every mode of the device."""

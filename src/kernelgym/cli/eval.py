@@ -247,7 +247,7 @@ class EvalCommand(MemoryOption, EvalTask, PolicyOptions):
 
 
 def _retime(path: str, workers: int, memory: str) -> int:
-    """Judge the kernels of a run again whose times are distrusted; return the exit code."""
+    """Judge a run's kernels with distrusted times again; return the exit code."""
     from kernelgym.benchmark.recorded_runs import read_run
     from kernelgym.benchmark.winners import distrusted, retime
     from kernelgym.rulesets import recorded_ruleset

@@ -239,7 +239,7 @@ def judge_many(evaluator: Evaluator, jobs: Sequence[Job]) -> Iterator[tuple[int,
 
 
 def untimed_reason(language: str, device: str, timing: bool) -> str:
-    """Return why a correct kernel was not timed; empty if it should have been timed."""
+    """Return why a correct kernel was not timed; empty if it could have been timed."""
     if not timing:
         return "--no-timing was given"
     if not LANGUAGES[language].is_timed(device):

@@ -41,8 +41,8 @@ class ReportCommand(Command):
     csv: bool = False
     """Print one line per answer as CSV, and nothing else."""
     measure_winners: bool = False
-    """First measure the fastest kernel again of each episode with several timed turns, on the run's
-    device by its rules."""
+    """First measure again the fastest kernel of each episode that has several timed turns, on the
+    run's device by its rules."""
     baseline: tuple[str, ...] = ()
     """Files of baseline times, written by `kernelgym baseline --modes` or in KernelBench's layout,
     for speedups over compiled references."""

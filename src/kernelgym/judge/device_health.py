@@ -59,7 +59,7 @@ class DeviceRecord:
             self._probe_after, self._pause_s = now, _FIRST_PAUSE_S
 
     def forgive(self) -> None:
-        """Subtract one lost worker in a row: its kernel was the cause, not the device."""
+        """Subtract 1 from the number of lost workers in a row: the kernel was the cause."""
         self._in_a_row = max(0, self._in_a_row - 1)
 
     def needs_probe(self, now: float) -> bool:

@@ -34,7 +34,7 @@ _Times = Mapping[str, tuple[int, int]]
 
 
 class HostTooBusy(JudgeError):
-    """Raised if other programs took the processors, so that work did not begin within its limit."""
+    """Raised if a limit ended while other programs held the processors, before its work began."""
 
 
 class Starvation:

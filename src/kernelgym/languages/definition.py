@@ -79,7 +79,7 @@ class Advice:
     complaint: str
     """Regular expression for the compiler's complaint."""
     text: str
-    """What to do about it, in one line."""
+    """Remedy in one line."""
 
 
 @dataclass(frozen=True, slots=True)

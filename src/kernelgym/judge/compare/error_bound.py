@@ -227,7 +227,7 @@ def _tables_at_once(
 def _tables(
     pairs: list[Pair], typical: float, distrust: float
 ) -> tuple[torch.Tensor, torch.Tensor, float] | None:
-    """Return by exponent the reference's largest own errors, and the numbers of elements.
+    """Return the reference's largest own errors, and the numbers of elements, by exponent.
 
     The third value is the sum of the squares of all own errors, relative to the magnitude.
 

@@ -209,7 +209,7 @@ def torch_share(reference: TorchWork, kernel: TorchWork, *, unknown_is_dear: boo
         joined = sum(reference.bytes.get(name, 0.0) for name in JOINS)
         moved = joined or sum(reference.bytes.get(name, 0.0) for name in COPIES)
         return sum(kernel.bytes.values()) / moved if moved else 0.0
-    # Joins count nothing beside other work: whoever writes parts to their places has no join left.
+    # Joins count nothing beside other work: a kernel that writes parts in place has no join left.
     common = {k: min(v, kernel.bytes.get(k, 0.0)) for k, v in reference.bytes.items()}
     rest = {k: v - common.get(k, 0.0) for k, v in kernel.bytes.items()}
     shares = [(_worth(common, 0) + _worth(rest, 1, dear)) / total]

@@ -59,7 +59,7 @@ class OperatorWatch(TorchFunctionMode):  # type: ignore[misc]
         self.ranks = False
         """Whether a function sorted, or picked elements by their rank."""
         self.ties_differ = False
-        """Whether a function that sorts or picks by rank promised no order of equal elements."""
+        """Whether a sort or pick by rank leaves the order of equal elements open."""
 
         self.multiplies = False
         """Whether a function took products along an axis."""

@@ -399,7 +399,7 @@ class Worker:
         return kills.others_since(moment) or self._accelerator.is_kept_busy()
 
     def prepare_ahead(self) -> bool:
-        """Make one more process ready while there is no job.
+        """Prepare processes by one step while there is no job; a step forks one or awaits contexts.
 
         A step forks one process, or waits until forked ones have made their device contexts. A
         step never waits for other workers, neither for one that is timing nor for those that are

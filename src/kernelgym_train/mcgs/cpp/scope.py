@@ -116,7 +116,7 @@ class CppScope:
         """Types of the elements that were accessed, by the memory's name."""
         self.elements: dict[Node, CppElement] = {}
         self.unread: dict[tuple[int, int], str] = {}
-        """What is not understood by its place (row and column from 0)."""
+        """Reason why a statement is not understood, by its place (row and column from 0)."""
         self.written = _written(body)
         """Names that are assigned, counted up, or have their address taken."""
         self._stepped = self.written - _written(body, steps=False)

@@ -242,7 +242,7 @@ def _operand(node: Node, kernel: CudaKernel, k: str, bounds: dict[str, str]) -> 
 
 
 def _is_end(after: list[Node], kernel: CudaKernel, operands: set[str]) -> bool:
-    """Return True if statements are declarations and at most one store, to a non-operand array."""
+    """Return True if statements are declarations, then one store to an array that is no operand."""
     *declared, last = after
     if any(each.type != "declaration" for each in declared):
         return False
