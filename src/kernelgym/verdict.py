@@ -112,7 +112,7 @@ class Timing:
     samples: int
     """Number of paired measurements."""
     turn_ms: float = field(default=0.0, kw_only=True)
-    """Time of one call, measured in turns with other kernels, for comparison with theirs: the
+    """Time of one call, measured alternately with other kernels, for comparison with theirs: the
     lower quartile of its windows, without the time that they waited for other programs on the CPU.
     0.0 if the kernel was timed alone."""
     baseline: str = "eager"

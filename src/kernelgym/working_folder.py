@@ -1,4 +1,4 @@
-"""What a command takes from its working folder: ``.env``, and a KernelBench checkout beside it.
+"""Settings that a command takes from its working folder: ``.env``, and a KernelBench checkout.
 
 Contract: a variable that the environment holds is never changed. Settings in ``.env``
 (KERNELBENCH_ROOT, TINKER_BASE_URL, KERNELGYM_*) become variables of the process. Keys do not, so

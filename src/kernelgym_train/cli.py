@@ -162,7 +162,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.assume_gpu is not None and not options.dry_run:
         raise UsageError(
-            "--assume-gpu goes with --dry-run only: a run needs the GPU itself; "
+            "--assume-gpu needs --dry-run: a run needs the GPU itself; "
             "add --dry-run, or leave --assume-gpu out"
         )
     given = [name for name in ("resume", "evaluate", "merge") if getattr(options, name)]
@@ -257,7 +257,7 @@ def _asked(options: argparse.Namespace) -> _Asked:
     if folder is None:
         return _Asked(load_config(options.config, settings, processes=processes), None)
     if options.config is not None:
-        raise UsageError("a run is gone on with by its own config.yaml; leave --config out")
+        raise UsageError("a resumed run uses its own config.yaml; leave --config out")
     own = folder / "config.yaml"
     if not own.is_file():
         raise UsageError(
@@ -269,7 +269,7 @@ def _asked(options: argparse.Namespace) -> _Asked:
     if options.backend not in (None, kept.run.backend):
         raise UsageError(
             f"the run in {str(folder)!r} was made with backend {kept.run.backend!r}, and no other "
-            "can go on with it; leave --backend out"
+            "can resume it; leave --backend out"
         )
     config = load_config(own, settings, processes=processes)
     if options.resume:
