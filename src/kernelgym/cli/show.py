@@ -114,7 +114,7 @@ def _models(problem: Problem, asked: str) -> list[tuple[str, str]]:
 
     rows = []
     for name in models_of(problem):
-        found, here = held(name), f"not here; download it by `kernelgym fetch {asked}`"
+        found, here = held(name), f"not here; `kernelgym fetch {asked}` downloads it"
         if found is not None:
             here = f"revision {found.revision[:12]}, weights of {in_gigabytes(found.weight_bytes)}"
         rows.append(("pretrained model", f"{name}: {here}"))
