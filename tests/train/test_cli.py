@@ -171,7 +171,7 @@ def test_a_dry_run_for_a_gpu_that_is_not_here(
         (["model.device=cuda:7"], "model.device=cuda:7 is not there"),
         (["sampling.group_size=3", "optimiser.micro_batch=7"], "do not divide"),
         (["env.split=rll"], "unknown"),
-        (["evaluation.split=rl"], "trained on, too"),
+        (["evaluation.split=rl"], "are also training problems"),
     ],
 )
 def test_faults_are_said_in_one_line_with_the_fix(

@@ -62,7 +62,7 @@ def test_problems_are_those_of_suite_level_and_split() -> None:
     few = held_out_problems(tiny.config(*SYNTHETIC, "env.levels=[2]", "evaluation.limit=4"))
     assert len(few) == 4 and {each.level for each in few} == {2}
     assert not {each.digest for each in both} & {each.digest for each in few}
-    with pytest.raises(UsageError, match="trained on, too"):
+    with pytest.raises(UsageError, match="are also training problems"):
         held_out_problems(tiny.config(*SYNTHETIC[:2], "evaluation.split=rl"))
 
 
@@ -79,7 +79,7 @@ def test_small_sizes_train_and_full_sizes_never_mix(
     elsewhere = ("evaluation.suite=Synthetic", "evaluation.levels=[1]")
     assert held_out_problems(tiny.config(*small, *elsewhere))[0].suite == "Synthetic"
     for sizes in ("", "small", "full"):
-        with pytest.raises(UsageError, match="trained on, too"):
+        with pytest.raises(UsageError, match="are also training problems"):
             held_out_problems(tiny.config(*small, f"evaluation.sizes={sizes}"))
 
 
