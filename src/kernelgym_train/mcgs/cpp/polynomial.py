@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Self
 
 _Monomial = tuple[str, ...]
+# Thirty lines `int b = a * a;` of a kernel make a product of 2^30 names, which takes all memory.
+_MOST_TERMS, _MOST_FACTORS, _MOST_BITS = 1000, 64, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,17 @@ class Polynomial:
             for others, factor in other.terms
         )
 
+    def times(self, other: Polynomial) -> Polynomial | None:
+        """Return the product; None if it is too large to compute with."""
+        if len(self.terms) * len(other.terms) > _MOST_TERMS:
+            return None
+        made = self * other
+        is_large = any(
+            len(names) > _MOST_FACTORS or value.bit_length() > _MOST_BITS
+            for names, value in made.terms
+        )
+        return None if is_large else made
+
     @property
     def names(self) -> frozenset[str]:
         """Names that occur in the polynomial."""
@@ -82,12 +95,20 @@ class Polynomial:
         given = frozenset(chosen)
         return Polynomial.of(term for term in self.terms if not given & set(term[0]))
 
-    def replaced(self, values: Mapping[str, Polynomial]) -> Polynomial:
-        """Return the polynomial in which names are replaced by values."""
+    def replaced(self, values: Mapping[str, Polynomial | None]) -> Polynomial | None:
+        """Return the polynomial in which names are replaced by values.
+
+        None if a name's value is None, or the polynomial is too large to compute with.
+        """
         total = Polynomial.number(0)
         for names, coefficient in self.terms:
-            product = Polynomial.number(coefficient)
+            product: Polynomial | None = Polynomial.number(coefficient)
             for name in names:
-                product = product * values.get(name, Polynomial.name(name))
+                value = values.get(name, Polynomial.name(name))
+                if product is None or value is None:
+                    return None
+                product = product.times(value)
+            if product is None:
+                return None
             total = total + product
         return total

@@ -31,7 +31,9 @@ def accesses(body: tuple[CppStatement, ...]) -> list[CppElement]:
 
 
 def _accesses(
-    body: tuple[CppStatement, ...], loops: tuple[CppLoop, ...], numbers: dict[str, Polynomial]
+    body: tuple[CppStatement, ...],
+    loops: tuple[CppLoop, ...],
+    numbers: dict[str, Polynomial | None],
 ) -> Iterator[CppElement]:
     """Yield the elements that C++ code accesses, with the values of whole numbers in subscripts."""
     numbers = dict(numbers)

@@ -53,13 +53,11 @@ def _moved(
     index = tuple(each and each.replaced(meant) for each in access.index)
     if not place.strided and place.dims == 1:
         index = tuple(each and place.offset and each + place.offset for each in index)
-    loops = tuple(
-        dataclasses.replace(
-            each,
-            variable=own[each.variable],
-            lower=each.lower.replaced(meant),
-            upper=each.upper.replaced(meant),
-        )
-        for each in access.loops
-    )
-    return index, loops
+    loops = list[CppLoop]()
+    for each in access.loops:
+        lower, upper = each.lower.replaced(meant), each.upper.replaced(meant)
+        if lower is None or upper is None:
+            return (None,), ()
+        variable = own[each.variable]
+        loops.append(dataclasses.replace(each, variable=variable, lower=lower, upper=upper))
+    return index, tuple(loops)

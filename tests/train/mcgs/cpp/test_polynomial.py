@@ -17,7 +17,7 @@ VALUES = st.fixed_dictionaries({name: st.integers(-5, 5) for name in NAMES})
 
 def value(polynomial: Polynomial, values: dict[str, int]) -> int:
     found = polynomial.replaced({name: Polynomial.number(at) for name, at in values.items()})
-    assert found.constant is not None
+    assert found is not None and found.constant is not None
     return found.constant
 
 
@@ -49,3 +49,11 @@ def test_polynomial_coefficient_rebuilds_it(polynomial: Polynomial) -> None:
 def test_polynomial_square_has_no_coefficient() -> None:
     i = Polynomial.name("i")
     assert (i * i).coefficient("i") is None
+
+
+def test_square_of_squares_is_too_large_to_compute_with() -> None:
+    numbers: dict[str, Polynomial | None] = {"a0": Polynomial.of([(("i",), 3), (("n",), 1)])}
+    for number in range(30):
+        last = Polynomial.name(f"a{number}")
+        numbers[f"a{number + 1}"] = (last * last).replaced(numbers)
+    assert numbers["a3"] is not None and numbers["a30"] is None
