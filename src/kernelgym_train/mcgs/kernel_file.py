@@ -12,12 +12,17 @@ from __future__ import annotations
 import ast
 import functools
 import io
+import re
 import tokenize
+from collections import Counter
 from dataclasses import dataclass
 
 from kernelgym import UsageError
+from kernelgym.answers.python_source import UnreadableSource, read_python
 
 _Span = tuple[int, int]
+_MOST_DIGITS = 4300  # of a number that Python's `int` takes
+_LONG_NUMBER = re.compile(rf"(?<!\d)\d{{{_MOST_DIGITS + 1}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +114,9 @@ class _Call:
     """
 
     def __init__(self, source: str) -> None:
-        try:
-            tree = ast.parse(source)
-        except (SyntaxError, ValueError) as error:
-            raise UsageError(f"the kernel is not a Python module: {error}") from None
+        tree = read_python(source)
+        if isinstance(tree, UnreadableSource):
+            raise UsageError(f"the kernel is not a Python module: {tree.message}")
         self._starts = [0]
         for line in source.encode().split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
@@ -177,6 +181,11 @@ class _Call:
                 f"{argument} of load_inline holds half of a character (a lone "
                 "surrogate), which no compiler can read; remove it"
             )
+        if _LONG_NUMBER.search(node.value):
+            raise UsageError(
+                f"{argument} of load_inline holds a number of more than {_MOST_DIGITS} digits, "
+                "which the moves' rules cannot read; shorten it"
+            )
         return node.value, self._span(node)
 
     def _list(self, argument: str, node: ast.expr | None) -> tuple[tuple[str, ...], _Span | None]:
@@ -208,17 +217,17 @@ def _call_of(source: str) -> _Call:
 
 def _bound_once(tree: ast.Module) -> dict[str, ast.expr]:
     """Return the values of the names that the module assigns exactly once."""
-    stores = [
+    stores = Counter(
         node.id
         for node in ast.walk(tree)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    ]
+    )
     return {
         target.id: node.value
         for node in tree.body
         if isinstance(node, ast.Assign)
         for target in node.targets
-        if isinstance(target, ast.Name) and stores.count(target.id) == 1
+        if isinstance(target, ast.Name) and stores[target.id] == 1
     }
 
 

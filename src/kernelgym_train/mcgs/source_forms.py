@@ -13,8 +13,10 @@ import re
 from collections.abc import Sequence
 
 from kernelgym import UsageError
+from kernelgym.answers.python_source import UnreadableSource, read_python
 from kernelgym.languages import LANGUAGES
 from kernelgym_train.mcgs.cpp.normal import normal_cpp
+from kernelgym_train.mcgs.cpp.syntax import is_deep, parsed
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 from kernelgym_train.mcgs.triton.module import read_module
 
@@ -29,7 +31,10 @@ def read_flags(language: str, source: str) -> tuple[str, ...]:
         UsageError: If a search does not understand the module.
     """
     if builds_extension(language):
-        return read_kernel_file(source).flags
+        file = read_kernel_file(source)
+        if is_deep(parsed(file.cpp)):
+            raise UsageError("the C++ or CUDA text is nested too deeply for rules to read")
+        return file.flags
     if not read_module(source).launches:
         raise UsageError(
             "the kernel launches no function that is decorated with triton.jit in the same "
@@ -124,8 +129,14 @@ def meta_parameter(cpp: str, name: str) -> re.Match[str] | None:
 
 
 def plain_module(source: str) -> str:
-    """Return a Python module without comments, layout and docstrings."""
-    tree = ast.parse(source)
+    """Return a Python module without comments, layout and docstrings.
+
+    Raises:
+        UsageError: If the text is not Python.
+    """
+    if isinstance(read := read_python(source), UnreadableSource):
+        raise UsageError(f"the kernel is not a Python module: {read.message}")
+    tree = ast.parse(source)  # a tree of its own, which is changed
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             continue

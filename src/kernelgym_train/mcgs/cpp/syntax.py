@@ -9,6 +9,8 @@ from tree_sitter import Language, Node, Parser
 
 from kernelgym_train.mcgs.cpp.polynomial import Polynomial
 
+_MOST_DEPTH = 100  # levels; readers take up to eight frames a level, and Python allows 1,000
+
 
 def parsed(cpp: str) -> Node:
     """Return the root of a C++ text's syntax tree."""
@@ -32,6 +34,14 @@ def walk(node: Node) -> Iterator[Node]:
         node = left.pop()
         yield node
         left += reversed(node.children)
+
+
+def is_deep(node: Node) -> bool:
+    """Return True if a syntax tree is nested more deeply than the rules' recursive readers go."""
+    level = [node]
+    for _ in range(_MOST_DEPTH):
+        level = [child for each in level for child in each.children]
+    return bool(level)
 
 
 def root_of(node: Node) -> Node:
@@ -93,9 +103,9 @@ def polynomial_of(
             one, other = polynomial_of(sides[0], atom), polynomial_of(sides[2], atom)
             if one is None or other is None:
                 return None
-            return (
-                one + other if operator == "+" else one - other if operator == "-" else one * other
-            )
+            if operator == "*":
+                return one.times(other)
+            return one + other if operator == "+" else one - other
     negated = node.child_by_field_name("argument")
     if node.type == "unary_expression" and text_of(node).startswith("-") and negated is not None:
         found = polynomial_of(negated, atom)

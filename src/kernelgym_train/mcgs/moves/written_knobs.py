@@ -18,8 +18,8 @@ from kernelgym_train.mcgs.variant import Variant
 
 _KNOB = re.compile(
     r"^[ \t]*(?:(?:#define|static|inline|constexpr|const|unsigned|int|long|size_t|int32_t|int64_t|"
-    r"auto)[ \t]+)*(\w+)(?:[ \t]*:[ \t]*[\w.]+)?[ \t]*=?[ \t]*(-?\d+)[ \t]*;?[ \t]*"
-    r"(?://|#)[ \t]*knob:[ \t]*(-?\d+(?:[ \t]*,[ \t]*-?\d+)*)[ \t]*$",
+    r"auto)[ \t]+)*(\w+)(?:[ \t]*:[ \t]*[\w.]+)?(?:[ \t]*=[ \t]*|[ \t]+)(-?\d{1,18})[ \t]*"
+    r"(?:;[ \t]*)?(?://|#)[ \t]*knob:[ \t]*(-?\d{1,18}(?:[ \t]*,[ \t]*-?\d{1,18})*)[ \t]*$",
     re.MULTILINE,
 )
 _MOST_CHOICES = 16

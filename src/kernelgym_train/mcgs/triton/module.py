@@ -7,6 +7,7 @@ arguments given by ``*`` or ``**``) is left out of `launches`, and nothing is ch
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import re
@@ -19,12 +20,15 @@ from libcst.helpers import get_full_name_for_node
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper
 
 from kernelgym import UsageError
+from kernelgym.answers.python_source import UnreadableSource, read_python
 
 _SIGNS = {
     *("lpar", "rpar", "comma", "semicolon", "indent", "header", "footer", "leading_lines"),
     *("lines_after_decorators", "equal", "dot", "lbracket", "rbracket", "lbrace", "rbrace"),
 }
 _OWNERS = frozenset({"tl", "triton", "triton.language"})
+_MOST_DEPTH = 200  # levels; at some thousand libcst overflows the stack, which ends the process
+_DEEP = "the kernel's module is nested too deeply to be read"
 _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)
 Edit = tuple[cst.CSTNode, str]
 """A change of a module's text: (node, text that replaces it)."""
@@ -78,21 +82,24 @@ class TritonModule:
 
     def __init__(self, source: str) -> None:
         self.source = source
+        if isinstance(plain := read_python(source), UnreadableSource):
+            raise UsageError(f"the kernel is not a Python module: {plain.message}")
+        if _is_deep(plain):
+            raise UsageError(_DEEP)
         try:
-            tree = cst.parse_module(source)
+            wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
+            self.tree = wrapper.module
+            self._spans = wrapper.resolve(ByteSpanPositionProvider)
+            self._bytes = source.encode()
+            self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
+            for node in walk(self.tree):
+                self._parents.update(dict.fromkeys(_inside(node), node))
+            self._scopes = self._assigned()
         except cst.ParserSyntaxError as error:
             told = f"line {error.raw_line}: {error.message}"
             raise UsageError(f"the kernel is not a Python module: {told}") from None
         except RecursionError:
-            raise UsageError("the kernel's module is nested too deeply to be read") from None
-        wrapper = MetadataWrapper(tree, unsafe_skip_copy=True)
-        self.tree = wrapper.module
-        self._spans = wrapper.resolve(ByteSpanPositionProvider)
-        self._bytes = source.encode()
-        self._parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        for node in walk(self.tree):
-            self._parents.update(dict.fromkeys(_inside(node), node))
-        self._scopes = self._assigned()
+            raise UsageError(_DEEP) from None
         self.functions: Mapping[str, JitFunction] = {each.name: each for each in self._functions()}
         self.launches = tuple(self._launches())
 
@@ -290,6 +297,17 @@ class TritonModule:
                 elif place < len(function.parameters):
                     given[function.parameters[place]] = arg
             yield KernelLaunch(function.name, call, grid, given)
+
+
+def _is_deep(tree: ast.Module) -> bool:
+    """Return True if a module is nested more deeply than libcst reads in little time."""
+    level: list[ast.AST] = [tree]
+    for _ in range(_MOST_DEPTH):
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        # libcst nests each operand of `a or b or c` in the one before.
+        if any(isinstance(each, ast.BoolOp) and len(each.values) > _MOST_DEPTH for each in level):
+            return True
+    return bool(level)
 
 
 @functools.lru_cache(maxsize=512)

@@ -27,7 +27,7 @@ FREE_MOVE = "free"
 """Id of the move that stands for a change of any kind."""
 AnswerForm = Literal["patch", "whole"]
 _THOUGHT = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_HEADER = re.compile(r"^[ \t*#-]*(MOVE|GAIN|SUMMARY)[ \t*]*:[ \t*]*(.*?)[ \t*]*$", re.MULTILINE)
+_HEADER = re.compile(r"^[ \t*#-]*(MOVE|GAIN|SUMMARY)[ \t*]*:(.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?")
 _MOST_SUMMARY = 200
 _MOST_GAIN = 1000.0
@@ -91,7 +91,7 @@ def read_answer(
             "a patch in place of the whole module",
         )
     plain = _THOUGHT.sub("", text)
-    found = {name: value for name, value in reversed(_HEADER.findall(plain))}
+    found = {name: value.strip(" \t*") for name, value in reversed(_HEADER.findall(plain))}
     move = found.get("MOVE", "").strip("`")
     if moves is not None and move and move not in moves:
         raise AnswerRefused(

@@ -22,7 +22,7 @@ PatchFault = Literal["malformed", "other_file", "not_found", "ambiguous", "overl
 _SEARCH = re.compile(r"<{5,9} ?SEARCH\b")
 _DIVIDER = re.compile(r"={5,9}[ \t]*\Z")
 _REPLACE = re.compile(r">{5,9} ?REPLACE\b")
-_AT = re.compile(r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@)?")
+_AT = re.compile(r"@@(?: -(\d{1,9})(?:,\d+)? \+\d+(?:,\d+)? @@)?")  # `int` takes 4,300 digits
 _OTHER_KIND = re.compile(
     r"(new file mode|deleted file mode|rename (?:from|to)|copy (?:from|to)|Binary files|"
     r"GIT binary patch|old mode|new mode)\b"
@@ -180,7 +180,7 @@ def _diff_hunks(lines: Sequence[str], name: str) -> Iterator[PatchHunk]:
             if is_head:
                 _check_names(line, follows, name)
         elif _OTHER_KIND.match(line) and not inside:
-            if _is_in_diff(lines[:number]):
+            if _is_in_diff(lines[max(0, number - 4) : number]):
                 raise PatchRefused(
                     "other_file", f"a patch may only change lines of {name}; it has {line[:60]!r}"
                 )
@@ -218,5 +218,5 @@ def _check_names(before: str, after: str, name: str) -> None:
 
 
 def _is_in_diff(lines: Sequence[str]) -> bool:
-    """Return True if one of the last lines is the header of a file's diff."""
-    return any(line.startswith(("diff --git ", "--- ")) for line in lines[-4:])
+    """Return True if one of the lines is the header of a file's diff."""
+    return any(line.startswith(("diff --git ", "--- ")) for line in lines)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelgym import UsageError
 from kernelgym.testing import SAMPLE_KERNELS
 from kernelgym.types import Kernel
+from kernelgym_train.mcgs.kernel_file import read_kernel_file
 from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
+from kernelgym_train.mcgs.source_forms import is_read
 from kernelgym_train.mcgs.variant import read_variant
-from kernelgym_train.mcgs.writing.answers import AnswerRefused, read_answer
+from kernelgym_train.mcgs.writing.answers import FILE, AnswerRefused, read_answer
 from support import searches
 from support.writers import flag_line, replace
 
@@ -90,6 +95,37 @@ def test_approximate_flags_need_leave() -> None:
     assert "-ffast-math" in read_answer(text, START, approximate=True).variant.flags
 
 
+@pytest.mark.parametrize("start", [START, SAMPLE_KERNELS["triton"]])
+@pytest.mark.parametrize("deep", ["not " * 50_000, "-" * 50_000, "0 or " * 50_000, "-" * 300])
+def test_module_nested_too_deeply_ends_no_search(start: Kernel, deep: str) -> None:
+    with contextlib.suppress(AnswerRefused, UsageError):
+        read_variant(read_answer(whole(f"{start.source}\nx = {deep}1\n"), start).variant.kernel())
+
+
+@pytest.mark.parametrize("text", ["f(" * 1000 + ")" * 1000, "{" * 1000 + "}" * 1000, "1" * 5000])
+def test_cpp_that_rules_cannot_read_is_a_text(text: str) -> None:
+    source = read_kernel_file(START.source).with_cpp("").source
+    source = source.replace('""""""', f'"""void f() {{ {text}; }}"""')
+    assert text in source
+    with pytest.raises(UsageError):
+        read_variant(Kernel(source, "cpp"))
+    assert not is_read("cpp", source)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SUMMARY: {' ' * 200_000}x",
+        "old mode\n" * 100_000,
+        f"--- a/{FILE}\n+++ b/{FILE}\n@@ -{'1' * 5000} +1 @@\n-a\n+b",
+    ],
+)
+def test_long_answer_is_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    refused(text)
+    assert time.process_time() - began < 10.0
+
+
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -133,6 +169,19 @@ def test_listed_values_of_constants_are_knobs() -> None:
     ]
     made = next(iter(WRITTEN_KNOB.realise(variant))).variant.source
     assert made == KNOBS.replace("BLOCK = 128", "BLOCK = 64")
+
+
+def test_long_line_is_searched_for_knobs_in_little_time() -> None:
+    plain = read_variant(SAMPLE_KERNELS["triton"])
+    line = f"a{'1' * 2000}{' ' * 2000}1{' ' * 2000}x\n"
+    texts = (line, f"B = {'1' * 5000}  # knob: 1\n", f"B = 1  # knob: 1, {'1' * 5000}\n")
+    began = time.process_time()
+    assert not [
+        each
+        for text in texts
+        for each in WRITTEN_KNOB.realise(dataclasses.replace(plain, source=text))
+    ]
+    assert time.process_time() - began < 10.0
 
 
 def test_parent_in_any_language_is_patched() -> None:
