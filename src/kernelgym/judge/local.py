@@ -136,7 +136,7 @@ class LocalEvaluator(EvaluatorBase):
         self._folder = Path(cache_dir) if cache_dir is not None else cache_folder()
         self._isolation = isolation
         self._correct: set[tuple[str, str]] = set()  # digests of problems and correct kernels
-        self._no_counters: Counters | None = None
+        self._counting: Counters | None = None
         self.workers, self.standby = workers, standby
         self._memory_bytes = memory_budget(memory_bytes, self._device)
         self._pool = WorkerPool(
@@ -333,8 +333,8 @@ class LocalEvaluator(EvaluatorBase):
                 f"the kernel {kernel.digest} was not found correct for {problem.id} by this "
                 "evaluator; judge it first, since a profile runs it"
             )
-        if self._no_counters is not None:
-            return self._no_counters
+        if self._counting is not None and self._counting.status != "measured":
+            return self._counting
         try:
             found = self._pool.lend(
                 lambda worker: worker.profile(problem, kernel, metrics, timeout_s)
@@ -343,8 +343,9 @@ class LocalEvaluator(EvaluatorBase):
             return Counters("failed", message=f"no worker answered: {error}")
         if isinstance(found, JudgeFailure):
             return Counters("failed", message=found.message)
-        if found.status in ("forbidden", "unavailable"):
-            self._no_counters = found
+        # The first counts: a later kernel may write what a driver writes that forbids it.
+        if self._counting is None and found.status in ("measured", "forbidden", "unavailable"):
+            self._counting = found
         return found
 
     def artifacts(self, kernel: Kernel) -> Mapping[str, bytes]:

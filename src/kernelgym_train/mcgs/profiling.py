@@ -19,8 +19,12 @@ _NEVER_AGAIN = ("forbidden", "unavailable")
 
 
 def is_refused(state: SearchState) -> bool:
-    """Return True if counters cannot be read on this machine."""
-    return any(each["status"] in _NEVER_AGAIN for each in state.profiles.values())
+    """Return True if counters cannot be read on this machine.
+
+    Where counters were read once, a refusal is no driver's: a kernel can write the driver's words.
+    """
+    found = {each["status"] for each in state.profiles.values()}
+    return "measured" not in found and not found.isdisjoint(_NEVER_AGAIN)
 
 
 def should_profile(session: SearchSession, key: str) -> bool:

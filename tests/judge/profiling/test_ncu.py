@@ -37,6 +37,19 @@ def test_output_without_values_gives_none(text: str) -> None:
     assert ncu.read_output(text) is None
 
 
+@pytest.mark.parametrize("forged", ["-1", "nan", "inf", "-inf"])
+def test_numbers_that_count_nothing_are_no_values(forged: str) -> None:
+    head = ",".join(f'"{name}"' for name in ("ID", "Kernel Name", *METRICS))
+    row = ",".join(f'"{value}"' for value in ("0", "k", *[forged] * len(METRICS)))
+    found = ncu.read_output(f'{head}\n""\n{row}\n')
+    assert found is not None and not found.values
+    assert set(found.bottlenecks.values()) == {0.0}
+
+
+def test_field_too_long_for_a_table_gives_none() -> None:
+    assert ncu.read_output(OUTPUT.replace("second", "s" * 200_000)) is None
+
+
 def test_failure_names_what_the_driver_forbids() -> None:
     status, why = ncu.failure("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission")
     assert status == "forbidden" and "NVreg_RestrictProfilingToAdminUsers=0" in why

@@ -21,9 +21,12 @@ from kernelgym_train.mcgs.bottleneck_priors import (
     weighed_by_bottlenecks,
 )
 from kernelgym_train.mcgs.moves.table import OWN_MOVES
+from kernelgym_train.mcgs.profiling import is_refused
 from kernelgym_train.mcgs.search import search
 from kernelgym_train.mcgs.task import task_of
 from kernelgym_train.mcgs.triton.module import read_module
+from kernelgym_train.mcgs.variant import read_variant
+from support import searches
 from support.triton_kernels import TRITON_KERNELS
 from support.triton_searches import TimedByTable
 
@@ -76,6 +79,14 @@ def test_counters_that_are_forbidden_are_asked_for_once(tmp_path: Path) -> None:
     assert len(judge.profiled) == 1 and result["counters"] == {"start": {}}
     sources = {row["prior_source"] for row in rows if row["event"] == "proposed"}
     assert all("text" in source and "ncu" not in source for source in sources)
+
+
+def test_refusal_after_a_profile_is_no_drivers() -> None:
+    state = searches.empty_state(read_variant(searches.TASK.start))
+    state.profiles["first"] = {"status": "forbidden"}
+    assert is_refused(state)
+    state.profiles["start"] = {"status": "measured"}
+    assert not is_refused(state)
 
 
 def test_search_without_profiles_reads_no_counters(tmp_path: Path) -> None:

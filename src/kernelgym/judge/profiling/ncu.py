@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Sequence
 
@@ -39,7 +40,10 @@ def read_output(text: str) -> Counters | None:
     """
     lines = [line for line in text.splitlines() if not line.startswith("==")]
     begins = [number for number, line in enumerate(lines) if line.startswith(_FIRST_COLUMN)]
-    rows = list(csv.reader(lines[begins[-1] :] if begins else ()))
+    try:
+        rows = list(csv.reader(lines[begins[-1] :] if begins else ()))
+    except csv.Error:  # a field of over 131,072 characters, which the program wrote
+        return None
     if len(rows) < 3 or "Kernel Name" not in rows[0]:
         return None
     head = rows[0]
@@ -57,9 +61,10 @@ def read_output(text: str) -> Counters | None:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text.replace(",", ""))
+        value = float(text.replace(",", ""))
     except ValueError:
         return None
+    return value if 0.0 <= value < math.inf else None  # the program can write what it likes
 
 
 def unknown_metrics(text: str) -> tuple[str, ...]:
