@@ -57,6 +57,16 @@ def test_usage_is_read_or_missing() -> None:
     assert chat({"content": ""}, usage=None).usage is chat({"content": ""}, usage={}).usage is None
 
 
+@pytest.mark.parametrize("forged", [-1, -(10**9), 10**400])
+def test_usage_that_counts_nothing_is_missing(forged: int) -> None:
+    for usage in (
+        {"prompt_tokens": forged, "completion_tokens": 1},
+        {"prompt_tokens": 1, "completion_tokens": forged},
+        {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": forged}},
+    ):
+        assert chat({"content": "x"}, usage=usage).usage is None
+
+
 def test_incomplete_response_tells_why() -> None:
     body: dict[str, Any] = {"status": "incomplete", "output": []}
     body["incomplete_details"] = {"reason": "max_output_tokens"}

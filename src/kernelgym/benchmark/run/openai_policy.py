@@ -339,11 +339,11 @@ class OpenAIPolicy(EvalPolicy):
         tries = int(getattr(raw, "retries_taken", 0)) + 1
         try:
             data = raw.http_response.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _CutBody(f"the server's answer is not JSON, or cut short: {error}") from None
         try:
             read = chat_reply(data) if self.api == "chat" else responses_reply(data)
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             self._fail(
                 f"the server's answer cannot be read: {type(error).__name__}: {error}", tries
             )

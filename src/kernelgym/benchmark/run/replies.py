@@ -3,7 +3,8 @@
 Contract: pure. Thinking that a server returns separately (``reasoning_content``, ``reasoning``,
 parts of type ``thinking``, summaries of the responses API) becomes `Generation.reasoning`. A finish
 reason is ``length`` if a limit of tokens ended the answer, ``content_filter`` if it was withheld,
-and the server's own word otherwise. A missing usage is None, never 0.
+and the server's own word otherwise. A missing usage is None, never 0, and so is
+one whose numbers are negative or absurd.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from kernelgym.benchmark.run.generations import Generation, TokenUsage
 
+_MOST_TOKENS = 10**9  # of one request; a larger number is no count
 _LENGTH = ("length", "max_tokens", "max_output_tokens", "model_length")
 
 
@@ -93,9 +95,12 @@ def _usage(given: Any, read: str, written: str) -> TokenUsage | None:
         return None
     before = given.get(f"{read}_tokens_details") or {}
     after = given.get(f"{written}_tokens_details") or {}
-    return TokenUsage(
+    found = TokenUsage(
         prompt=int(given[f"{read}_tokens"] or 0),
         cached=int(before.get("cached_tokens") or 0),
         completion=int(given.get(f"{written}_tokens") or 0),
         reasoning=int(after.get("reasoning_tokens") or 0),
     )
+    # A negative number of tokens would give the cap of costs back what other requests spent.
+    counts = (found.prompt, found.cached, found.completion, found.reasoning)
+    return found if all(0 <= count <= _MOST_TOKENS for count in counts) else None
