@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from kernelgym.feedback import cut_middle
 from kernelgym.feedback.facts import figures, wrong_facts
+from kernelgym.records.run_logs import visible
 from kernelgym.types import Severity, Status, Verdict
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ STYLES = {
 }
 """Styles of verdicts' statuses and runs' states."""
 _SEVERITIES = {Severity.HARD: "red", Severity.SOFT: "yellow", Severity.INFO: "dim"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def console(file: TextIO | None = None) -> Console:
@@ -46,16 +46,9 @@ def console(file: TextIO | None = None) -> Console:
     return OurConsole(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
-def visible(text: str) -> str:
-    """Return `text` with control characters and lone surrogates written as escapes."""
-    text = text.replace("\r\n", "\n")
-    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 def say(text: str) -> None:
     """Print one line about the command itself on standard error."""
-    line = " ".join(text.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    line = visible(" ".join(text.split()))
     print(f"kernelgym: {line}", file=sys.stderr, flush=True)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kernelgym.cli.console import console, print_source, print_table, print_text, visible
+from kernelgym.cli.console import console, print_source, print_table, print_text
+from kernelgym.records.run_logs import visible
 from kernelgym.types import Kernel, Problem, Trajectory, Turn
 
 if TYPE_CHECKING:

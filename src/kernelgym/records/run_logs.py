@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import socket
 import sys
 import time
@@ -23,6 +24,7 @@ from kernelgym.records.run_lock import LOG, read_lock
 
 LOG_FILE = "logs.log"
 _MOST_WAITING = 1_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class _RunHandler(logging.Handler):
@@ -112,7 +114,15 @@ def run_logs(folder: Path) -> Iterator[None]:
         handler.close()
 
 
+def visible(text: str) -> str:
+    """Return `text` with control characters and lone surrogates written as escapes."""
+    text = text.replace("\r\n", "\n")
+    text = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def tell(line: str, prefix: str = "") -> None:
-    """Print a line about a run to standard error, and log it."""
+    """Print a line about a run to standard error, and log it; control characters as escapes."""
+    line = visible(line)
     LOG.info("%s", line)
     print(f"{prefix}{line}", file=sys.stderr, flush=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelgym.pace import Pace, line_a_minute
 from kernelgym.records.run_lock import LOG
-from kernelgym.records.run_logs import tell
+from kernelgym.records.run_logs import tell, visible
 from kernelgym_train.mcgs.state import SearchState
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def live_table(
     with Live(get_renderable=shown, **options):
 
         def say(line: str) -> None:
+            line = visible(line)
             LOG.info("%s", line)
             console.print(line, markup=False, highlight=False)
 

@@ -36,8 +36,9 @@ def _environment() -> Environment:
 
 
 def escaped(text: str) -> str:
-    """Return a text as one line of Markdown without markup."""
+    """Return a text as one line of Markdown without markup and control characters."""
     line = " ".join(text.split())
+    line = "".join(letter for letter in line if letter.isprintable())
     return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in line)
 
 

@@ -118,7 +118,8 @@ def read_answer(
             "only moves that keep accuracy (approximate=false); leave it "
             "out",
         )
-    summary = " ".join(found.get("SUMMARY", "").split())[:_MOST_SUMMARY]
+    said = "".join(mark if mark.isprintable() else " " for mark in found.get("SUMMARY", ""))
+    summary = " ".join(said.split())[:_MOST_SUMMARY]
     return WrittenKernel(variant, form, move, _gain(found.get("GAIN", "")), summary)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kernelgym.records.run_logs import tell
 from kernelgym.testing import verdict
 from kernelgym.types import Kernel, Problem, Verdict
 from kernelgym_train.mcgs.budget import Budget
@@ -257,3 +258,26 @@ def test_kernels_of_a_folder_share_one_cap(tmp_path: Path) -> None:
             assert 0.0 < spent <= 0.02
             cap = writer.policy.cap  # type: ignore[attr-defined]
             assert cap.spent == pytest.approx(spent)
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\ud800", "\u202e", "\x00"])
+def test_signs_that_no_file_holds_or_terminal_shows_end_no_search(
+    tmp_path: Path, sign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def reply(body: Mapping[str, Any]) -> str:
+        line = flag_line(shown(body))
+        return replace(line, line.replace("-O2", "-O3"), summary=f"other{sign} flags")
+
+    with chat_server(reply=reply) as server:
+        result = run(tmp_path, client(server), builds=3, say=tell)
+    assert result["writer"]["outcomes"]["proposed"]
+    told = (tmp_path / writers.FOLDER / "trace.md").read_text("utf-8") + capsys.readouterr().err
+    assert "flags" in told and sign not in told
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\ud800", "\x9b"])
+def test_a_told_line_has_no_control_characters(
+    sign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(f"runtime_error: {sign}x")
+    assert sign not in (told := capsys.readouterr().err) and "x" in told
