@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import subprocess
@@ -319,3 +320,35 @@ def test_tokens_of_a_request_above_tpm_are_refused() -> None:
     with chat_server() as server, pytest.raises(UsageError, match="--tpm is 100"):
         ask(server, tpm=100)
     assert not server.bodies
+
+
+def test_server_that_sends_a_byte_now_and_then_is_not_waited_for() -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+
+    async def wait() -> None:
+        server = await asyncio.start_server(drip, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        policy = OpenAIPolicy("any", url, retries=0, timeout_s=0.5)
+        try:
+            with pytest.raises(ProviderFailure, match=r"more than 0\.5 s"):
+                await asyncio.wait_for(policy.answer(asked()), 30.0)
+        finally:
+            await policy.close()
+            server.close()
+
+    asyncio.run(wait())
+
+
+def test_answer_too_large_for_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_MOST_BYTES", 1 << 20)
+    body = {"choices": [{"message": {"content": "x" * (2 << 20)}}]}
+    with chat_server(reply=lambda asked: (200, body)) as server:
+        with pytest.raises(ProviderFailure, match="larger than 1 MiB"):
+            ask(server, retries=0)

@@ -36,6 +36,8 @@ from kernelgym.types import Message
 
 DEFAULT_MAX_TOKENS = 8192
 """Default of the largest number of tokens of an answer, thinking included."""
+_MOST_BYTES = 64 << 20  # of an answer
+_POLL_S = 0.05
 _CONNECTION = ("api", "timeout_s", "retries", "rpm", "tpm")
 _SAMPLED = (*("temperature", "top_p", "max_tokens", "reasoning_effort", "extra_body", "seeded"),)
 _ENDPOINT = "https://api.openai.com/v1"
@@ -90,7 +92,7 @@ class EndpointSampling:
 
 
 class _CutBody(Exception):
-    """A successful reply has a body that is not JSON, as one that was cut short."""
+    """A successful reply has a body that is cut short, not JSON, too large or too slow."""
 
 
 class OpenAIPolicy(EvalPolicy):
@@ -267,8 +269,10 @@ class OpenAIPolicy(EvalPolicy):
                 max_retries=self._retries,
                 timeout=openai.Timeout(timeout_s, connect=min(timeout_s, 2 * _CONNECT_S)),
                 http_client=openai.DefaultAsyncHttpxClient(
-                    event_hooks={"request": [self._let_through]}
+                    event_hooks={"request": [self._let_through], "response": [self._read_bounded]}
                 ),
+                # A compressed body of 1 MB can hold 1 GB.
+                default_headers={"Accept-Encoding": "identity"},
             )
         return self._made
 
@@ -279,6 +283,32 @@ class OpenAIPolicy(EvalPolicy):
         read = estimate_tokens(request.content.decode("utf-8", "replace"))
         await self._requests.take()
         await self._tokens.take(read + self.sampling.max_tokens)
+
+    async def _read_bounded(self, response: Any) -> None:
+        """Read the body of an answer.
+
+        The client's own limit of time counts from one packet to the next, so that a server which
+        sends a byte now and then would be waited for without end.
+
+        Raises:
+            _CutBody: If the body takes longer than a request may, or is larger than 64 MiB.
+        """
+        response.headers.pop("content-encoding", None)  # none was asked for
+        _, timeout_s = self._given
+        end = time.monotonic() + timeout_s
+        reading = asyncio.ensure_future(response.aread())
+        try:
+            is_read = False
+            while not is_read:
+                await asyncio.wait([reading], timeout=_POLL_S)
+                is_read = reading.done()
+                if response.num_bytes_downloaded > _MOST_BYTES:
+                    raise _CutBody(f"the answer is larger than {_MOST_BYTES >> 20} MiB")
+                if not is_read and time.monotonic() > end:
+                    raise _CutBody(f"the answer took more than {timeout_s:g} s")
+            await reading
+        finally:
+            reading.cancel()
 
     async def _ask(self, messages: Sequence[Message], seed: int) -> Generation:
         import openai
