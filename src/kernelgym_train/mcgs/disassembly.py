@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ _FOREIGN = re.compile(
 )
 _FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _MOST_BYTES = 4 << 20
+_MOST_READ = 64 << 20  # bytes of a listing, which may be sixty times as long as its library
 _LONGEST_S = 60.0
 
 
@@ -52,19 +54,24 @@ def _disassembled(program: tuple[str, ...], suffix: str, data: bytes) -> str:
         file.write(data)
         file.flush()
         try:
-            made = subprocess.run(
-                [*program, file.name],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LONGEST_S,
-                check=False,
+            running = subprocess.Popen(
+                [*program, file.name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except OSError:
             return ""
-    if made.returncode:
+        with running:
+            assert running.stdout is not None
+            limit = threading.Timer(_LONGEST_S, running.kill)
+            limit.start()
+            listing = running.stdout.read(_MOST_READ)
+            is_long = bool(running.stdout.read(1))
+            if is_long:
+                running.kill()
+            limit.cancel()
+    if running.returncode and not is_long:
         return ""
-    return own_functions(made.stdout) if program == _FOR_CPU else made.stdout
+    text = listing.decode(errors="replace")
+    return own_functions(text) if program == _FOR_CPU else text
 
 
 def own_functions(listing: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Verdict
+from kernelgym_train.mcgs import disassembly
 from kernelgym_train.mcgs.disassembly import own_functions, with_assembly
 from support import searches
 from support.searches import InTurns, timed
@@ -37,6 +38,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     judge = InTurns(judged, in_turns)
     searches.run(outdir, judge, 14, algo="mcgs", command="kernelgym-train budget_builds=14")
     return outdir / "kernels" / "matmul"
+
+
+def test_listing_of_a_library_is_read_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "objdump"
+    program.write_text("#!/bin/sh\necho '0 <mine>:'\nyes '  0: nop'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(disassembly, "_MOST_READ", 1000)
+    assert len(with_assembly({"extension.so": b"x"})["kernel.s"]) in range(900, 1100)
 
 
 def test_trace_tells_each_step_with_its_move_and_times(folder: Path) -> None:

@@ -184,6 +184,12 @@ def test_long_line_is_searched_for_knobs_in_little_time() -> None:
     assert time.process_time() - began < 10.0
 
 
+def test_only_the_first_knobs_of_many_are_read() -> None:
+    plain = read_variant(SAMPLE_KERNELS["triton"])
+    source = "".join(f"K{number} = 1  # knob: 1, 2\n" for number in range(500))
+    assert len([*WRITTEN_KNOB.realise(dataclasses.replace(plain, source=source))]) == 64
+
+
 def test_parent_in_any_language_is_patched() -> None:
     parent = Kernel("x = 1\nclass ModelNew: pass\n", "hip")
     assert read_answer(replace("x = 1", "x = 2"), parent).variant.source.startswith("x = 2")
