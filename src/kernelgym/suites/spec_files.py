@@ -41,7 +41,7 @@ def read_spec(path: str | Path) -> KernelSpec:
 
     path = Path(path)
     try:
-        _check_file(path, MOST_TENSOR_BYTES)
+        check_file(path, MOST_TENSOR_BYTES)
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UsageError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
@@ -148,7 +148,7 @@ def file_in(folder: Path, given: str, most_bytes: int) -> Path:
                 f"{given!r} does not lie in the spec's folder; copy the file there, and name it "
                 "relative to the spec"
             )
-        _check_file(path, most_bytes)
+        check_file(path, most_bytes)
     except UsageError as error:
         raise UsageError(f"cannot read {given!r:.200}: {error}") from None
     except (OSError, ValueError, RuntimeError) as error:  # a NUL; links that lead in a circle
@@ -170,7 +170,7 @@ def text_in(folder: Path, given: str) -> str:
         raise UsageError(f"cannot read {given!r:.200}: {error}") from None
 
 
-def _check_file(path: Path, most_bytes: int) -> None:
+def check_file(path: Path, most_bytes: int) -> None:
     """Check that a path names a file of some size at most.
 
     Raises:

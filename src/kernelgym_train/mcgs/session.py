@@ -39,6 +39,7 @@ from kernelgym_train.mcgs.moves.table import known_moves
 from kernelgym_train.mcgs.moves.written_knobs import WRITTEN_KNOB
 from kernelgym_train.mcgs.own_file import own_diff
 from kernelgym_train.mcgs.proposing import Proposer, RuleProposer
+from kernelgym_train.mcgs.resuming import take_past
 from kernelgym_train.mcgs.selection import SelectionContext
 from kernelgym_train.mcgs.shapes import ShapesEvaluator, times_by_shape
 from kernelgym_train.mcgs.source_forms import (
@@ -187,9 +188,7 @@ class SearchSession:
         self._log = SearchLog.open(self.folder.events)
         try:
             if self._log.past:
-                _check_context(dict(self._log.past[0].fields["context"]), self.context)
-                for event in self._log.past:
-                    self.state.take(event)
+                take_past(self.state, self._log.past, self.context, self.folder.events)
                 config.watch(self.state)
         except BaseException:
             self._log.close()
@@ -459,20 +458,6 @@ class SearchSession:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _check_context(there: dict[str, str], now: dict[str, str]) -> None:
-    """Refuse to resume a search in a context whose times cannot be compared with the recorded ones.
-
-    Raises:
-        UsageError: If a part of the context has changed.
-    """
-    for part, value in now.items():
-        if there.get(part) != value:
-            raise UsageError(
-                f"the search was begun with another {part} ({there.get(part)!r:.200}, now "
-                f"{value!r:.200}); the times cannot be compared: give another outdir"
-            )
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from kernelgym.rulesets import Ruleset
 from kernelgym.rulesets import ruleset as find_ruleset
 from kernelgym.suites.kernelbench import KernelBenchSuite, split_of
 from kernelgym.suites.spec import KernelSpec
+from kernelgym.suites.spec_files import MOST_TEXT_BYTES, check_file
 from kernelgym.suites.spec_suite import SpecSuite
 from kernelgym.suites.synthetic.canonical import part_of
 from kernelgym.suites.synthetic.suite import canonical_form
@@ -178,7 +179,8 @@ def read_kernel(path: Path, language: str) -> Kernel:
         UsageError: If the file cannot be read.
     """
     try:
+        check_file(path, MOST_TEXT_BYTES)  # a pipe would be waited for without end
         source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, UsageError) as error:
         raise UsageError(f"cannot read the kernel {path}: {error}") from None
     return Kernel(source, language or language_of(source) or "cpp")
