@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelgym.errors import UsageError
@@ -69,6 +69,36 @@ def find_device(name: str) -> str:
         there = ", ".join(f"cuda:{i} ({gpu.name})" for i, gpu in enumerate(found))
         raise UsageError(f"device {name!r} does not exist here; known: cpu, {there}")
     return name
+
+
+def find_devices(devices: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the canonical names of several GPUs of one kind, for one evaluator.
+
+    Args:
+        devices: Their names, or ``all``.
+
+    Raises:
+        UsageError: If one does not exist, is not a GPU, or is of another kind.
+    """
+    there = cuda_devices()
+    if devices == "all":
+        devices = [f"cuda:{number}" for number in range(len(there))]
+    if isinstance(devices, str) or not devices or len(set(devices)) < len(devices):
+        raise UsageError(
+            f"devices is 'all' or a list of different GPUs such as ['cuda:0', 'cuda:1'], got "
+            f"{devices!r}"
+        )
+    names = tuple(find_device(device) for device in devices)
+    if "cpu" in names:
+        raise UsageError(f"devices are GPUs, got {devices!r}; for the CPU, raise `workers`")
+    kinds = {name: there[int(name.partition(":")[2])].name for name in names}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise UsageError(
+            f"devices must be of one kind, or times could not be compared, got {listed}; make an "
+            "evaluator for each kind"
+        )
+    return names
 
 
 def alone(name: str, environment: Mapping[str, str]) -> tuple[str, dict[str, str]]:

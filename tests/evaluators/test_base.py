@@ -34,7 +34,7 @@ class Building(ScriptedEvaluator):
     def build(self, kernel: Kernel) -> None:
         return None
 
-    def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+    def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> dict[str, bytes]:
         return {"extension.so": b"x"}
 
     @property

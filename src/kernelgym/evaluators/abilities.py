@@ -28,11 +28,12 @@ class Builds(Protocol):
             judge failed.
         """
 
-    def artifacts(self, kernel: Kernel) -> Mapping[str, bytes]:
+    def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> Mapping[str, bytes]:
         """Return the files that were built for a kernel, by name; empty if none are cached.
 
         Args:
             kernel: A kernel that this evaluator has judged or built.
+            assembly: Whether to return the disassembly of each library as well, if possible.
         """
 
 

@@ -23,15 +23,17 @@ from kernelgym.baseline import Baseline
 from kernelgym.capabilities import Capabilities, EvaluatorStatus
 from kernelgym.compile_result import CompileResult
 from kernelgym.counters import Counters
-from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device
+from kernelgym.devices import CONTEXT_BYTES, cuda_devices, find_device, find_devices
 from kernelgym.errors import JudgeError, UsageError
 from kernelgym.evaluators.base import EvaluatorBase
 from kernelgym.evaluators.dispatch import Dispatcher
+from kernelgym.judge.compiling.disassembly import with_assembly
 from kernelgym.judge.compiling.library_cache import LibraryCache
 from kernelgym.judge.compiling.requirements import check_requirements
 from kernelgym.judge.outcome import Circumstances, JudgeFailure, verdict_of_failures
 from kernelgym.judge.pool import WORKER_LOST, NoDevice, WorkerPool
 from kernelgym.judge.provenance import device_kind, provenance
+from kernelgym.judge.sandbox.tiers import tier_for
 from kernelgym.judge.untrusted.sandbox.sandbox import TIERS
 from kernelgym.judge.worker_handle import WorkerProcess
 from kernelgym.judging_memory import memory_budget
@@ -120,7 +122,7 @@ class LocalEvaluator(EvaluatorBase):
         standby: int = 1,
         memory_bytes: float | None = None,
     ) -> None:
-        self.devices = _several(devices) if devices is not None else (find_device(device),)
+        self.devices = find_devices(devices) if devices is not None else (find_device(device),)
         """Names of the devices that kernels run on."""
         if isolation.removeprefix("require:") not in TIERS and isolation != "auto":
             raise UsageError(
@@ -348,20 +350,23 @@ class LocalEvaluator(EvaluatorBase):
             self._counting = found
         return found
 
-    def artifacts(self, kernel: Kernel) -> Mapping[str, bytes]:
+    def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> Mapping[str, bytes]:
         """Return what was built for a kernel, if still cached.
 
         Args:
             kernel: One that this cache's workers have judged or built.
+            assembly: Whether to disassemble the libraries, in a sandbox.
 
         Returns:
             By name: ``extension.so`` for a library (``extension_2.so`` for a second one), and for
-            a Triton kernel that was compiled, ``kernel.cubin``. Empty if nothing was
-            built. The files are made from the kernel's text: do not load those of a kernel that
-            you do not trust.
+            a Triton kernel that was compiled, ``kernel.cubin``; beside them ``kernel.s`` or
+            ``kernel.sass``. Empty if nothing was built. The files are made from the kernel's text:
+            do not load those of a kernel that you do not trust.
         """
         folder = self._folder / "builds"
-        return LibraryCache(folder).built_for(kernel.digest) if folder.is_dir() else {}
+        found = LibraryCache(folder).built_for(kernel.digest) if folder.is_dir() else {}
+        tier = tier_for(self._folder, self._device, self._isolation)
+        return with_assembly(found, tier) if assembly else found
 
     def _blames(self, problem: Problem, kernel: Kernel, devices: Sequence[str]) -> bool:
         """Return True if the reference, judged in the kernel's place, is correct: blame the kernel.
@@ -462,33 +467,6 @@ def _check_standby(standby: int, workers: int, devices: tuple[str, ...]) -> None
                 f"{taken / 2**30:.1f} GiB more than one would, of {there / 2**30:.1f} GiB on "
                 f"{name}: lower `standby` or `workers`"
             )
-
-
-def _several(devices: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of several GPUs of one kind, for one evaluator.
-
-    Raises:
-        UsageError: If one does not exist, is no GPU, or is of another kind.
-    """
-    there = cuda_devices()
-    if devices == "all":
-        devices = [f"cuda:{number}" for number in range(len(there))]
-    if isinstance(devices, str) or not devices or len(set(devices)) < len(devices):
-        raise UsageError(
-            f"devices is 'all' or a list of different GPUs such as ['cuda:0', 'cuda:1'], got "
-            f"{devices!r}"
-        )
-    names = tuple(find_device(device) for device in devices)
-    if "cpu" in names:
-        raise UsageError(f"devices are GPUs, got {devices!r}; for the CPU, raise `workers`")
-    kinds = {name: there[int(name.partition(":")[2])].name for name in names}
-    if len(set(kinds.values())) > 1:
-        listed = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-        raise UsageError(
-            f"devices must be of one kind, or times could not be compared, got {listed}; make an "
-            "evaluator for each kind"
-        )
-    return names
 
 
 @functools.cache

@@ -44,7 +44,6 @@ from kernelgym import Kernel, UsageError
 from kernelgym.starting_kernel import START, meaning_of_correct
 from kernelgym.types import Verdict
 from kernelgym_train.mcgs.building import is_busy
-from kernelgym_train.mcgs.disassembly import with_assembly
 from kernelgym_train.mcgs.episode import episode_of, way_to
 from kernelgym_train.mcgs.files import SearchFolder
 from kernelgym_train.mcgs.minimising import minimise
@@ -137,10 +136,10 @@ def finish(session: SearchSession) -> dict[str, Any]:
         "counters": counters,
     }
     if (builds := session.builds) is not None:
-        folder.write_built(None, with_assembly(builds.artifacts(task.start)))
+        folder.write_built(None, builds.artifacts(task.start, assembly=True))
         if best is not None:
-            built = builds.artifacts(state.variants[best].kernel())
-            folder.write_built(best, with_assembly(built))
+            built = builds.artifacts(state.variants[best].kernel(), assembly=True)
+            folder.write_built(best, built)
     session.record("finished", {"result": result})
     write_result(session, result)
     try:

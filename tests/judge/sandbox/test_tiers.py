@@ -171,3 +171,13 @@ def test_the_strongest_can_be_required_here(cache_dir):
     wanted = f"require:{STRONGEST}"
     with LocalEvaluator(cache_dir=cache_dir, timing=False, isolation=wanted) as evaluator:
         assert evaluator.evaluate(AFFINE, TRITON).isolation == STRONGEST
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [("auto", TIERS[2]), (TIERS[1], TIERS[1]), (f"require:{TIERS[1]}", TIERS[1])],
+)
+def test_unknown_tier_of_a_host_is_the_weakest_wanted(tmp_path, wanted, found):
+    assert tiers.tier_for(tmp_path, "cpu", wanted) == found
+    tiers.remember(tmp_path, "cpu", TIERS[0])
+    assert tiers.tier_for(tmp_path, "cpu", "auto") == TIERS[0]

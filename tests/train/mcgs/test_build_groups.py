@@ -114,7 +114,7 @@ class Shared(ScriptedEvaluator):
         cpp = file.cpp.partition(f"namespace setting_{number} ")[2].partition("#undef")[0]
         return searches.judged(problem, Kernel(f"{cpp}{list(file.flags)}".replace("'", '"'), "cpp"))
 
-    def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+    def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> dict[str, bytes]:
         return {}
 
     def build(self, kernel: Kernel) -> Build | None:

@@ -55,7 +55,7 @@ class Building(ScriptedEvaluator):
 
     built = 0
 
-    def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+    def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> dict[str, bytes]:
         return {}
 
     def build(self, kernel: Kernel) -> Build | None:

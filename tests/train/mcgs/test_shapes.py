@@ -217,7 +217,7 @@ def test_builds_and_files_are_the_evaluators_own(tmp_path: Path) -> None:
         def build(self, kernel: Kernel) -> Build:
             return Build(digest=kernel.digest)
 
-        def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+        def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> dict[str, bytes]:
             return {"extension.so": kernel.digest.encode()}
 
     task = task_of_spec(spec())

@@ -187,7 +187,7 @@ class Reporting(ScriptedEvaluator):
 
     asked = 0
 
-    def artifacts(self, kernel: Kernel) -> dict[str, bytes]:
+    def artifacts(self, kernel: Kernel, *, assembly: bool = False) -> dict[str, bytes]:
         return {}
 
     def build(self, kernel: Kernel) -> Build | None:

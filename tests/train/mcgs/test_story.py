@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kernelgym.testing import ScriptedEvaluator, verdict
 from kernelgym.types import Kernel, Problem, Verdict
-from kernelgym_train.mcgs import disassembly
-from kernelgym_train.mcgs.disassembly import own_functions, with_assembly
 from support import searches
 from support.searches import InTurns, timed
 
@@ -38,17 +33,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     judge = InTurns(judged, in_turns)
     searches.run(outdir, judge, 14, algo="mcgs", command="kernelgym-train budget_builds=14")
     return outdir / "kernels" / "matmul"
-
-
-def test_listing_of_a_library_is_read_up_to_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "objdump"
-    program.write_text("#!/bin/sh\necho '0 <mine>:'\nyes '  0: nop'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(disassembly, "_MOST_READ", 1000)
-    assert len(with_assembly({"extension.so": b"x"})["kernel.s"]) in range(900, 1100)
 
 
 def test_trace_tells_each_step_with_its_move_and_times(folder: Path) -> None:
@@ -96,34 +80,3 @@ def test_pull_request_is_missing_where_the_start_is_the_best(tmp_path: Path) -> 
     assert not (folder / "pull_request.md").exists()
     assert "No kernel was confirmed" in (folder / "trace.md").read_text()
     assert "no faster than the start" in (folder / "trace.md").read_text()
-
-
-def test_listing_keeps_functions_of_the_kernel_alone() -> None:
-    listing = (
-        "x: file format elf\n\n\n0000 <_Z4tinyN2at6TensorE>:\n  1:\tret\n\n"
-        "0010 <_ZN8pybind116detailE>:\n  2:\tret\n\n"
-        "0020 <_Z4tinyN2at6TensorE._omp_fn.0>:\n  3:\tret\n"
-    )
-    kept = own_functions(listing)
-    assert kept.count("ret") == 2 and "pybind11" not in kept and "omp_fn" in kept
-
-
-@pytest.mark.skipif(not shutil.which("objdump"), reason="needs objdump of binutils")
-def test_assembly_stands_beside_the_library(tmp_path: Path) -> None:
-    source, library = tmp_path / "k.c", tmp_path / "k.so"
-    source.write_text("int add(int a, int b) { return a + b; }\n")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    found = with_assembly({"extension.so": library.read_bytes(), "extension_2.so": b"no library"})
-    assert set(found) == {"extension.so", "extension_2.so", "kernel.s"}
-    assert b"<add>:" in found["kernel.s"]
-
-
-def test_library_with_device_code_is_read_by_cuobjdump(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "cuobjdump"
-    program.write_text("#!/bin/sh\necho asked $1\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = with_assembly({"extension_2.so": b"\x7fELF .nv_fatbin", "kernel.cubin": b"x"})
-    assert found["kernel_2.sass"] == b"asked -sass\n" == found["kernel.sass"]

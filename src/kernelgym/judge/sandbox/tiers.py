@@ -44,6 +44,18 @@ def recall(folder: Path, device: str, wanted: str) -> str:
     return tier if tier in TIERS and suffices(tier, wanted) else ""
 
 
+def tier_for(folder: Path, device: str, wanted: str) -> str:
+    """Return a sandbox tier that this host allows: the remembered one, or else the weakest wanted.
+
+    Args:
+        folder: Cache folder.
+        device: Device whose tier is remembered.
+        wanted: The request, as in `suffices`.
+    """
+    named = wanted.removeprefix("require:")
+    return recall(folder, device, wanted) or (named if named in TIERS else TIERS[-1])
+
+
 def remember(folder: Path, device: str, tier: str) -> None:
     """Store the strongest sandbox tier that trials on this host found."""
     path = _file(folder, device)
