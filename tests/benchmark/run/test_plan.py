@@ -137,7 +137,7 @@ def test_key_of_an_episode_comes_back(problem: str, sample: int) -> None:
     ],
 )
 def test_damaged_plan_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"holds no plan\.json"):
+    with pytest.raises(UsageError, match=r"has no plan\.json"):
         read_plan(tmp_path)
     (tmp_path / "plan.json").write_text(text)
     with pytest.raises(UsageError, match=said):
