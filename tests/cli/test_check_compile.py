@@ -40,7 +40,7 @@ def compiler(monkeypatch):
 def test_compile_only_of_a_kernel_that_compiles_exits_0_and_says_no_verdict(run, folder, compiler):
     code, out, err = run(*COMPILE)
     assert (code, err, compiler.target) == (0, "", "hip:gfx942")
-    assert "compiled for gfx942: 2 launches" in out and "no verdict" in out
+    assert "compiled for gfx942: 2 launches" in out and "not a verdict" in out
     assert compiler.precision == "own"
 
 
@@ -69,7 +69,7 @@ def test_compile_only_of_a_kernel_that_does_not_compile_exits_1(
     code, out, _ = run(*COMPILE, "--json")
     found = json.loads(out)
     assert code == 1 and not found["compiled"] and told in found["complaints"][0]
-    assert "no verdict" in found["note"] and "status" not in found
+    assert "not a verdict" in found["note"] and "status" not in found
 
 
 def test_compile_only_of_a_kernel_in_another_language_names_that(run, folder, compiler):

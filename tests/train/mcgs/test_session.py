@@ -97,5 +97,5 @@ def test_log_whose_events_do_not_fit_is_refused(
 def test_kernel_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kernel.py")
     for path in (tmp_path / "kernel.py", Path("/dev/zero")):
-        with pytest.raises(UsageError, match="no regular file"):
+        with pytest.raises(UsageError, match="not a regular file"):
             read_kernel(path, "")

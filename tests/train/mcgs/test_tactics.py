@@ -203,7 +203,7 @@ def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) ->
 
 def test_another_version_is_told_before_its_form(tmp_path: Path) -> None:
     tactics_path(tmp_path).write_text('{"version": 9, "contexts": [1]}')
-    with pytest.raises(UsageError, match="is of version 9, and 3 is known"):
+    with pytest.raises(UsageError, match="is of version 9, and this kernelgym reads version 3"):
         searches.run(tmp_path, searches.evaluator(), 2)
 
 
