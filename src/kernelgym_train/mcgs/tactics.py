@@ -49,6 +49,7 @@ _RECENT, _KEPT = 0.95, 0.8
 _LEAST = 0.1
 _STRENGTH = 8.0  # attempts; without results a rate counts as this many
 _HOPED, _HOPES = 0.1, 4.0  # ln of the speedup that an untried move is expected to gain; attempts
+_MOST, _MOST_GAIN = 1e9, 200.0  # attempts; ln of a speedup
 
 Edges = dict[tuple[str, str, str], list[float]]
 """Map from (bottleneck, last move, move) to [attempts, successes, sum of gains]."""
@@ -282,11 +283,23 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _edges(plain: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]) -> Edges:
     return {
-        (limit, after, move): [float(counts[name]) for name in _COUNTS]
+        (limit, after, move): _counts(counts)
         for limit, states in plain.items()
         for after, moves in states.items()
         for move, counts in moves.items()
     }
+
+
+def _counts(plain: Mapping[str, float]) -> list[float]:
+    """Return one edge's counts.
+
+    Raises:
+        ValueError: If no searches give them; exp() of such a mean gain would overflow.
+    """
+    attempts, successes, gain = found = [float(plain[name]) for name in _COUNTS]
+    if not (0 <= successes <= attempts + 1 <= _MOST and 0 <= gain <= _MOST_GAIN * (attempts + 1)):
+        raise ValueError(f"the counts {found} are out of bounds")
+    return found
 
 
 def _plain(edges: Edges) -> dict[str, Any]:

@@ -187,8 +187,20 @@ def test_searches_share_a_file_and_leave_out_what_never_gained(tmp_path: Path) -
     assert again["pruned"] >= result["pruned"], "a search that goes on knows what it left out"
 
 
+def whole_file(attempts: float, gain: float) -> str:
+    """Return the text of a shared file with one edge."""
+    counts = {"attempts": attempts, "successes": 0, "gain": gain}
+    return json.dumps(
+        {"version": 3, "entries": {str(KEY): {"edges": {"": {START: {"a": counts}}}}}}
+    )
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"version": 9, "entries": {}}', '{"version": 3, "entries": {"x": 3}}']
+    "text",
+    [
+        *("", "[]", '{"version": 9, "entries": {}}', '{"version": 3, "entries": {"x": 3}}'),
+        *(whole_file(1, 1e6), whole_file(-8, 0.0), whole_file(math.nan, 0.0)),
+    ],
 )
 def test_a_damaged_file_is_refused_before_a_search(text: str, tmp_path: Path) -> None:
     tactics_path(tmp_path).write_text(text)
