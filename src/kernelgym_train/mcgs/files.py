@@ -101,6 +101,23 @@ class SearchFolder:
                 "another outdir"
             )
 
+    def check_links(self) -> None:
+        """Refuse a folder with symbolic links besides `best`, which would lead writing elsewhere.
+
+        Raises:
+            UsageError: If the folder, the one above it or anything in it is one.
+        """
+        paths = [self.path.parent, self.path]
+        for folder, folders, files in os.walk(self.path):
+            paths += [Path(folder, name) for name in (*folders, *files)]
+        replaced = (self.path / "best", self.path / ".best")  # never written through
+        for path in paths:
+            if path.is_symlink() and path not in replaced:
+                raise UsageError(
+                    f"{str(path)!r} is a symbolic link, through which a search would write "
+                    "elsewhere; remove it, or give another outdir"
+                )
+
     @property
     def diff(self) -> Path:
         """Path of the diff from the start to the best kernel; no file if the start is the best."""

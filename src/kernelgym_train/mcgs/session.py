@@ -129,7 +129,7 @@ class SearchSession:
 
     Raises:
         UsageError: If the evaluator does not follow the task's rules, the folder holds a search of
-            another context, or another process has the search open.
+            another context or symbolic links, or another process has the search open.
     """
 
     def __init__(
@@ -185,6 +185,7 @@ class SearchSession:
         self._by_shape: dict[tuple[str, str], Mapping[str, float]] = {}
         if not self.folder.is_begun:  # a damaged file is refused before there is a folder
             read_tactics(self.tactics)
+        self.folder.check_links()
         self._log = SearchLog.open(self.folder.events)
         try:
             if self._log.past:

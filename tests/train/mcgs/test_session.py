@@ -150,6 +150,28 @@ def test_log_with_a_cost_out_of_bounds_is_refused(
         take_past(searches.empty_state(start), [search, forged], {}, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name", ["baseline", "variants", "variants/*", "events.jsonl", "answers", ".", ".."]
+)
+def test_folder_with_a_symbolic_link_is_refused(
+    session: Callable[..., SearchSession], name: str, tmp_path: Path
+) -> None:
+    first = session(searches.evaluator())
+    begin(first)
+    explore(first)
+    finish(first)
+    first.close()
+    session(searches.evaluator()).close()  # `best` is a link of the search's own
+    path = next((first.folder.path / "variants").iterdir())
+    if name != "variants/*":
+        path = Path(os.path.normpath(first.folder.path / name))
+    aside = tmp_path / "aside"
+    path.rename(aside) if path.exists() else aside.mkdir()
+    path.symlink_to(aside)
+    with pytest.raises(UsageError, match=r"symbolic link.*outdir$"):
+        session(searches.evaluator())
+
+
 def test_kernel_that_is_no_regular_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kernel.py")
     for path in (tmp_path / "kernel.py", Path("/dev/zero")):
