@@ -32,6 +32,7 @@ ANSWERS = "answers"
 """Name of the folder of a search's requests and answers, one file each."""
 _MOST_BYTES = 4 << 20
 _MOST_SAID = 300
+_BLOCK = 1 << 16  # bytes
 
 
 class CommandPolicy(EvalPolicy):
@@ -84,7 +85,11 @@ class CommandPolicy(EvalPolicy):
         with tempfile.TemporaryDirectory(prefix="kernelgym-prompt-") as folder:
             prompt = Path(folder) / "prompt.md"
             prompt.write_text(render(asked.messages), "utf-8")
-            facts = {f"KERNELGYM_{name}": value for name, value in asked.facts.items()}
+            # A NUL, as an answer before may hold, cannot be in an environment.
+            facts = {
+                f"KERNELGYM_{name}": value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+                for name, value in asked.facts.items()
+            }
             env = {**os.environ, **facts, "KERNELGYM_PROMPT": str(prompt)}
             text = await self._run(asked.parent.source, env)
         return Generation(text, model=self._words[0], latency_s=time.monotonic() - began)
@@ -103,7 +108,7 @@ class CommandPolicy(EvalPolicy):
             raise ProviderFailure(f"the command cannot be run: {error}") from None
         try:
             async with asyncio.timeout(self._timeout_s):
-                out, err = await process.communicate(source.encode())
+                out, err = await _talk(process, source.encode())
         except TimeoutError:
             raise ProviderFailure(
                 f"the command gave no answer within {self._timeout_s:g} s"
@@ -112,13 +117,52 @@ class CommandPolicy(EvalPolicy):
             # What the command has started may live on, and hold its output open.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            # Else wait() waits for the end of output that is not read.
+            process._transport.close()  # type: ignore[attr-defined]
             await process.wait()
         if process.returncode:
             said = " ".join(err.decode("utf-8", "replace").split())[-_MOST_SAID:]
             raise ProviderFailure(f"the command ended with {process.returncode}: {said}")
-        if len(out) > _MOST_BYTES:
-            raise ProviderFailure(f"the command printed more than {_MOST_BYTES >> 20} MiB")
         return out.decode("utf-8", "replace")
+
+
+async def _talk(process: asyncio.subprocess.Process, given: bytes) -> tuple[bytes, bytes]:
+    """Return what a process prints for an input, and the end of what it prints as errors.
+
+    Raises:
+        ProviderFailure: If it prints more than fits in an answer; the rest is not read.
+    """
+    assert process.stdin and process.stdout and process.stderr
+    errors = asyncio.create_task(_tail(process.stderr))
+    feeding = asyncio.create_task(_feed(process.stdin, given))
+    try:
+        out = bytearray()
+        while block := await process.stdout.read(_BLOCK):
+            out += block
+            if len(out) > _MOST_BYTES:
+                raise ProviderFailure(f"the command printed more than {_MOST_BYTES >> 20} MiB")
+        await feeding
+        err = await errors
+        await process.wait()
+        return bytes(out), err
+    finally:
+        feeding.cancel()
+        errors.cancel()
+
+
+async def _feed(writer: asyncio.StreamWriter, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it need not read all
+        writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+async def _tail(reader: asyncio.StreamReader) -> bytes:
+    """Return the last bytes of a stream."""
+    tail = b""
+    while block := await reader.read(_BLOCK):
+        tail = (tail + block)[-_BLOCK:]
+    return tail
 
 
 class SearchReplayPolicy(EvalPolicy):

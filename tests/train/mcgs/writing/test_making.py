@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import stat
@@ -13,12 +14,15 @@ from typing import Any
 import pytest
 
 from kernelgym import UsageError
+from kernelgym.benchmark.run.policies import ProviderFailure
+from kernelgym.types import Message
 from kernelgym_train.cli import main
 from kernelgym_train.mcgs import command
 from kernelgym_train.mcgs.settings import read_search_settings
 from kernelgym_train.mcgs.writing.making import make_writer
 from kernelgym_train.mcgs.writing.policies import CommandPolicy, SearchReplayPolicy
-from support import tiny, writers
+from kernelgym_train.mcgs.writing.writer import WriterRequest
+from support import searches, tiny, writers
 from support.chat_server import chat_server
 from support.writers import new_flags
 
@@ -144,6 +148,32 @@ def test_command_that_hangs_or_fails_leaves_the_rules(
     result = json.loads((out / "result.json").read_text())
     assert complaint in result["writer"]["closed"]
     assert set(result["writer"]["outcomes"]) == {"failed"} and result["speedup"] > 1.05
+
+
+def ask_command(text: str, folder: Path, facts: dict[str, str]) -> str:
+    """Return the answer of a shell script."""
+    policy = CommandPolicy(script(folder / "asked.sh", text).partition(":")[2], timeout_s=10.0)
+    task = searches.TASK
+    said = (Message("user", "?"),)
+    asked = WriterRequest(task.problem, 0, 0, said, 0, parent=task.start, facts=facts)
+    return asyncio.run(policy.answer(asked)).text
+
+
+@pytest.mark.parametrize("stop", ["sleep 60", "setsid yes", "yes >&2"])
+def test_command_that_prints_too_much_is_not_read_on(stop: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(ProviderFailure, match="printed more than 4 MiB"):
+        ask_command(f"head -c 8000000 /dev/zero; {stop}", tmp_path, {})
+    assert time.monotonic() - began < 8.0
+
+
+def test_command_is_told_a_failure_with_any_characters(tmp_path: Path) -> None:
+    shown = 'cat >/dev/null; printf %s "$KERNELGYM_FAILURE"'
+    assert ask_command(shown, tmp_path, {"FAILURE": "a\0b"}) == "a\N{REPLACEMENT CHARACTER}b"
+
+
+def test_command_may_print_many_errors_and_read_no_kernel(tmp_path: Path) -> None:
+    assert ask_command("head -c 8000000 /dev/zero >&2; echo made", tmp_path, {}) == "made\n"
 
 
 def test_replayed_search_gets_the_same_answers(tmp_path: Path) -> None:
