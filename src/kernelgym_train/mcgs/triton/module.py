@@ -28,6 +28,7 @@ _SIGNS = {
 }
 _OWNERS = frozenset({"tl", "triton", "triton.language"})
 _MOST_DEPTH = 200  # levels; at some thousand libcst overflows the stack, which ends the process
+_MOST_BYTES = 100_000  # libcst took 6 to 11 s for as many, 40 s for 300 kB
 _DEEP = "the kernel's module is nested too deeply to be read"
 _TARGETS = (cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.NamedExpr)
 Edit = tuple[cst.CSTNode, str]
@@ -77,11 +78,15 @@ class TritonModule:
         source: Text of the module.
 
     Raises:
-        UsageError: If the text is not Python.
+        UsageError: If the text is not Python, or too large or nested too deeply to be read.
     """
 
     def __init__(self, source: str) -> None:
         self.source = source
+        if len(source.encode("utf-8", "replace")) > _MOST_BYTES:
+            raise UsageError(
+                f"the kernel's module is larger than {_MOST_BYTES:,} bytes, the most that is read"
+            )
         if isinstance(plain := read_python(source), UnreadableSource):
             raise UsageError(f"the kernel is not a Python module: {plain.message}")
         if _is_deep(plain):
