@@ -20,6 +20,7 @@ from kernelgym_train.mcgs.cpp.syntax import is_deep, parsed
 from kernelgym_train.mcgs.kernel_file import KernelFile, read_kernel_file
 from kernelgym_train.mcgs.triton.module import read_module
 
+_MOST_NODES = 20_000  # about 1,000 lines; 600 loops, as many, take seconds for each variant
 Launch = Sequence[tuple[str, int]]
 """(name, value) of meta-parameters."""
 
@@ -32,7 +33,13 @@ def read_flags(language: str, source: str) -> tuple[str, ...]:
     """
     if builds_extension(language):
         file = read_kernel_file(source)
-        if is_deep(parsed(file.cpp)):
+        tree = parsed(file.cpp)
+        if tree.descendant_count > _MOST_NODES:
+            raise UsageError(
+                f"the C++ or CUDA text has {tree.descendant_count:,} syntax nodes, and rules read "
+                f"at most {_MOST_NODES:,}"
+            )
+        if is_deep(tree):
             raise UsageError("the C++ or CUDA text is nested too deeply for rules to read")
         return file.flags
     if not read_module(source).launches:

@@ -112,6 +112,15 @@ def test_triton_module_too_large_to_read_is_a_text() -> None:
     assert time.monotonic() - began < 5.0
 
 
+@pytest.mark.parametrize("text", ["([{<" * 20_000, "void f() { for (;;) g(); }\n" * 2_000])
+def test_cpp_too_large_to_read_is_a_text(text: str) -> None:
+    source = read_kernel_file(START.source).with_cpp(text).source
+    with pytest.raises(UsageError, match="syntax nodes"):
+        read_variant(Kernel(source, "cpp"))
+    assert not is_read("cpp", source)
+    assert read_variant(Kernel(source, "cpp"), any_form=True).source == source
+
+
 @pytest.mark.parametrize("text", ["f(" * 1000 + ")" * 1000, "{" * 1000 + "}" * 1000, "1" * 5000])
 def test_cpp_that_rules_cannot_read_is_a_text(text: str) -> None:
     source = read_kernel_file(START.source).with_cpp("").source
