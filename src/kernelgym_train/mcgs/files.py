@@ -28,7 +28,6 @@ the episode.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 from collections.abc import Mapping
@@ -40,6 +39,7 @@ from kernelgym.records.run_lock import LOCK_FILE
 from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
 from kernelgym.whole_file import write_whole
+from kernelgym_train.mcgs.line_changes import unified_lines
 from kernelgym_train.mcgs.variant import Variant
 
 
@@ -48,7 +48,7 @@ def diff_of(before: str, after: str, name: str = "kernel_module.py") -> str:
     # As git does: `patch` takes a space for the end of a name unless a tab follows.
     end = "\t" if " " in name else ""
     names = f"a/{name}{end}", f"b/{name}{end}"
-    lines = difflib.unified_diff(_lines(before), _lines(after), *names)
+    lines = unified_lines(_lines(before), _lines(after), names)
     unfinished = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + unfinished for line in lines)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterator
+
+from kernelgym_train.mcgs.line_changes import line_changes
 
 
 def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
@@ -18,8 +19,7 @@ def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]
         (changed lines of `before` in words, digest of the change, text without the change).
     """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
-    for kind, i1, i2, j1, j2 in reversed(matcher.get_opcodes()):
+    for kind, i1, i2, j1, j2 in reversed(line_changes(old, new)):
         if kind == "equal":
             continue
         change = "".join(["-", *old[i1:i2], "+", *new[j1:j2]])
