@@ -9,7 +9,6 @@ stands in a fence that it cannot end. Pure.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +65,6 @@ def pull_request(
         machine=[(name, str(said)) for name, said in result["context"].items()],
         command=command,
         control=control,
-        fence="`" * (1 + max([2, *map(len, re.findall("`+", diff))])),
         diff=diff,
     )
 

@@ -2,12 +2,13 @@
 
 `filled` fills a template of this folder, or of a language's moves. Values of ``*.html.j2`` are
 escaped. In ``*.md.j2`` the filters ``md`` and ``table`` escape what kernels, compilers, models and
-users wrote.
+users wrote, and `fence` gives the fence that a text cannot end.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -31,7 +32,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters |= {"md": escaped, "table": markdown_table}
+    found.filters |= {"md": escaped, "table": markdown_table, "fence": fence_of}
     return found
 
 
@@ -40,6 +41,11 @@ def escaped(text: str) -> str:
     line = " ".join(text.split())
     line = "".join(letter for letter in line if letter.isprintable())
     return "".join(f"\\{letter}" if letter in _MARKUP else letter for letter in line)
+
+
+def fence_of(text: str) -> str:
+    """Return backticks for a fenced block of Markdown, one more than the text has in a row."""
+    return "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
 
 
 def markdown_table(rows: Sequence[Sequence[str]], head: Sequence[str]) -> str:
