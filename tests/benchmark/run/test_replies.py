@@ -31,6 +31,15 @@ def test_tags_inside_thinking_do_not_end_it() -> None:
     assert reply.thought == "a  b <KERNEL>c</KERNEL>" and reply.kernel is None
 
 
+def test_halves_of_characters_in_an_answer_are_replaced() -> None:
+    half = "a\ud800b"
+    found = chat({"content": half, "reasoning": half}, reason=half, model=half, id=half)
+    again = Generation.from_dict({"text": half, "reasoning": half})
+    for text in (*found.to_dict().values(), *again.to_dict().values(), found.answer):
+        assert "\ud800" not in str(text)
+    assert found.text == found.reasoning == again.text == "a?b"
+
+
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
 def test_limit_of_tokens_cuts_an_answer_off(reason: str) -> None:
     assert chat({"content": "x"}, reason=reason).answer.cut_off

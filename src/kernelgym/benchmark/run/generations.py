@@ -93,7 +93,11 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One answer of a model, with its tokens, time and cost."""
+    """One answer of a model, with its tokens, time and cost.
+
+    Halves of characters (lone surrogates) in its texts are replaced, since no file and no request
+    can hold them.
+    """
 
     text: str
     reasoning: str = ""
@@ -115,6 +119,11 @@ class Generation:
     """Cost in US dollars; None if no price is known."""
     prompt: str = ""
     """Text that the model read, where it cannot be made again from the plan (imports)."""
+
+    def __post_init__(self) -> None:
+        for name in ("text", "reasoning", "finish_reason", "request_id", "model", "prompt"):
+            if isinstance(given := getattr(self, name), str):  # a line's may be of another type
+                object.__setattr__(self, name, given.encode("utf-8", "replace").decode())
 
     @property
     def answer(self) -> Answer:

@@ -143,7 +143,7 @@ class KernelWriter:
         path = self._path(request, repeat)
         if path is not None and (known := _read(path)) is not None:
             return WriterAnswer(dataclasses.replace(known, usd=0.0), cached=True)
-        found = _whole_characters(await self.policy.answer(request))
+        found = await self.policy.answer(request)
         if path is not None:
             write_whole(path, json.dumps(found.to_dict()) + "\n", sync=True)
         return WriterAnswer(found)
@@ -189,17 +189,9 @@ def prompt_digest(messages: Sequence[Message]) -> str:
     return hashlib.sha256(data.encode()).hexdigest()[:16]
 
 
-def _whole_characters(found: Generation) -> Generation:
-    """Return an answer without halves of characters, which no file and no request can hold."""
-    text, thought = (
-        each.encode("utf-8", "replace").decode() for each in (found.text, found.reasoning)
-    )
-    return dataclasses.replace(found, text=text, reasoning=thought)
-
-
 def _read(path: Path) -> Generation | None:
     """Return the answer in a file; None if the file is missing or damaged."""
     try:
-        return _whole_characters(Generation.from_dict(json.loads(path.read_text("utf-8"))))
+        return Generation.from_dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
