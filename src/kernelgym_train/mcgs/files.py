@@ -28,6 +28,7 @@ the episode.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import os
 from collections.abc import Mapping
@@ -39,16 +40,24 @@ from kernelgym.records.run_lock import LOCK_FILE
 from kernelgym.records.trajectories import EpisodeRecord, write_records
 from kernelgym.types import Kernel, Verdict
 from kernelgym.whole_file import write_whole
-from kernelgym_train.mcgs.line_changes import unified_lines
+from kernelgym_train.mcgs.slow_diffs import takes_seconds
 from kernelgym_train.mcgs.variant import Variant
 
 
 def diff_of(before: str, after: str, name: str = "kernel_module.py") -> str:
-    """Return a unified diff of two texts of a file, which `git apply` takes."""
+    """Return a unified diff of two texts of a file, which `git apply` takes.
+
+    Where difflib would take long, it replaces all lines.
+    """
     # As git does: `patch` takes a space for the end of a name unless a tab follows.
     end = "\t" if " " in name else ""
     names = f"a/{name}{end}", f"b/{name}{end}"
-    lines = unified_lines(_lines(before), _lines(after), names)
+    old, new = _lines(before), _lines(after)
+    if before != after and takes_seconds(old, new, autojunk=True):
+        head = f"--- {names[0]}\n", f"+++ {names[1]}\n", f"@@ -1,{len(old)} +1,{len(new)} @@\n"
+        lines = iter([*head, *(f"-{line}" for line in old), *(f"+{line}" for line in new)])
+    else:
+        lines = difflib.unified_diff(old, new, *names)
     unfinished = "\n\\ No newline at end of file\n"
     return "".join(line if line.endswith("\n") else line + unfinished for line in lines)
 

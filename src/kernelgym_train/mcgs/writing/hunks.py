@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Iterator
 
-from kernelgym_train.mcgs.line_changes import line_changes
+from kernelgym_train.mcgs.slow_diffs import takes_seconds
 
 
 def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]:
     """Yield, for each change of a text, the text without that change; the last change first.
+
+    Where difflib would take long to find the changes, there is one: of all lines.
 
     Args:
         before: Text without the changes.
@@ -19,7 +22,11 @@ def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]
         (changed lines of `before` in words, digest of the change, text without the change).
     """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    for kind, i1, i2, j1, j2 in reversed(line_changes(old, new)):
+    if before != after and takes_seconds(old, new, autojunk=False):
+        changes = [("replace", 0, len(old), 0, len(new))]
+    else:
+        changes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    for kind, i1, i2, j1, j2 in reversed(changes):
         if kind == "equal":
             continue
         change = "".join(["-", *old[i1:i2], "+", *new[j1:j2]])
