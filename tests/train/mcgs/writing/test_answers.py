@@ -103,13 +103,12 @@ def test_module_nested_too_deeply_ends_no_search(start: Kernel, deep: str) -> No
 
 
 def test_triton_module_too_large_to_read_is_a_text() -> None:
-    began, kernel = time.monotonic(), SAMPLE_KERNELS["triton"]
+    kernel = SAMPLE_KERNELS["triton"]
     source = kernel.source + "x = 1\n" * 20_000
     with pytest.raises(UsageError, match="larger than 100,000 bytes"):
         read_variant(Kernel(source, "triton"))
     assert not is_read("triton", source)
     assert read_variant(Kernel(source, "triton"), any_form=True).source == source
-    assert time.monotonic() - began < 5.0
 
 
 @pytest.mark.parametrize("text", ["([{<" * 20_000, "void f() { for (;;) g(); }\n" * 2_000])
