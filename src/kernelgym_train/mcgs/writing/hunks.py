@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kernelgym_train.mcgs.slow_diffs import takes_seconds
 
@@ -22,6 +22,7 @@ def without_each_hunk(before: str, after: str) -> Iterator[tuple[str, str, str]]
         (changed lines of `before` in words, digest of the change, text without the change).
     """
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    changes: Sequence[tuple[str, int, int, int, int]]
     if before != after and takes_seconds(old, new, autojunk=False):
         changes = [("replace", 0, len(old), 0, len(new))]
     else:
