@@ -54,6 +54,7 @@ class CudaLaunch:
     """A call ``kernel<<<grid, block, shared, stream>>>(arguments)``."""
 
     kernel: str
+    node: Node
     configuration: tuple[Node, ...]
     """Expressions between ``<<<`` and ``>>>``."""
     grid: tuple[Node, ...]
@@ -243,7 +244,7 @@ def _launch(node: Node) -> CudaLaunch | None:
         return None
     kernel = text_of(called.child_by_field_name("name") or called)
     grid, block = (_dimensions(each, node) for each in configuration[:2])
-    return CudaLaunch(kernel, tuple(configuration), grid, block, tuple(children(given)))
+    return CudaLaunch(kernel, node, tuple(configuration), grid, block, tuple(children(given)))
 
 
 def _dimensions(node: Node, at: Node) -> tuple[Node, ...]:
