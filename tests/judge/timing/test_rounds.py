@@ -335,6 +335,17 @@ def test_calls_as_layers_are_verified_on_several_kinds_of_inputs():
     assert len(asked) == 1 + len(kinds) and min(asked) > 0
 
 
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=["cpu", "cuda"])
+def test_calls_as_layers_are_verified_after_parameters_changed_without_other_kinds(device):
+    """A call before the change is right by the old parameters, and would be called wrong."""
+    for _ in range(20):
+        kernel = Asked(0.1, device=device)
+        watch = Stopwatch([LiveRun(None, Reference(), kernel)], Asked(0.4, device=device))
+        watch.measure()
+        windows_asked = zip(kernel.kept, kernel.late, strict=True)
+        assert all(min(keep) > 0 for keep, late in windows_asked if late is not None)
+
+
 class WrongOnOneKind(Asked):
     """A side whose outputs are wrong on one kind of inputs."""
 

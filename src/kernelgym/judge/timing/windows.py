@@ -84,7 +84,7 @@ class TimingWindows:
         self._alternating = False
         self._secret = random.SystemRandom()
         self._turns: list[bool] = []
-        self._asked_at_the_end = set[str]()  # kinds of inputs
+        self._asked_at_the_end = set[str]()  # kinds of inputs verified after the last timed window
         self._captured = set[int]()
         self._change_at = 1  # where parameters change in a captured window that is asked
 
@@ -204,7 +204,8 @@ class TimingWindows:
         they are as they were, since a graph holds what a kernel made of them before its capture.
 
         Args:
-            at_the_end: Whether no time counts: more calls are on kinds of inputs not yet verified.
+            at_the_end: Whether the last timed window is over: its times do not count, so that more
+                calls are on other kinds of inputs, each of which comes once.
 
         Returns:
             The kernels' pairs of windows; empty if no window was run.
@@ -243,7 +244,7 @@ class TimingWindows:
         Args:
             as_layer: Whether the kernels' calls are made as `Ruleset.as_layer` says; times of
                 windows that are not captured mean nothing then.
-            at_the_end: Whether they are, and no time counts.
+            at_the_end: Whether these are calls as layers after the last timed window.
         """
         keep, kinds = self._choose_as_layers(at_the_end) if as_layer else self._choose()
         numbers = self._number_calls()
@@ -346,8 +347,6 @@ class TimingWindows:
         usable = self._reference.usable_kinds
         if at_the_end:
             usable = tuple(kind for kind in usable if kind not in self._asked_at_the_end)
-        if not usable:
-            return self._choose()
         # Few of the timed calls: on some kinds they may take longer.
         share = self.calls // (_CALLS_PER_KIND_AT_THE_END if at_the_end else _CALLS_PER_KIND)
         count = min(_KINDS_AT_ONCE, max(1, share), len(usable))
