@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -116,6 +117,24 @@ def test_profile_of_a_kernel_that_was_not_judged_is_refused() -> None:
         assert profiles is not None
         with pytest.raises(UsageError, match="was not found correct"):
             profiles.profile(SAMPLE_PROBLEM, SAMPLE_KERNELS["triton"])
+
+
+@pytest.mark.parametrize(("first", "asked"), [("forbidden", 1), ("measured", 3), ("failed", 2)])
+def test_refusal_counts_only_before_counters_were_read(
+    first: str, asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After "failed" the second profile is refused, so that the third asks no worker."""
+    problem, kernel = SAMPLE_PROBLEM, SAMPLE_KERNELS["triton"]
+    answers = [Counters(first), Counters("forbidden"), Counters("measured")]
+    given: list[Counters] = []
+    with LocalEvaluator(cache_dir=tmp_path) as evaluator:
+        evaluator._correct.add((problem.digest, kernel.digest))
+        monkeypatch.setattr(
+            evaluator._pool, "lend", lambda _: given.append(answers[len(given)]) or given[-1]
+        )
+        found = [evaluator.profile(problem, kernel).status for _ in answers]
+    assert len(given) == asked
+    assert found[-1] == ("measured" if first == "measured" else "forbidden")
 
 
 @pytest.mark.slow
