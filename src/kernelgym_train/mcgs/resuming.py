@@ -2,7 +2,7 @@
 
 Contract: a log of another context, or one whose events do not fit each other, is a `UsageError`.
 The key of each state, which names a folder, is the one that its variant has. Numbers that are
-reckoned with later are within bounds, so that no sum, product or exp() of them overflows.
+computed with later are within bounds, so that no sum, product or exp() of them overflows.
 """
 
 from __future__ import annotations
